@@ -48,6 +48,7 @@ REPORT = {
     "parsers": Rows("parser.accuracies"),
     "parser_relations": Rows("parser.relations"),
     "parser_layers": Rows("parser.layers"),
+    "parser_links": Rows("parser.links.accuracies", {"type": str, "side": str, "count": int}),
 }
 NUMBERS = {name: Rows(name) for name in ("metrics", "labels", "relations", "heads", "left_aside")}
 COMPARE = {

@@ -67,6 +67,7 @@ mod json_forms;
 mod kept;
 mod kind_of_text;
 mod knockout;
+mod link_parser;
 mod links;
 mod matching;
 mod metrics;

@@ -292,9 +292,9 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (Pass { shown: Shown::Derivatives, ..sampled.clone() }, 1),
         (Pass { shown: Shown::Fits, portion: Portion::EvenSample, ..sampled.clone() }, 1),
         (Pass { shown: Shown::Fits, portion: Portion::OddSample, ..sampled.clone() }, 1),
-        (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
+        (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 5),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
-        (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 1),
+        (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 2),
         (pairs.clone(), 2),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());

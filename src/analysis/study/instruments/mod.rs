@@ -4,6 +4,7 @@ pub mod classed_words;
 pub mod cosines;
 pub mod fold_scores;
 pub mod head_sums;
+pub mod linked;
 pub mod neighbours;
 pub mod partners;
 pub mod position;

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::key::{LinkKey, slot};
 use super::link::{
     BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
     RuleLead,
 };
-use super::pairs::by_separation;
-use super::rules::{ClassHits, ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
-use super::sums::{LinkBlock, LinkHits, TypeSums};
+use super::sums::TypeSums;
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::PerBlock;
 use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
+use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
+use crate::study::instruments::linked::key::{LinkKey, slot};
+use crate::study::instruments::linked::pairs::by_separation;
+use crate::study::instruments::linked::rules::{ClassHits, ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
@@ -213,26 +214,4 @@ fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<Be
 fn lead(scored: &LinkScores<'_>, head: &PerBlock, rule: &PerBlock) -> RuleLead {
     let ShareDifference { value, standard_error, .. } = scored.difference(head, rule);
     RuleLead { difference: value, standard_error }
-}
-
-impl LinkBlock {
-    /// A number of a head, 0 where no head scored.
-    fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
-        self.heads.get(place).map_or(0, count)
-    }
-
-    /// The right choices of a head in a direction.
-    fn right(&self, (place, direction): (usize, Direction)) -> u64 {
-        self.of(place, |hits| hits.right[slot(direction)])
-    }
-
-    fn mass(&self, place: usize) -> f64 {
-        self.heads.get(place).map_or(0.0, |hits| hits.mass.value())
-    }
-}
-
-/// The head that is right most often, with its direction; of equal ones the first in the model, then `from`.
-fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
-    let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
-    first_best(cells, |&cell| sums.right(cell)).expect("there are heads")
 }

@@ -2,14 +2,10 @@
 //! (docs/methodology/links.md).
 
 mod assessment;
-mod key;
 mod labels;
 mod link;
 mod measure;
-mod pairs;
-mod rules;
 mod section;
-mod sources;
 mod sums;
 mod table;
 mod thresholds;

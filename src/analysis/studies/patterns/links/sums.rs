@@ -4,10 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::key::{LinkKey, slot};
-use super::pairs::{LinkedPairs, PairsByLength, SeparatedPairs};
-use super::rules::{ClassHits, PlaceHits, SAME_CLASS};
-use super::sources::{LinkSource, LinkedWords, Sources};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
@@ -15,162 +11,16 @@ use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
-use crate::stats::exact::ExactSum;
-use crate::study::instruments::fold_scores::ScoredSums;
+use crate::study::instruments::linked::block::{LinkBlock, LinkHits};
+use crate::study::instruments::linked::choice::LinkChoice;
+use crate::study::instruments::linked::key::{LinkKey, slot};
+use crate::study::instruments::linked::pairs::{LinkedPairs, PairsByLength, SeparatedPairs};
+use crate::study::instruments::linked::sources::{LinkSource, LinkedWords, Sources};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
-use crate::study::instruments::partners::{Partners, largest};
+use crate::study::instruments::partners::Partners;
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums};
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
-use crate::study::labels::evidence::Direction;
-
-/// The right choices of one head, by the places of [`Direction::OF_LINKS`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkHits {
-    /// Among the candidates.
-    pub right: [u64; 2],
-    /// Among all words, where the corpus names candidates.
-    pub among_all: [u64; 2],
-    /// Among the candidates of the source's class.
-    pub among_class: [u64; 2],
-    /// In a sequence with a neighbour, as `right`.
-    pub beside: [u64; 2],
-    /// By the weights at the same places of the neighbour.
-    pub elsewhere: [u64; 2],
-    /// Sources for which a special token has more weight than every candidate.
-    pub to_special: [u64; 2],
-    /// The weight on targets, from their sources.
-    pub mass: ExactSum,
-    /// Linked pairs among those with the largest corrected weights.
-    pub pairs: u64,
-}
-
-merge_fields!(LinkHits { right, among_all, among_class, beside, elsewhere, to_special, mass, pairs });
-
-/// The sums of a type in one block, or in all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkBlock {
-    /// Scored sources.
-    pub count: u64,
-    /// Sentences with one, the first of each family alone.
-    pub sentences: u64,
-    /// The shares of targets among candidates.
-    pub chance: ExactSum,
-    /// The weight of even attention on targets.
-    pub even_mass: ExactSum,
-    /// How often rules of place are right.
-    pub places: PlaceHits,
-    /// How often the rules of the same class are right.
-    pub same_class: [u64; SAME_CLASS.len()],
-    /// Sources in sentences whose words have classes.
-    pub classed: u64,
-    /// How often rules of classes are right, by the class of the source.
-    pub classes: BTreeMap<Box<str>, ClassHits>,
-    /// Sources with targets and other candidates of their class.
-    pub with_class: u64,
-    /// The shares of targets among the candidates of the source's class.
-    pub class_chance: ExactSum,
-    /// Sources whose candidates the corpus names.
-    pub named: u64,
-    /// Sentences behind one of another group, and those with a neighbour among them.
-    pub followers: [u64; 2],
-    /// Sources with candidates at the same places of a neighbour.
-    pub with_neighbour: u64,
-    /// Pairs of words with the largest corrected weights, as many as there are words.
-    pub pairs: u64,
-    /// Linked pairs among as many drawn at random.
-    pub pairs_chance: ExactSum,
-    /// `[layers * heads]`, empty until a head scores.
-    pub heads: Vec<LinkHits>,
-}
-
-merge_fields!(LinkBlock {
-    count,
-    sentences,
-    chance,
-    even_mass,
-    places,
-    same_class,
-    classed,
-    classes,
-    with_class,
-    class_chance,
-    named,
-    followers,
-    with_neighbour,
-    pairs,
-    pairs_chance,
-    heads,
-});
-
-impl ScoredSums for LinkBlock {
-    fn scored(&self) -> u64 {
-        self.count
-    }
-}
-
-impl LinkBlock {
-    /// Counts a source, and which rules are right for it.
-    fn count(&mut self, source: &LinkSource) {
-        self.count += 1;
-        self.chance += source.chance();
-        for &target in &source.targets {
-            let offset = |word: usize| i32::try_from(word).expect("a sentence has fewer than 2^31 words");
-            *self.places.offsets.entry(offset(target) - offset(source.word)).or_default() += 1;
-        }
-        for (place, &candidate) in source.candidates.iter().enumerate() {
-            if source.is_target(candidate) {
-                *self.places.ranks.entry(source.places.rank(place)).or_default() += 1;
-            }
-        }
-        let count = |hits: &mut [u64], choices: &[Option<usize>]| {
-            for (hits, choice) in hits.iter_mut().zip(choices) {
-                *hits += u64::from(choice.is_some_and(|word| source.is_target(word)));
-            }
-        };
-        count(&mut self.places.fixed, &source.places.fixed);
-        count(&mut self.same_class, &source.same_class);
-        if let Some(choice) = &source.class {
-            self.classed += 1;
-            self.classes.entry(choice.class.clone()).or_default().add(choice);
-        }
-        if !source.of_class.is_empty() {
-            self.with_class += 1;
-            self.class_chance += source.targets_of_class() as f64 / source.of_class.len() as f64;
-        }
-        self.named += u64::from(!source.seen.is_empty());
-        self.with_neighbour += u64::from(!source.elsewhere.is_empty());
-    }
-
-    /// Whether most sentences are as long as the one before, so that their places can be compared.
-    pub fn are_aligned(&self) -> bool {
-        let [followers, alike] = self.followers;
-        alike > 0 && 2 * alike >= followers
-    }
-
-    /// Whether no part exceeds its whole, and the heads are as many as they should be, as they may not be in a file.
-    fn adds_up(&self, heads: usize) -> bool {
-        let PlaceHits { offsets, ranks, fixed } = &self.places;
-        let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
-        let parts = [self.sentences, self.classed, self.with_class, self.named, self.with_neighbour];
-        let within = |parts: [u64; 2], whole: u64| parts.into_iter().all(|part| part <= whole);
-        let of_head = |hits: &LinkHits| {
-            within(hits.right, self.count)
-                && within(hits.among_all, self.named)
-                && within(hits.among_class, self.with_class)
-                && within(hits.beside, self.with_neighbour)
-                && within(hits.elsewhere, self.with_neighbour)
-                && within(hits.to_special, self.count)
-                && hits.pairs <= self.pairs
-        };
-        rules.chain(&parts).all(|&right| right <= self.count)
-            && self.followers[1] <= self.followers[0]
-            && self.classes.values().all(ClassHits::adds_up)
-            && self.classes.values().map(|hits| hits.sources).sum::<u64>() == self.classed
-            && self.heads.len() == if self.count + self.pairs > 0 { heads } else { 0 }
-            && self.heads.iter().all(of_head)
-    }
-}
 
 /// The sums of one type.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -375,7 +225,8 @@ impl Sums for LinksSums {
             }
             sums.profiles[head].add(&profile);
             if let Some(pairs) = pairs {
-                hits.pairs += pairs.right(attention, &mut self.corrected);
+                pairs.correct(attention, &mut self.corrected);
+                hits.pairs += pairs.right(&self.corrected);
             }
         }
     }
@@ -388,44 +239,5 @@ impl Sums for LinksSums {
                 && sums.blocks.fit(|block| block.adds_up(grid.count()))
         };
         (self.grid, self.from, &self.classes) == (grid, from, classes) && self.types.values().all(fits)
-    }
-}
-
-/// The choice of a head among words.
-struct LinkChoice<'a> {
-    attention: &'a WordAttention,
-    partners: &'a Partners,
-    direction: Direction,
-    /// Whether the weights of both directions are added, as of undirected links.
-    is_both_ways: bool,
-}
-
-impl LinkChoice<'_> {
-    /// The word with the largest weight, the first of equal ones.
-    fn of(&self, word: usize, others: &[usize]) -> Option<usize> {
-        let Self { attention, partners, direction, is_both_ways } = self;
-        let weight = |other: usize| partners.weight(attention, *direction, word, other);
-        if *is_both_ways {
-            return largest(others.iter().copied(), |other| self.raw(word, other));
-        }
-        largest(others.iter().copied(), weight)
-    }
-
-    /// The weight between a word and another.
-    fn raw(&self, word: usize, other: usize) -> f64 {
-        let Self { attention, direction, is_both_ways, .. } = self;
-        match direction.is_forward() {
-            _ if *is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
-            true => attention.get(word, other),
-            false => attention.get(other, word),
-        }
-    }
-
-    /// The largest weight on a candidate, by that on the chosen one where weights are compared as they are.
-    fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
-        if self.partners.compares_lifts() {
-            return candidates.iter().map(|&other| self.raw(word, other)).fold(0.0, f64::max);
-        }
-        self.raw(word, best)
     }
 }

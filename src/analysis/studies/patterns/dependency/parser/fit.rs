@@ -1,7 +1,7 @@
 //! The parser that is likeliest on some sentences (docs/methodology/parser.md).
 
 use super::graph::{NodeScores, Parser};
-use super::newton::newton;
+use super::optimum::newton::newton;
 use super::sentence::{Gold, KeptSentence};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::studies::patterns::dependency::arcs::PLACES;
@@ -13,7 +13,7 @@ pub const PENALTY: f64 = 1e-4;
 pub const TOLERANCE: f64 = 1e-6;
 
 /// Pairs of a word and a node whose products are computed together.
-const ROWS: usize = 4096;
+pub const ROWS: usize = 4096;
 
 /// The evidence that a parser goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

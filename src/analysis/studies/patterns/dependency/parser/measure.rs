@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::accuracies::{ParserAccuracy, difference, share};
 use super::fit::{Evidence, Fitted};
-use super::lexical::{self, LexicalFit};
-use super::section::{
-    FitReport, HeadWeights, LayerPart, PARSERS, ParserAccuracy, ParserReport, RelationAccuracy, Share, SimpleAccuracies,
-};
-use super::sentence::{Gold, KeptSentence};
+use super::graph::likeliest;
+use super::lexical::{Lexical, LexicalChoice, LexicalFit, LexicalSentence, Space};
+use super::links::section::LinksRead;
+use super::section::{FitReport, HeadWeights, LayerPart, PARSERS, ParserReport, RelationAccuracy, SimpleAccuracies};
+use super::sentence::{Gold, KeptSentence, KeptWord};
 use super::sums::ParserSums;
 use super::tally::{ParserHits, Tally};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
-use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::studies::patterns::dependency::SimpleParsers;
 use crate::studies::patterns::dependency::sums::DependencySums;
@@ -120,7 +120,7 @@ impl ParserReport {
         }
         let plans = plans(trained, untrained);
         let parsed = parsed(&plans, context);
-        let lexical = lexical::fitted(trained, context);
+        let lexical = lexical(trained, context);
         let simple = |relation: &str| SimpleParsers::new(arcs, relation, context.grid.count());
         let attention = &parsed[0];
         let is_root = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.gold == Gold::Root).count();
@@ -145,24 +145,53 @@ impl ParserReport {
     }
 }
 
+impl ParserReport {
+    /// This report, with the links of the corpus.
+    pub fn with(self, links: LinksRead) -> Self {
+        let LinksRead { types, left_out, kept_bytes } = links;
+        Self { links: types, links_left_out: left_out, kept_bytes: self.kept_bytes + kept_bytes, ..self }
+    }
+}
+
+/// The words of a sentence with the other words and the root among which the head of each is looked for.
+fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
+    let root = sentence.words.len();
+    let choice = |(word, kept): (usize, &KeptWord)| {
+        let candidates: Vec<usize> = (0..=root).filter(|&node| node != word).collect();
+        let target = kept.gold.node(root).map(|gold| gold - usize::from(gold > word));
+        LexicalChoice { word, candidates, targets: target.into_iter().collect() }
+    };
+    LexicalSentence {
+        block: sentence.block,
+        words: sentence.words.iter().map(|word| &*word.tokens).collect(),
+        choices: sentence.words.iter().enumerate().map(choice).collect(),
+    }
+}
+
+/// Fits the baseline of distances and embeddings on each fold and tallies it on the other; `None` where the encoder gives no access to its
+/// embeddings.
+fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
+    let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
+    let words = [0, 1].map(|fold| {
+        let own = sentences.iter().filter(|sentence| sentence.block % 2 == fold);
+        own.flat_map(|sentence| sentence.words.iter().copied()).collect()
+    });
+    let spaces = Space::of_folds(&sums.embeddings, &words, context)?;
+    let Lexical { fits, scores } = Lexical::new((&sums.embeddings, &spaces), &sentences, context);
+    let heads_of = |scores: Vec<Vec<f64>>| {
+        let of_word = |(word, mut scores): (usize, Vec<f64>)| {
+            // Its own place, which no word has among its candidates.
+            scores.insert(word, f64::NEG_INFINITY);
+            likeliest(word, &scores)
+        };
+        scores.into_iter().enumerate().map(of_word).collect()
+    };
+    Some((fits, Tally::of(sums.sentences.values().zip(scores.into_iter().map(heads_of)))))
+}
+
 fn total(relations: &BTreeMap<String, ParserHits>, name: &str) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
     relations.get(name).map_or(0, |hits| hits.words.iter().sum::<f64>() as u64)
-}
-
-fn share(right: &PerBlock, words: &PerBlock) -> Share {
-    if words.iter().all(|&words| words == 0.0) {
-        return Share::default();
-    }
-    let share = Jackknife::new(right, words).on(Scale::Share);
-    Share { accuracy: Some(share.all()), ci95: share.interval() }
-}
-
-/// How much more of the same words one gets right than another.
-fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Share {
-    let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
-    let difference = Jackknife::new(&difference, words).on(Scale::Difference);
-    Share { accuracy: Some(difference.all()), ci95: difference.interval() }
 }
 
 /// The words of a relation; of `all` where there is none but punctuation, no word.

@@ -1,23 +1,27 @@
-//! The dependency tree that all heads together hold: the attention-only probe of Clark et al. 2019
-//! (docs/methodology/parser.md).
+//! The dependency tree that all heads together hold: the attention-only probe of Clark et al. 2019; and likewise the links of the user's
+//! own (docs/methodology/parser.md).
 
+mod accuracies;
 mod fit;
 mod graph;
 mod lexical;
+mod links;
 mod measure;
-mod minimise;
-mod newton;
+mod optimum;
 mod section;
 mod sentence;
 mod sums;
 mod tally;
 mod terms;
 
+use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use links::section::LinksRead;
+use links::sums::LinkParserSums;
 use section::{ParserReport, ParserSection};
 use sums::ParserSums;
 use terms::TERMS;
@@ -33,14 +37,14 @@ impl Study for AttentionParser {
 
     const CARD: Card = Card {
         name: "parser",
-        question: "How many heads of words in the dependency tree can be read out of the attention of all heads together?",
-        needs: "a corpus with dependency trees in files, read twice more: two passes over a sample, and fits on its halves \
+        question: "How many heads of words in the dependency tree, and targets of links, can be read out of the attention of all heads \
+            together?",
+        needs: "a corpus with dependency trees or links in files, read twice more: two passes over a sample, and fits on its halves \
             and quarters",
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["parser"],
-        tables: &["parsers", "parser_relations", "parser_layers"],
-        of_language: true,
+        tables: &["parsers", "parser_relations", "parser_layers", "parser_links"],
         ..Card::NEW
     };
 
@@ -49,31 +53,51 @@ impl Study for AttentionParser {
         let words = |subject: &Subject<'_>| ParserSums::new(subject.grid, subject.classes.clone(), subject.from);
         let with_embeddings = move |subject: &Subject<'_>| words(subject).with_embeddings();
         let arcs = |subject: &Subject<'_>| DependencySums::new(subject.grid, subject.classes.clone(), subject.from);
+        let links = |subject: &Subject<'_>| LinkParserSums::new(subject.grid, subject.classes.clone(), subject.from);
+        let links_with_embeddings = move |subject: &Subject<'_>| links(subject).with_embeddings();
         vec![
             PassSpec::new(sample(Weights::Trained), with_embeddings),
             PassSpec::new(sample(Weights::Fresh { seed: SEED }), words),
             PassSpec::new(sample(Weights::Trained), arcs),
+            PassSpec::new(sample(Weights::Trained), links_with_embeddings),
+            PassSpec::new(sample(Weights::Fresh { seed: SEED }), links),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let [trained, untrained] = observed.each().collect::<Vec<_>>()[..] else {
-            unreachable!("a pass of either model")
-        };
+        let [trained, untrained] = of_models(observed);
         let parser = ParserReport::new(trained, untrained, observed.sums(), context);
+        let [trained, untrained] = of_models(observed);
+        let parser = parser.with(LinksRead::new(trained, untrained, context));
         (Estimates::none(context.grid.count()), ParserSection { parser })
     }
 }
 
+/// The sums of the model and of the untrained one.
+fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
+    let sums: Vec<&S> = observed.each().collect();
+    sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))
+}
+
 /// The limits of what the study shows.
-const CAVEATS: &[Caveat] = &[Caveat {
-    id: "parser-read-not-used",
-    text: "A parser on attention shows how much of a treebank's trees can be read out of all heads together with labelled sentences \
+const CAVEATS: &[Caveat] = &[
+    Caveat {
+        id: "parser-read-not-used",
+        text: "A parser on attention shows how much of a treebank's trees can be read out of all heads together with labelled sentences \
             to learn from, not that the model has such trees or uses them: an accuracy depends on the annotation scheme, and weights of \
             heads that look alike can be exchanged for each other.",
-    about: CaveatSubject::Meaning,
-    applies: |labelling| section::<ParserSection>(labelling.section).parser.none.is_none(),
-}];
+        about: CaveatSubject::Meaning,
+        applies: |labelling| section::<ParserSection>(labelling.section).parser.none.is_none(),
+    },
+    Caveat {
+        id: "links-read-not-used",
+        text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the             model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
+        about: CaveatSubject::Meaning,
+        applies: |labelling| {
+            section::<ParserSection>(labelling.section).parser.links.iter().any(|links| links.none.is_none())
+        },
+    },
+];
 
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::accuracies::{Difference, ParserAccuracy, Share, aligned, signed};
 use super::fit::{PENALTY, TOLERANCE};
+use super::links::section::{LinkParser, flat_table, write_summary};
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{HeadCard, Section, View, stored};
@@ -74,6 +74,17 @@ pub struct ParserReport {
     pub heads: Vec<HeadWeights>,
     /// How the fits went.
     pub fits: Vec<FitReport>,
+    /// The types of links of the corpus, by name; absent without links.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkParser>,
+    /// Sequences with links that were left out for want of memory; absent if none was.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub links_left_out: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Default for ParserReport {
@@ -94,46 +105,10 @@ impl Default for ParserReport {
             layers: Vec::new(),
             heads: Vec::new(),
             fits: Vec::new(),
+            links: Vec::new(),
+            links_left_out: 0,
         }
     }
-}
-
-/// A share of words that are right; null where there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Share {
-    /// The share.
-    #[schemars(range(min = 0, max = 1))]
-    pub accuracy: Option<f64>,
-    /// Its 95 % interval.
-    pub ci95: Option<Interval>,
-}
-
-/// A difference of two accuracies on the same words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Difference {
-    /// The difference.
-    #[schemars(range(min = -1, max = 1))]
-    pub difference: Option<f64>,
-    /// Its 95 % interval.
-    pub ci95: Option<Interval>,
-}
-
-impl From<Share> for Difference {
-    fn from(Share { accuracy: difference, ci95 }: Share) -> Self {
-        Self { difference, ci95 }
-    }
-}
-
-/// A parser.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ParserAccuracy {
-    /// Its name.
-    pub parser: String,
-    /// The share of words for which it finds the gold head.
-    #[serde(flatten)]
-    pub share: Share,
-    /// The accuracy of attention less that; null of attention itself.
-    pub ahead: Difference,
 }
 
 /// The words of a relation.
@@ -273,11 +248,6 @@ impl ParserReport {
     }
 }
 
-fn signed(points: f64, ci95: Option<Interval>) -> String {
-    let points = decimal(100.0 * points, 1);
-    format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus_percent(ci95))
-}
-
 fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["relation", "words", "attention", "best head", "offset", "tags"]);
@@ -289,29 +259,28 @@ fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     aligned(table)
 }
 
-/// The table with numbers to the right.
-fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
 stored!(ParserSection { parser: ParserReport });
 
 impl Section for ParserSection {
     fn view(&self, policy: &Policy) -> View<'_> {
-        let ParserReport { none, accuracies, relations, layers, .. } = &self.parser;
-        let summary = match none {
-            Some(why) => format!("Syntactic heads from all attention heads: none, for {why}.\n").into(),
-            None => Summary::written(|out| self.parser.write_summary(out, policy)),
-        };
+        let parser = &self.parser;
+        let ParserReport { accuracies, relations, layers, .. } = parser;
+        let summary = Summary::written(|out| {
+            match &parser.none {
+                // A corpus of links need not have trees.
+                Some(_) if !parser.links.is_empty() && parser.sentences == 0 => {}
+                Some(why) => writeln!(out, "Syntactic heads from all attention heads: none, for {why}.")?,
+                None => parser.write_summary(out, policy)?,
+            }
+            write_summary(&parser.links, parser.links_left_out, out)
+        });
         let tables = vec![
             TableRows::of("parsers", accuracies),
             TableRows::of("parser_relations", relations),
             TableRows::of("parser_layers", layers),
+            flat_table(&parser.links),
         ];
-        View { summary, figures: figures(&self.parser), tables, ..View::default() }
+        View { summary, figures: figures(parser), tables, ..View::default() }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -320,11 +289,15 @@ impl Section for ParserSection {
                 .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));
             format!("weights in the parser of all heads, for a standard deviation of attention: {}", both.join(", "))
         };
-        self.parser.heads.iter().filter(|head| head.place == place).map(of).collect()
+        let of_trees = self.parser.heads.iter().filter(|head| head.place == place).map(of);
+        of_trees.chain(self.parser.links.iter().filter_map(|links| links.of_head(place))).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let ParserReport { none, heads, layers, accuracies, .. } = &self.parser;
+        let ParserReport { none, heads, layers, accuracies, links, .. } = &self.parser;
+        if let Some(defect) = links.iter().find_map(|links| links.defect(grid)) {
+            return Some(defect);
+        }
         if none.is_some() {
             return None;
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::sentence::{KeptSentence, KeptWord, SeenSentence};
-use crate::model::forward::WordEmbeddings;
+use super::lexical::embeddings::KeptEmbeddings;
+use super::sentence::{KeptSentence, SeenSentence};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};
@@ -22,11 +22,8 @@ pub struct ParserSums {
     from: FromToken,
     /// The sentences by their places in the corpus.
     pub sentences: BTreeMap<u64, KeptSentence>,
-    keeps_embeddings: bool,
-    /// The embedding of each token of a word; empty where they are not kept.
-    embeddings: BTreeMap<u32, Vec<f32>>,
-    #[serde(skip)]
-    table: Option<WordEmbeddings>,
+    /// The embeddings of the tokens of words.
+    pub embeddings: KeptEmbeddings,
     #[serde(skip)]
     folded: WordAttention,
 }
@@ -39,9 +36,7 @@ impl ParserSums {
             classes,
             from,
             sentences: BTreeMap::new(),
-            keeps_embeddings: false,
-            embeddings: BTreeMap::new(),
-            table: None,
+            embeddings: KeptEmbeddings::default(),
             folded: WordAttention::default(),
         }
     }
@@ -53,30 +48,7 @@ impl ParserSums {
 
     /// These sums, keeping the embeddings of words.
     pub fn with_embeddings(self) -> Self {
-        Self { keeps_embeddings: true, ..self }
-    }
-
-    /// The length of an embedding; `None` where embeddings are not kept.
-    pub fn embedding_width(&self) -> Option<usize> {
-        self.embeddings.values().next().map(Vec::len)
-    }
-
-    /// The mean embedding of the tokens of a word; `None` where embeddings are not kept.
-    pub fn embedding(&self, word: &KeptWord) -> Option<Vec<f64>> {
-        let mut mean = vec![0.0; self.embedding_width()?];
-        for token in &word.tokens {
-            let embedding = self.embeddings.get(token)?;
-            mean.iter_mut().zip(embedding).for_each(|(mean, &value)| *mean += f64::from(value));
-        }
-        mean.iter_mut().for_each(|value| *value /= word.tokens.len().max(1) as f64);
-        Some(mean)
-    }
-
-    fn keep_embeddings(&mut self, sentence: &KeptSentence) {
-        let Some(table) = self.table.as_ref().filter(|_| self.keeps_embeddings) else { return };
-        for &token in sentence.words.iter().flat_map(|word| &word.tokens) {
-            self.embeddings.entry(token).or_insert_with(|| table.of(token).to_vec());
-        }
+        Self { embeddings: KeptEmbeddings::kept(), ..self }
     }
 }
 
@@ -87,9 +59,7 @@ impl Merge for ParserSums {
         for (&index, sentence) in &other.sentences {
             self.sentences.entry(index).or_insert_with(|| sentence.clone());
         }
-        for (&token, embedding) in &other.embeddings {
-            self.embeddings.entry(token).or_insert_with(|| embedding.clone());
-        }
+        self.embeddings.merge(&other.embeddings);
     }
 }
 
@@ -100,7 +70,7 @@ impl Sums for ParserSums {
     type SequenceState = ParserState;
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.table.clone_from(&known.embeddings);
+        self.embeddings.begin_pass(known);
     }
 
     fn demands(&self) -> Demands {
@@ -109,7 +79,7 @@ impl Sums for ParserSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ParserState> {
         let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
-        self.keep_embeddings(&seen.kept);
+        self.embeddings.keep(seen.kept.words.iter().flat_map(|word| &word.tokens));
         Some((sequence.index, seen))
     }
 
@@ -128,11 +98,8 @@ impl Sums for ParserSums {
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
-        let width = self.embedding_width();
-        let is_embedding =
-            |values: &Vec<f32>| Some(values.len()) == width && values.iter().all(|value| value.is_finite());
         (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
-            && self.embeddings.values().all(is_embedding)
+            && self.embeddings.fit()
     }
 }

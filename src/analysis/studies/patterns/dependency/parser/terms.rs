@@ -21,4 +21,20 @@ pub const TERMS: &[Term] = &[
             word's own. The last three are chosen on one half of the blocks and scored on the other.",
         page: "parser.md",
     },
+    Term {
+        name: "links of all heads",
+        also: &["lead"],
+        meaning: "In the study `parser`, how many targets of links are found by a linear model of the attention between a source and its \
+            candidates, in both directions and in all heads. Its lead is over the best model that does not see this attention: distances, \
+            word embeddings, rules of place and of classes, an untrained model, chance.",
+        page: "parser.md",
+    },
+    Term {
+        name: "contact prediction",
+        also: &["separations"],
+        meaning: "In the study `parser`, how many of the pairs that a logistic regression on the symmetrised and corrected attention of all \
+            heads finds likeliest are linked, for undirected types in encoders (Rao et al. 2021). Separations are how far apart the words of \
+            a pair are: the pairs at those that are linked most often stand beside it.",
+        page: "parser.md",
+    },
 ];

@@ -265,7 +265,7 @@ fn every_parser_is_scored_on_the_same_words() {
     assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
         section.view(&default_policy()).tables.into_iter().map(|table| table.table().rows.len()).collect::<Vec<_>>(),
-        [9, 2, 1]
+        [9, 2, 1, 0]
     );
     let weight = *section.parser.heads[1].weight.get(Direction::DependentToHead);
     assert!(

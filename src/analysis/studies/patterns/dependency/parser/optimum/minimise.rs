@@ -10,10 +10,10 @@ const MEMORY: usize = 30;
 const MOST_STEPS: u64 = 5000;
 
 /// The decrease that a step must have, as a share of what the slope promises (Nocedal & Wright 2006, section 3.1).
-const ARMIJO: f64 = 1e-4;
+pub const ARMIJO: f64 = 1e-4;
 
 /// How often a step is halved: afterwards it changes nothing in double precision.
-const MOST_HALVINGS: u32 = 60;
+pub const MOST_HALVINGS: u32 = 60;
 
 /// Where a function is smallest, as far as the search came.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,7 +13,7 @@ use crate::sequences::fold::words::WordAttention;
 use crate::stats::blocks::{Merge, merge_fields};
 
 /// The candidate pairs of one sentence.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedPairs {
     words: Range<usize>,
     /// Each with whether it is linked, ascending.
@@ -51,12 +51,21 @@ impl LinkedPairs {
 
     /// The linked pairs among as many drawn at random.
     pub fn chance(&self) -> f64 {
-        let linked = self.pairs.iter().filter(|(.., is_linked)| *is_linked).count();
-        (self.taken() * linked) as f64 / self.pairs.len() as f64
+        (self.taken() * self.linked()) as f64 / self.pairs.len() as f64
     }
 
-    /// The linked pairs among those with the largest corrected weights, the first of equal ones; `corrected` is room.
-    pub fn right(&self, attention: &WordAttention, corrected: &mut Vec<f64>) -> u64 {
+    /// The pairs, ascending, each with whether it is linked.
+    pub fn pairs(&self) -> &[(usize, usize, bool)] {
+        &self.pairs
+    }
+
+    /// How many pairs are linked.
+    pub fn linked(&self) -> usize {
+        self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
+    }
+
+    /// The corrected weight of each pair, into `corrected`.
+    pub fn correct(&self, attention: &WordAttention, corrected: &mut Vec<f64>) {
         let Range { start, end } = self.words;
         let weight = |word: usize, other: usize| f64::midpoint(attention.get(word, other), attention.get(other, word));
         let sums: Vec<f64> = (start..end).map(|word| (start..end).map(|other| weight(word, other)).sum()).collect();
@@ -67,13 +76,26 @@ impl LinkedPairs {
             if all > 0.0 { weight(word, other) - expected } else { 0.0 }
         };
         corrected.extend(self.pairs.iter().map(value));
-        let by_weight = |a: &usize, b: &usize| -> Ordering { corrected[*b].total_cmp(&corrected[*a]).then(a.cmp(b)) };
+    }
+
+    /// The linked pairs among those with the largest weights, the first of equal ones.
+    pub fn right(&self, weights: &[f64]) -> u64 {
+        let by_weight = |a: &usize, b: &usize| -> Ordering { weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)) };
         let mut order: Vec<usize> = (0..self.pairs.len()).collect();
         let taken = self.taken();
         if taken < order.len() {
             order.select_nth_unstable_by(taken, by_weight);
         }
         order[..taken].iter().filter(|&&pair| self.pairs[pair].2).count() as u64
+    }
+
+    /// Whether the pairs are of so many words and stand in their order, as they may not in a file.
+    pub fn fit(&self, words: usize) -> bool {
+        let is_pair = |&(word, other, _): &(usize, usize, bool)| {
+            self.words.contains(&word) && word < other && other < self.words.end
+        };
+        let are_ascending = self.pairs.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1));
+        self.words.end <= words && !self.pairs.is_empty() && are_ascending && self.pairs.iter().all(is_pair)
     }
 }
 
@@ -100,7 +122,7 @@ impl SeparatedPairs {
     }
 
     /// The linked pairs among as many as are taken, by the separations in this order; of the last one as many as random pairs have.
-    fn linked(&self, order: &[usize]) -> f64 {
+    pub fn linked(&self, order: &[usize]) -> f64 {
         let (mut left, mut found) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
             let taken = left.min(*all);
@@ -108,6 +130,17 @@ impl SeparatedPairs {
             left -= taken;
         }
         found
+    }
+
+    /// The separations of these pairs, those that are linked most often among `others` first; nearer ones come first among equals, and
+    /// separations that the others lack last.
+    pub fn most_linked(&self, others: &Self) -> Vec<usize> {
+        let rate = |separation: &usize| {
+            others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
+        };
+        let mut order: Vec<usize> = self.counts.keys().copied().collect();
+        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+        order
     }
 
     /// Whether no part exceeds its whole, as it may in a file.
@@ -124,21 +157,16 @@ pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
 /// ones come first among equals. `None` where a fold has no pair.
 pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
     let pooled = folds.each_ref().map(|fold| {
-        let mut pooled: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
-        fold.values().for_each(|pairs| Merge::merge(&mut pooled, &pairs.counts));
+        let mut pooled = SeparatedPairs::default();
+        fold.values().for_each(|pairs| pooled.merge(pairs));
         pooled
     });
-    if pooled.iter().any(BTreeMap::is_empty) {
+    if pooled.iter().any(|pooled| pooled.counts.is_empty()) {
         return None;
     }
     let (mut found, mut taken) = (0.0, 0);
     for (fold, other) in [(0, 1), (1, 0)] {
-        // Separations that the other fold lacks come last.
-        let rate = |separation: &usize| {
-            pooled[other].get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
-        };
-        let mut order: Vec<usize> = pooled[fold].keys().copied().collect();
-        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+        let order = pooled[fold].most_linked(&pooled[other]);
         found += folds[fold].values().map(|pairs| pairs.linked(&order)).sum::<f64>();
         taken += folds[fold].values().map(|pairs| pairs.taken).sum::<u64>();
     }

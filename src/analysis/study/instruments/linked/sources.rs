@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS};
 use crate::corpus::{LinkSet, Upos};
 use crate::model::grid::visibility::Visibility;
@@ -13,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Side;
 
 /// A scored source.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSource {
     /// Its position.
     pub word: usize,
@@ -54,6 +56,20 @@ impl LinkSource {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();
         }
+    }
+
+    /// Whether its candidates are some of so many words, and its targets some of its candidates, as they may not be in a file.
+    pub fn fits(&self, words: usize) -> bool {
+        let is_ascending = |places: &[usize]| places.is_sorted_by(|a, b| a < b);
+        let is_candidate = |word: &usize| self.candidates.binary_search(word).is_ok();
+        let within = |word: &usize| *word < words && *word != self.word;
+        i32::try_from(words).is_ok()
+            && self.word < words
+            && [&self.candidates, &self.targets].into_iter().all(|places| is_ascending(places))
+            && self.candidates.iter().all(within)
+            && self.targets.iter().chain(&self.of_class).all(is_candidate)
+            && (1..self.candidates.len()).contains(&self.targets.len())
+            && self.places.candidates() == self.candidates.len()
     }
 
     /// The share of right ones among its candidates.
@@ -102,6 +118,11 @@ impl<'a> LinkedWords<'a> {
             classes: words.clone().map(|word| given(word).unwrap_or_else(|| sequence.form(word))).collect(),
             are_classed: words.clone().any(|word| given(word).is_some()),
         }
+    }
+
+    /// The class of each word.
+    pub fn classes(&self) -> &[&'a str] {
+        &self.classes
     }
 
     /// The classes of the sentence that a word is in.

@@ -4,11 +4,11 @@ use super::minimise::{Minimum, descend, norm};
 use crate::linalg::cholesky::Cholesky;
 
 /// Most steps; a fit takes ten to twenty.
-const MOST_STEPS: u64 = 200;
+pub const MOST_STEPS: u64 = 200;
 
 /// A step that shortens the gradient to this share of it was good enough for the second derivatives to serve once more: they cost as
 /// much as ten evaluations (Shamanskii 1967).
-const GOOD_STEP: f64 = 0.5;
+pub const GOOD_STEP: f64 = 0.5;
 
 /// The minimum of a function that writes its gradient and returns its value, searched from 0 until the gradient is not longer than
 /// `tolerance`; `curvature` has its second derivatives, `[size, size]` and positive definite, which need

@@ -14,7 +14,7 @@ pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest",
 pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
 /// The words that rules of place choose for a source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
     /// The places of the candidates among those before the source, as -1, -2, ..., and after it, as 1, 2, ...
     ranks: Vec<i32>,
@@ -41,6 +41,11 @@ impl PlaceChoice {
             candidates.iter().copied().reduce(|best, next| if tokens(next) > tokens(best) { next } else { best });
         let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), even];
         Self { ranks: (0..=last).map(rank).collect(), fixed }
+    }
+
+    /// How many candidates have a place.
+    pub fn candidates(&self) -> usize {
+        self.ranks.len()
     }
 
     /// The place of a candidate, by its position in the list, among those on its side.
@@ -116,7 +121,7 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
 }
 
 /// The class of a source, and the rules of classes that are right for it: the nearest candidate of a class on a side.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
     pub class: Box<str>,
     /// The right rules.

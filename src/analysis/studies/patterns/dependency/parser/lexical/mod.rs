@@ -1,0 +1,305 @@
+//! The baseline of the parser that sees no attention: how far words are apart, and which words they are by their embeddings.
+//!
+//! Attention knows both, so that being ahead of distances alone says little of what heads compute (docs/methodology/parser.md).
+
+pub mod embeddings;
+
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
+
+use super::fit::TOLERANCE;
+use super::optimum::minimise::{Minimum, minimise};
+use crate::study::metrics::estimates::EstimationContext;
+use crate::system::parallel::in_parallel;
+use embeddings::KeptEmbeddings;
+
+/// Principal components of word embeddings that the baseline knows.
+pub const COMPONENTS: usize = 40;
+
+/// The penalties on the square of every parameter, of which each fold chooses one by its halves.
+pub const RIDGES: [f64; 5] = [1e-4, 1e-3, 3e-3, 1e-2, 3e-2];
+
+/// The length of the gradient at which a fit ends whose penalty is on trial.
+const TRIAL_TOLERANCE: f64 = 1e-4;
+
+/// Distances that are told apart: 1 to 10, 11 to 20, and farther, on either side.
+const BUCKETS: usize = 24;
+
+/// The parameters of a bucket: its own score, and the weights of the components of the word and of its candidate.
+const OF_BUCKET: usize = 1 + 2 * COMPONENTS;
+
+/// All parameters: those of the buckets, and the score of the root with the weights of the word's components.
+const PARAMETERS: usize = BUCKETS * OF_BUCKET + 1 + COMPONENTS;
+
+/// The bucket of another word's distance.
+fn bucket(word: usize, candidate: usize) -> usize {
+    let side = if candidate > word { BUCKETS / 2 } else { 0 };
+    side + match candidate.abs_diff(word) {
+        distance @ 1..=10 => distance - 1,
+        11..=20 => 10,
+        _ => 11,
+    }
+}
+
+/// A word with those among which one is chosen for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LexicalChoice {
+    pub word: usize,
+    /// By their places, ascending; after the last word the root.
+    pub candidates: Vec<usize>,
+    /// The right ones, by their places in `candidates`; none where it is not known.
+    pub targets: Vec<usize>,
+}
+
+/// A sentence with its choices.
+#[derive(Clone, Debug)]
+pub struct LexicalSentence<'a> {
+    pub block: usize,
+    /// The ids of the tokens of each word.
+    pub words: Vec<&'a [u32]>,
+    pub choices: Vec<LexicalChoice>,
+}
+
+/// A sentence with the components of its words, `[words, COMPONENTS]`.
+struct Projected<'a> {
+    sentence: &'a LexicalSentence<'a>,
+    components: Vec<f64>,
+}
+
+impl Projected<'_> {
+    fn of(&self, word: usize) -> &[f64] {
+        &self.components[word * COMPONENTS..][..COMPONENTS]
+    }
+
+    fn root(&self) -> usize {
+        self.sentence.words.len()
+    }
+
+    /// The choices whose right one is known.
+    fn known(&self) -> impl Iterator<Item = &LexicalChoice> {
+        self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
+    }
+}
+
+/// The baseline as it was fitted on one fold.
+pub struct LexicalFit {
+    /// The words that it was fitted to.
+    pub words: u64,
+    /// The mean of `-ln p` of their heads, without the penalty.
+    pub loss: f64,
+    /// Steps of L-BFGS.
+    pub steps: u64,
+    /// The length of the gradient at the end.
+    pub gradient: f64,
+    /// The penalty that the fold chose.
+    pub ridge: f64,
+}
+
+/// The baseline as it was fitted on each fold, and the scores of all candidates by what was fitted on the other fold, by sentence and
+/// choice.
+pub struct Lexical {
+    /// By the number of the fold.
+    pub fits: [LexicalFit; 2],
+    /// `[sentences][choices][candidates]`
+    pub scores: Vec<Vec<Vec<f64>>>,
+}
+
+impl Lexical {
+    /// Fits the baseline on each fold and scores it on the other.
+    pub fn new(
+        (embeddings, spaces): (&KeptEmbeddings, &[Space; 2]),
+        sentences: &[LexicalSentence<'_>],
+        context: &EstimationContext,
+    ) -> Self {
+        let projected = in_parallel(context.threads, [0, 1], |fold: usize| spaces[fold].project(embeddings, sentences));
+        let trials: Vec<(usize, usize, f64)> = [0, 1]
+            .into_iter()
+            .flat_map(|fold| [0, 1].into_iter().flat_map(move |half| RIDGES.map(|ridge| (fold, half, ridge))))
+            .collect();
+        // What is fitted on one half of the fold leaves of the other, for each penalty.
+        let losses = in_parallel(context.threads, trials, |(fold, half, ridge)| {
+            let own = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half);
+            let others = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 != half);
+            let at = fit(&own, ridge, TRIAL_TOLERANCE).at;
+            loss(&others, &at, None)
+        });
+        let chosen = [0, 1].map(|fold| {
+            let of_ridge = |place: usize| losses[fold * 10 + place] + losses[fold * 10 + RIDGES.len() + place];
+            let best =
+                (0..RIDGES.len()).min_by(|&a, &b| of_ridge(a).total_cmp(&of_ridge(b))).expect("there are penalties");
+            (fold, RIDGES[best])
+        });
+        let found = in_parallel(context.threads, chosen, |(fold, ridge)| {
+            let own = taken(&projected[fold], |block| block % 2 == fold);
+            let found = fit(&own, ridge, TOLERANCE);
+            let words = words_of(&own);
+            let fit = LexicalFit {
+                words,
+                loss: loss(&own, &found.at, None) / words.max(1) as f64,
+                steps: found.steps,
+                gradient: found.gradient,
+                ridge,
+            };
+            (fit, found.at)
+        });
+        let scored = (0..sentences.len()).map(|place| {
+            let elsewhere = 1 - sentences[place].block % 2;
+            let (projected, (_, at)) = (&projected[elsewhere][place], &found[elsewhere]);
+            let of_choice = |choice: &LexicalChoice| {
+                let mut scores = Vec::new();
+                score(projected, choice, at, &mut scores);
+                scores
+            };
+            projected.sentence.choices.iter().map(of_choice).collect()
+        });
+        let scores = scored.collect();
+        let mut fits = found.into_iter().map(|(fit, _)| fit);
+        Self { fits: std::array::from_fn(|_| fits.next().expect("a fit for each fold")), scores }
+    }
+}
+
+fn taken<'a>(sentences: &'a [Projected<'a>], takes: impl Fn(usize) -> bool) -> Vec<&'a Projected<'a>> {
+    sentences.iter().filter(|one| takes(one.sentence.block)).collect()
+}
+
+/// The leading components of the embeddings of a fold's words.
+pub struct Space {
+    mean: Vec<f64>,
+    /// `[COMPONENTS, width]`, each by its standard deviation, so that a component has a variance of 1; 0 beyond the embeddings' own.
+    directions: Vec<f64>,
+}
+
+impl Space {
+    /// The spaces of the words of each fold, by the ids of their tokens; `None` where the encoder gives no access to its embeddings.
+    pub fn of_folds(
+        embeddings: &KeptEmbeddings,
+        words: &[Vec<&[u32]>; 2],
+        context: &EstimationContext,
+    ) -> Option<[Self; 2]> {
+        let width = embeddings.width()?;
+        let spaces = in_parallel(context.threads, [0, 1], |fold: usize| Self::new(embeddings, width, &words[fold]));
+        spaces.try_into().ok()
+    }
+
+    fn new(embeddings: &KeptEmbeddings, width: usize, words: &[&[u32]]) -> Self {
+        let words = || words.iter().filter_map(|tokens| embeddings.mean(tokens));
+        let count = words().count().max(1) as f64;
+        let mut mean = vec![0.0; width];
+        words().for_each(|word| mean.iter_mut().zip(word).for_each(|(mean, value)| *mean += value / count));
+        let mut covariance = DMatrix::<f64>::zeros(width, width);
+        for word in words() {
+            let centred = DVector::from_iterator(width, word.iter().zip(&mean).map(|(value, mean)| value - mean));
+            covariance.ger(1.0 / count, &centred, &centred, 1.0);
+        }
+        let SymmetricEigen { eigenvectors, eigenvalues } = SymmetricEigen::new(covariance);
+        let mut order: Vec<usize> = (0..width).collect();
+        order.sort_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a]));
+        let mut directions = vec![0.0; COMPONENTS * width];
+        for (own, &place) in directions.chunks_exact_mut(width.max(1)).zip(&order) {
+            // What does not vary but by rounding says nothing.
+            if eigenvalues[place] > 1e-12 * eigenvalues[order[0]] {
+                let scale = eigenvalues[place].sqrt().recip();
+                own.iter_mut().zip(eigenvectors.column(place).iter()).for_each(|(own, value)| *own = value * scale);
+            }
+        }
+        Self { mean, directions }
+    }
+
+    fn project<'a>(&self, embeddings: &KeptEmbeddings, sentences: &'a [LexicalSentence<'a>]) -> Vec<Projected<'a>> {
+        let width = self.mean.len();
+        let of_word = |tokens: &&[u32]| -> Vec<f64> {
+            let Some(word) = embeddings.mean(tokens) else { return vec![0.0; COMPONENTS] };
+            let along = |direction: &[f64]| {
+                let centred = word.iter().zip(&self.mean).map(|(value, mean)| value - mean);
+                centred.zip(direction).map(|(value, direction)| value * direction).sum::<f64>()
+            };
+            self.directions.chunks_exact(width).map(along).collect()
+        };
+        let project = |sentence: &'a LexicalSentence<'a>| Projected {
+            sentence,
+            components: sentence.words.iter().flat_map(of_word).collect(),
+        };
+        sentences.iter().map(project).collect()
+    }
+}
+
+fn words_of(sentences: &[&Projected<'_>]) -> u64 {
+    sentences.iter().map(|sentence| sentence.known().count() as u64).sum()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The scores of the candidates of a choice.
+fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
+    let (word, root) = (choice.word, sentence.root());
+    let of_candidate = |&candidate: &usize| {
+        if candidate == root {
+            let of_root = &at[BUCKETS * OF_BUCKET..];
+            return of_root[0] + dot(&of_root[1..], sentence.of(word));
+        }
+        let (own, _) = at[bucket(word, candidate) * OF_BUCKET..].split_at(OF_BUCKET);
+        let (a, c) = own[1..].split_at(COMPONENTS);
+        own[0] + dot(a, sentence.of(word)) + dot(c, sentence.of(candidate))
+    };
+    scores.clear();
+    scores.extend(choice.candidates.iter().map(of_candidate));
+}
+
+/// The sum of the means of `-ln p` of the right candidates over all choices with one, without the penalty; its derivatives are added to
+/// `slopes`.
+fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
+    let (mut total, mut scores) = (0.0, Vec::new());
+    for sentence in sentences {
+        for choice in sentence.known() {
+            score(sentence, choice, at, &mut scores);
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = scores.iter().map(|score| (score - most).exp()).sum();
+            let share = 1.0 / choice.targets.len() as f64;
+            total += sum.ln() - choice.targets.iter().map(|&target| scores[target] - most).sum::<f64>() * share;
+            let Some(slopes) = slopes.as_deref_mut() else { continue };
+            let word = choice.word;
+            for ((place, score), &node) in scores.iter().enumerate().zip(&choice.candidates) {
+                let is_target = choice.targets.binary_search(&place).is_ok();
+                let excess = (score - most).exp() / sum - if is_target { share } else { 0.0 };
+                let start = if node == sentence.root() { BUCKETS } else { bucket(word, node) } * OF_BUCKET;
+                let own = &mut slopes[start..];
+                own[0] += excess;
+                add(&mut own[1..=COMPONENTS], excess, sentence.of(word));
+                if node < sentence.root() {
+                    add(&mut own[1 + COMPONENTS..OF_BUCKET], excess, sentence.of(node));
+                }
+            }
+        }
+    }
+    total
+}
+
+fn add(slopes: &mut [f64], factor: f64, values: &[f64]) {
+    slopes.iter_mut().zip(values).for_each(|(slope, value)| *slope += factor * value);
+}
+
+/// The likeliest parameters under a penalty.
+fn fit(sentences: &[&Projected<'_>], ridge: f64, tolerance: f64) -> Minimum {
+    let words = words_of(sentences).max(1) as f64;
+    minimise(PARAMETERS, tolerance, |at, gradient| {
+        gradient.fill(0.0);
+        let loss = loss(sentences, at, Some(gradient)) / words;
+        gradient.iter_mut().zip(at).for_each(|(slope, at)| *slope = *slope / words + 2.0 * ridge * at);
+        loss + ridge * dot(at, at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_have_their_buckets() {
+        let of = |distances: &[usize]| -> Vec<usize> {
+            distances.iter().map(|&distance| bucket(50, 50 - distance)).collect()
+        };
+        assert_eq!(of(&[1, 10, 11, 20, 21, 50]), [0, 9, 10, 10, 11, 11]);
+        assert_eq!((bucket(0, 1), bucket(0, 20), bucket(0, 21)), (12, 22, 23));
+    }
+}

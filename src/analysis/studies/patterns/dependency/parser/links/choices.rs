@@ -1,0 +1,212 @@
+//! The likeliest linear model of the attention between a source and its candidates (docs/methodology/parser.md): the conditional logit
+//! model (`McFadden` 1974), whose loss is convex.
+
+use std::iter::zip;
+
+use multiversion::multiversion;
+
+use super::kept::{KeptLinks, LinkEvidence};
+use crate::linalg::lanes::{LANES, across};
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::studies::patterns::dependency::parser::fit::{PENALTY, ROWS, TOLERANCE};
+use crate::studies::patterns::dependency::parser::optimum::newton::newton;
+use crate::study::instruments::linked::sources::LinkSource;
+
+/// A model that chooses among candidates, and how its fit went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChoiceModel {
+    evidence: LinkEvidence,
+    /// The weight of each term, `[terms]`.
+    weights: Vec<f64>,
+    /// The weights of heads on terms divided by their standard deviations, from the source and to it; empty without heads, and 0 where a
+    /// term does not vary.
+    pub standardised: Vec<[f64; 2]>,
+    /// The sources that it was fitted to.
+    pub sources: u64,
+    /// The mean over sources of the mean of `-ln p` of their targets, without the penalty.
+    pub loss: f64,
+    /// Steps of Newton's method.
+    pub steps: u64,
+    /// The length of the gradient at the end.
+    pub gradient: f64,
+}
+
+impl ChoiceModel {
+    /// Fits a model of so many heads to all sources.
+    pub fn new(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Self {
+        let size = evidence.terms(heads);
+        let sources: u64 = links.iter().map(|links| links.sources.len() as u64).sum();
+        let scales = scales(links, evidence, heads);
+        let weights_at = |at: &[f64]| -> Vec<f64> { zip(at, &scales).map(|(at, scale)| at * scale).collect() };
+        let (mut rows, mut shares) = (Vec::new(), Vec::new());
+        let loss_at = |at: &[f64], gradient: &mut [f64]| {
+            gradient.fill(0.0);
+            let (weights, mut loss) = (weights_at(at), 0.0);
+            for links in links {
+                links.each_source(evidence, &mut rows, |source, rows| {
+                    loss += choose(source, rows, &weights, &mut shares);
+                    let share = 1.0 / source.targets.len() as f64;
+                    // What the probability is above what it should be: the derivative by the score.
+                    for (excess, &candidate) in zip(&mut shares, &source.candidates) {
+                        *excess -= if source.is_target(candidate) { share } else { 0.0 };
+                    }
+                    add_rows(rows, &shares, gradient);
+                });
+            }
+            for ((slope, scale), at) in zip(zip(&mut *gradient, &scales), at) {
+                *slope = *slope * scale / sources as f64 + 2.0 * PENALTY * at;
+            }
+            loss / sources as f64 + PENALTY * at.iter().map(|at| at * at).sum::<f64>()
+        };
+        let found =
+            newton(size, TOLERANCE, loss_at, |at| curvature(links, evidence, (&weights_at(at), &scales), sources));
+        let of_heads = if evidence.heads { 2 * heads } else { 0 };
+        Self {
+            evidence,
+            weights: weights_at(&found.at),
+            standardised: found.at[..of_heads].as_chunks::<2>().0.to_vec(),
+            sources,
+            loss: found.value - PENALTY * found.at.iter().map(|at| at * at).sum::<f64>(),
+            steps: found.steps,
+            gradient: found.gradient,
+        }
+    }
+
+    /// The sources whose likeliest candidate, the first of equal ones, is a target.
+    pub fn right(&self, links: &KeptLinks) -> u64 {
+        let (mut rows, mut scores, mut right) = (Vec::new(), Vec::new(), 0);
+        links.each_source(self.evidence, &mut rows, |source, rows| {
+            score(rows, &self.weights, source.candidates.len(), &mut scores);
+            right += u64::from(is_right(source, &scores));
+        });
+        right
+    }
+}
+
+/// Whether the candidate with the largest score, the first of equal ones, is a target.
+pub fn is_right(source: &LinkSource, scores: &[f64]) -> bool {
+    let best = (0..scores.len()).reduce(|best, next| if scores[next] > scores[best] { next } else { best });
+    best.is_some_and(|best| source.is_target(source.candidates[best]))
+}
+
+/// The probability of each candidate, into `shares`, and the mean of `-ln p` of the targets.
+fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
+    score(rows, weights, source.candidates.len(), shares);
+    let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let targets = zip(&*shares, &source.candidates).filter(|(_, candidate)| source.is_target(**candidate));
+    let of_targets = targets.map(|(score, _)| score - most).sum::<f64>() / source.targets.len() as f64;
+    shares.iter_mut().for_each(|score| *score = (*score - most).exp());
+    let total: f64 = shares.iter().sum();
+    shares.iter_mut().for_each(|share| *share /= total);
+    total.ln() - of_targets
+}
+
+/// The second derivatives of the loss by standardised weights, `[terms, terms]`: with `p` the probabilities of the candidates `x` of a source
+/// these are `sum p (x - m)(x - m)ᵀ`, `m = sum p x`.
+#[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
+fn curvature(
+    links: &[&KeptLinks],
+    evidence: LinkEvidence,
+    (weights, scales): (&[f64], &[f64]),
+    sources: u64,
+) -> Vec<f64> {
+    let size = weights.len();
+    let penalty = |place: usize| if place.is_multiple_of(size + 1) { 2.0 * PENALTY } else { 0.0 };
+    let mut whole: Vec<f64> = (0..size * size).map(penalty).collect();
+    let scales: Vec<f32> = scales.iter().map(|&scale| scale as f32).collect();
+    let (mut room, mut shares, mut mean) = (Vec::new(), Vec::new(), vec![0.0_f32; size]);
+    // Products of some rows at a time in single precision, their sums in double.
+    let (mut pending, mut part) = (Vec::new(), vec![0.0; size * size]);
+    let mut add = |pending: &mut Vec<f32>| {
+        let own = Matrix::new(pending, pending.len() / size.max(1), size);
+        multiply(MatrixMut::new(&mut part, size, size), own.transposed(), own);
+        zip(&mut whole, &part).for_each(|(sum, more)| *sum += f64::from(*more) / sources as f64);
+        pending.clear();
+    };
+    for links in links {
+        links.each_source(evidence, &mut room, |source, rows| {
+            choose(source, rows, weights, &mut shares);
+            let start = pending.len();
+            pending.extend(rows.iter().zip(scales.iter().cycle()).map(|(x, scale)| x * scale));
+            let rows = &mut pending[start..];
+            mean.fill(0.0);
+            for (row, &share) in zip(rows.chunks_exact(size), &shares) {
+                zip(&mut mean, row).for_each(|(mean, x)| *mean += share as f32 * x);
+            }
+            for (row, &share) in zip(rows.chunks_exact_mut(size), &shares) {
+                let root = share.sqrt() as f32;
+                zip(row, &mean).for_each(|(x, mean)| *x = root * (*x - mean));
+            }
+            if pending.len() >= ROWS * size {
+                add(&mut pending);
+            }
+        });
+    }
+    if !pending.is_empty() {
+        add(&mut pending);
+    }
+    whole
+}
+
+/// By what the terms of heads are multiplied to have a standard deviation of 1 among the candidates of a source, `[terms]`; 0 where one
+/// does not vary, for then it says nothing; 1 for distances.
+fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64> {
+    let (size, of_heads) = (evidence.terms(heads), if evidence.heads { 2 * heads } else { 0 });
+    let (mut squares, mut candidates, mut rows) = (vec![0.0; size], 0_usize, Vec::new());
+    let mut mean = vec![0.0; size];
+    for links in links {
+        links.each_source(evidence, &mut rows, |source, rows| {
+            let count = source.candidates.len();
+            candidates += count;
+            mean.fill(0.0);
+            for row in rows.chunks_exact(size) {
+                zip(&mut mean, row).for_each(|(mean, &x)| *mean += f64::from(x) / count as f64);
+            }
+            for row in rows.chunks_exact(size) {
+                zip(zip(&mut squares, &mean), row).for_each(|((sum, mean), &x)| *sum += (f64::from(x) - mean).powi(2));
+            }
+        });
+    }
+    // Equal half-precision numbers differ from their mean by rounding alone.
+    let scale = |sum: f64| if sum > 1e-20 * candidates as f64 { (candidates as f64 / sum).sqrt() } else { 0.0 };
+    squares[..of_heads].iter().map(|&sum| scale(sum)).chain(std::iter::repeat_n(1.0, size - of_heads)).collect()
+}
+
+/// The products of rows with weights, `[rows]`.
+pub fn score(rows: &[f32], weights: &[f64], count: usize, scores: &mut Vec<f64>) {
+    scores.clear();
+    scores.resize(count, 0.0);
+    if !weights.is_empty() {
+        multiply_rows(rows, weights, scores);
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn multiply_rows(rows: &[f32], weights: &[f64], scores: &mut [f64]) {
+    for (row, score) in rows.chunks_exact(weights.len()).zip(scores) {
+        let mut sums = [0.0; LANES];
+        let ((row, row_left), (weights, weights_left)) = (row.as_chunks::<LANES>(), weights.as_chunks::<LANES>());
+        for (row, weights) in row.iter().zip(weights) {
+            for lane in 0..LANES {
+                sums[lane] += f64::from(row[lane]) * weights[lane];
+            }
+        }
+        for (lane, (&x, weight)) in row_left.iter().zip(weights_left).enumerate() {
+            sums[lane] += f64::from(x) * weight;
+        }
+        *score = across(sums, |a, b| a + b);
+    }
+}
+
+/// Adds multiples of rows to slopes.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn add_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
+    if slopes.is_empty() {
+        return;
+    }
+    for (row, factor) in rows.chunks_exact(slopes.len()).zip(factors) {
+        for (slope, &x) in slopes.iter_mut().zip(row) {
+            *slope += factor * f64::from(x);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A sequence of the sample with links: its sources with their candidates, or its pairs, and the attention of every head between them.
+
+use std::ops::Range;
+
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use serde::{Deserialize, Serialize};
+
+use crate::model::grid::visibility::LayerClasses;
+use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{BLOCKS, block_of};
+use crate::studies::patterns::dependency::arcs::{PLACES, place_of};
+use crate::studies::patterns::dependency::parser::lexical::{LexicalChoice, LexicalSentence};
+use crate::study::instruments::linked::choice::LinkChoice;
+use crate::study::instruments::linked::key::{LinkKey, slot};
+use crate::study::instruments::linked::pairs::LinkedPairs;
+use crate::study::instruments::linked::sources::{LinkSource, LinkedWords};
+use crate::study::instruments::partners::Partners;
+use crate::study::labels::evidence::Direction;
+
+/// The factor of the corrected weights of pairs: in half precision numbers below 2^-14 lose digits, and corrected weights, which are at
+/// most 2, are often that small. A power of two adds no rounding.
+const PAIR_SCALE: f32 = 1024.0;
+
+/// The evidence that a model of links goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkEvidence {
+    /// Whether it knows the attention of all heads.
+    pub heads: bool,
+    /// Whether it knows how far words are apart.
+    pub distances: bool,
+}
+
+/// The links of one type in a sentence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptLinks {
+    pub key: LinkKey,
+    /// The sentence that the links are in, by its words.
+    pub sentence: Range<usize>,
+    /// The scored sources; none where pairs are scored.
+    pub sources: Vec<LinkSource>,
+    /// The pairs of an undirected type in an encoder.
+    pub pairs: Option<LinkedPairs>,
+    /// The right choices of each head by the places of [`Direction::OF_LINKS`], `[heads]`; of pairs, in the first place, the linked ones among
+    /// those with the largest corrected weights.
+    pub hits: Vec<[u32; 2]>,
+    /// The bits of half-precision numbers: the weights of each head from a source to a candidate and back, `[rows, heads, 2]`, a row for
+    /// each candidate of each source; the corrected weights of each pair times [`PAIR_SCALE`], `[pairs, heads]`.
+    terms: Vec<u16>,
+}
+
+impl KeptLinks {
+    /// The links of a set as far as they are scored under a key; `None` if none is.
+    fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
+        let sentence = words.sentence_of(links)?;
+        let is_of_pairs = are_pairs(key);
+        let pairs = if is_of_pairs { Some(words.pairs(links)?) } else { None };
+        let mut sources = if is_of_pairs { Vec::new() } else { words.sources(links, key.side).scored };
+        sources.iter_mut().for_each(|source| source.seen.clear());
+        let kept = Self { key: key.clone(), sentence, sources, pairs, hits: vec![[0; 2]; heads], terms: Vec::new() };
+        (kept.rows() > 0).then_some(kept)
+    }
+
+    /// The pairs, or the candidates of all sources.
+    fn rows(&self) -> usize {
+        let candidates = || self.sources.iter().map(|source| source.candidates.len()).sum();
+        self.pairs.as_ref().map_or_else(candidates, |pairs| pairs.pairs().len())
+    }
+
+    /// The terms of a row.
+    fn width(&self) -> usize {
+        self.hits.len() * if self.pairs.is_some() { 1 } else { 2 }
+    }
+
+    /// The bytes that its terms take.
+    pub fn bytes(&self) -> u64 {
+        (self.rows() * self.width() * size_of::<u16>()) as u64
+    }
+
+    /// Keeps the weights of a head.
+    fn keep(&mut self, head: usize, attention: &WordAttention, partners: &Partners, corrected: &mut Vec<f64>) {
+        let width = self.width();
+        self.terms.resize(self.rows() * width, 0);
+        let mut rows = self.terms.chunks_exact_mut(width);
+        let as_count = |right: u64| u32::try_from(right).expect("a sentence has fewer than 2^32 words");
+        if let Some(pairs) = &self.pairs {
+            pairs.correct(attention, corrected);
+            // The features are of A + Aᵀ, and the correction of half of that is half of its correction.
+            let terms = corrected.iter().map(|weight| f16::from_f64(2.0 * weight * f64::from(PAIR_SCALE)).to_bits());
+            rows.zip(terms).for_each(|(row, term)| row[head] = term);
+            self.hits[head][0] = as_count(pairs.right(corrected));
+            return;
+        }
+        for source in &self.sources {
+            for &candidate in &source.candidates {
+                let row = rows.next().expect("a row for each candidate");
+                let weight = |direction| partners.weight(attention, direction, source.word, candidate);
+                for direction in Direction::OF_LINKS {
+                    row[2 * head + slot(direction)] = f16::from_f64(weight(direction)).to_bits();
+                }
+            }
+            for &direction in self.key.directions() {
+                let choice = LinkChoice { attention, partners, direction, is_both_ways: false };
+                let word = choice.of(source.word, &source.candidates);
+                let is_right = word.is_some_and(|word| source.is_target(word));
+                self.hits[head][slot(direction)] += u32::from(is_right);
+            }
+        }
+    }
+
+    /// Shows each source with the terms of its candidates, `[candidates, terms]`: those of all heads, then indicators of
+    /// [`PLACES`] distances, as far as `evidence` has them.
+    pub fn each_source(&self, evidence: LinkEvidence, rows: &mut Vec<f32>, mut show: impl FnMut(&LinkSource, &[f32])) {
+        let of_heads = self.width();
+        let width = evidence.terms(self.hits.len());
+        let mut terms = self.terms.chunks_exact(of_heads);
+        for source in &self.sources {
+            rows.clear();
+            rows.resize(source.candidates.len() * width, 0.0);
+            for (place, &candidate) in source.candidates.iter().enumerate() {
+                let row = &mut rows[place * width..][..width];
+                let bits = terms.next().expect("terms for each candidate");
+                let (heads, distances) = row.split_at_mut(if evidence.heads { of_heads } else { 0 });
+                if evidence.heads {
+                    bits.reinterpret_cast::<f16>().convert_to_f32_slice(heads);
+                }
+                if evidence.distances {
+                    distances[place_of(source.word, candidate)] = 1.0;
+                }
+            }
+            show(source, rows);
+        }
+    }
+
+    /// The corrected weights of all heads of each pair from one to another place in their list, into `rows`, `[pairs, heads]`.
+    pub fn of_pairs(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
+        let bits = &self.terms[pairs.start * self.width()..pairs.end * self.width()];
+        rows.resize(bits.len(), 0.0);
+        bits.reinterpret_cast::<f16>().convert_to_f32_slice(rows);
+        rows.iter_mut().for_each(|weight| *weight /= PAIR_SCALE);
+    }
+
+    /// Whether it is of a model with so many heads, in a sequence of so many words; one from a file may be anything.
+    fn fits(&self, heads: usize, words: usize) -> bool {
+        let is_of_pairs = are_pairs(&self.key);
+        let count = self.sources.len();
+        let most = self.pairs.as_ref().map_or(count, |pairs| pairs.taken());
+        let cells = self.rows().checked_mul(self.width());
+        self.hits.len() == heads
+            && self.sentence.start <= self.sentence.end
+            && self.sentence.end <= words
+            && (self.pairs.is_some(), self.sources.is_empty()) == (is_of_pairs, is_of_pairs)
+            && self.sources.iter().all(|source| source.fits(words))
+            && self.pairs.iter().all(|pairs| pairs.fit(words))
+            && self.hits.as_flattened().iter().all(|&right| right as usize <= most)
+            && cells == Some(self.terms.len())
+            && self.terms.iter().all(|&bits| f16::from_bits(bits).is_finite())
+    }
+}
+
+impl LinkEvidence {
+    /// The terms of a candidate in a model with so many heads.
+    pub fn terms(self, heads: usize) -> usize {
+        let of_heads = if self.heads { 2 * heads } else { 0 };
+        of_heads + if self.distances { PLACES } else { 0 }
+    }
+}
+
+/// Whether pairs of a type are scored rather than sources: undirected links of an encoder.
+pub fn are_pairs(key: &LinkKey) -> bool {
+    key.is_undirected && key.side.is_none()
+}
+
+/// A sequence with links.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkedSequence {
+    pub block: usize,
+    /// Whether it is the first of its family.
+    pub is_first: bool,
+    /// The ids of the tokens of each word.
+    pub words: Vec<Vec<u32>>,
+    /// The class of each word; empty where no word has one beside its form.
+    pub classes: Vec<Box<str>>,
+    pub links: Vec<KeptLinks>,
+}
+
+impl LinkedSequence {
+    /// The bytes that its terms take.
+    pub fn bytes(&self) -> u64 {
+        self.links.iter().map(KeptLinks::bytes).sum()
+    }
+
+    /// The sources of one of its types with their candidates.
+    pub fn lexical(&self, links: &KeptLinks) -> LexicalSentence<'_> {
+        let choice = |source: &LinkSource| LexicalChoice {
+            word: source.word,
+            candidates: source.candidates.clone(),
+            targets: (0..source.candidates.len()).filter(|&place| source.is_target(source.candidates[place])).collect(),
+        };
+        LexicalSentence {
+            block: self.block,
+            words: self.words.iter().map(Vec::as_slice).collect(),
+            choices: links.sources.iter().map(choice).collect(),
+        }
+    }
+
+    /// Whether it is of a model with so many heads; one from a file may be anything.
+    pub fn fits(&self, heads: usize) -> bool {
+        let words = self.words.len();
+        self.block < BLOCKS
+            && (self.classes.is_empty() || self.classes.len() == words)
+            && self.links.iter().all(|links| links.fits(heads, words))
+    }
+}
+
+/// A sequence while its heads are seen.
+#[derive(Debug)]
+pub struct SeenLinks {
+    /// The part of the sequence that is kept.
+    pub kept: LinkedSequence,
+    /// How weights are compared in each class of layers.
+    partners: Vec<Partners>,
+}
+
+impl SeenLinks {
+    /// A sequence of a model with so many heads; `None` if no link of it is scored.
+    pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
+        if sequence.links.is_empty() {
+            return None;
+        }
+        let visibility = classes.in_all_layers();
+        let words = LinkedWords::new(sequence, visibility, from);
+        let of_set = |set| -> Vec<KeptLinks> {
+            let keys = LinkKey::of(set, visibility.is_causal());
+            keys.iter().filter_map(|key| KeptLinks::new(&words, set, key, heads)).collect()
+        };
+        let links: Vec<KeptLinks> = sequence.links.iter().flat_map(of_set).collect();
+        let tokens = |word: &crate::sequences::span::WordSpan| sequence.ids[word.tokens.clone()].to_vec();
+        let kept = LinkedSequence {
+            block: block_of(sequence.family.number),
+            is_first: sequence.family.is_first,
+            words: sequence.words.iter().map(tokens).collect(),
+            classes: words.classes().iter().filter(|_| words.are_classed).map(|&class| class.into()).collect(),
+            links,
+        };
+        let partners = classes.kinds().iter().map(|&visibility| Partners::new(sequence, visibility, from)).collect();
+        (!kept.links.is_empty()).then_some(Self { kept, partners })
+    }
+
+    /// Keeps the weights of a head, given its place among all heads and its layer's class; `corrected` is room.
+    pub fn keep(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
+        for links in &mut self.kept.links {
+            links.keep(head, attention, &self.partners[class], corrected);
+        }
+    }
+}

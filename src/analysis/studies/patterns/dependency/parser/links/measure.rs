@@ -1,0 +1,304 @@
+//! Models of links fitted on each fold and scored on the other, beside simpler ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::choices::{ChoiceModel, is_right};
+use super::contacts::ContactModel;
+use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, are_pairs};
+use super::section::{LinkFit, LinkParser, LinkWeights, LinksRead, OF_PAIRS, OF_SOURCES, lead_of};
+use super::sums::LinkParserSums;
+use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, difference, share};
+use crate::studies::patterns::dependency::parser::lexical::{Lexical, LexicalSentence, Space};
+use crate::study::instruments::fold_scores::{FoldScores, Hits};
+use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
+use crate::study::instruments::linked::key::LinkKey;
+use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
+use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
+use crate::study::metrics::estimates::EstimationContext;
+use crate::system::parallel::in_parallel;
+
+/// Fewest scored sources, or linked pairs, that a model is fitted to and scored on: with 100 the standard error of a share is at most 5
+/// points.
+const FEWEST: u64 = 100;
+
+/// The links of one type with their sequences.
+type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
+
+/// The models with a name in [`OF_SOURCES`] that see no words, each with the sums that it is fitted on and its evidence.
+const PLANS: [(usize, LinkEvidence); 4] = [
+    (0, LinkEvidence { heads: true, distances: false }),
+    (0, LinkEvidence { heads: false, distances: true }),
+    (0, LinkEvidence { heads: true, distances: true }),
+    (1, LinkEvidence { heads: true, distances: false }),
+];
+
+fn of_type<'a>(sums: &'a LinkParserSums, key: &LinkKey) -> OfType<'a> {
+    let of_sequence = |sequence: &'a LinkedSequence| {
+        let own = sequence.links.iter().filter(|links| links.key == *key);
+        own.map(move |links| (sequence, links))
+    };
+    sums.sequences.values().flat_map(of_sequence).collect()
+}
+
+fn in_fold<'a>(of_type: &OfType<'a>, fold: usize) -> Vec<&'a KeptLinks> {
+    of_type.iter().filter(|(sequence, _)| sequence.block % 2 == fold).map(|(_, links)| *links).collect()
+}
+
+/// A number of each block.
+fn per_block(of_type: &OfType<'_>, number: impl Fn(&LinkedSequence, &KeptLinks) -> f64) -> PerBlock {
+    let mut sums = [0.0; BLOCKS];
+    of_type.iter().for_each(|(sequence, links)| sums[sequence.block] += number(sequence, links));
+    sums
+}
+
+/// What is fitted on each fold, by its number, and how much it gets right in the other, by block.
+fn fitted<M: Send + Sync>(
+    of_models: &[&OfType<'_>],
+    context: &EstimationContext,
+    fit: impl Fn(usize, &[&KeptLinks]) -> M + Sync,
+    right: impl Fn(&M, &KeptLinks) -> u64 + Sync,
+) -> Vec<([M; 2], PerBlock)> {
+    let work: Vec<(usize, usize)> = (0..of_models.len()).flat_map(|model| [(model, 0), (model, 1)]).collect();
+    let halves = in_parallel(context.threads, work, |(model, fold)| {
+        let own = fit(model, &in_fold(of_models[model], fold));
+        let elsewhere = |sequence: &LinkedSequence, links: &KeptLinks| {
+            if sequence.block % 2 == fold { 0.0 } else { right(&own, links) as f64 }
+        };
+        let by_block = per_block(of_models[model], elsewhere);
+        (own, by_block)
+    });
+    let mut halves = halves.into_iter();
+    let both = |_: &&OfType<'_>| {
+        let [(even, on_odd), (odd, on_even)] = std::array::from_fn(|_| halves.next().expect("a half for each fold"));
+        ([even, odd], std::array::from_fn(|block| on_odd[block] + on_even[block]))
+    };
+    of_models.iter().map(both).collect()
+}
+
+impl LinksRead {
+    /// Measures models of each type from the sums of the model and of an untrained one.
+    pub fn new(trained: &LinkParserSums, untrained: &LinkParserSums, context: &EstimationContext) -> Self {
+        let links = || trained.sequences.values().flat_map(|sequence| &sequence.links);
+        let keys: BTreeSet<LinkKey> = links().map(|links| links.key.clone()).collect();
+        let words = [0, 1].map(|fold| {
+            let own = trained.sequences.values().filter(|sequence| sequence.block % 2 == fold);
+            own.flat_map(|sequence| sequence.words.iter().map(Vec::as_slice)).collect()
+        });
+        let has_sources = links().any(|links| links.pairs.is_none());
+        let spaces = if has_sources { Space::of_folds(&trained.embeddings, &words, context) } else { None };
+        let of_key = |key: &LinkKey| {
+            let found = [of_type(trained, key), of_type(untrained, key)];
+            if are_pairs(key) {
+                LinkParser::of_pairs(key, &found, context)
+            } else {
+                LinkParser::of_sources(key, &found, (trained, spaces.as_ref()), context)
+            }
+        };
+        Self {
+            types: keys.iter().map(of_key).collect(),
+            left_out: trained.seen - trained.sequences.len() as u64,
+            kept_bytes: [trained, untrained]
+                .iter()
+                .flat_map(|sums| sums.sequences.values())
+                .map(LinkedSequence::bytes)
+                .sum(),
+        }
+    }
+}
+
+/// Why no model is fitted, given how many sources there are, or linked pairs, in each fold; `None` if one is.
+fn hindrance([even, odd]: [u64; 2], what: &str) -> Option<String> {
+    let one_fold = |parity: &str| {
+        Some(format!(
+            "none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"
+        ))
+    };
+    match (even, odd) {
+        _ if even + odd < FEWEST => {
+            Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd))
+        }
+        (0, _) => one_fold("even"),
+        (_, 0) => one_fold("odd"),
+        _ => None,
+    }
+}
+
+impl LinkParser {
+    fn empty(key: &LinkKey, of_type: &OfType<'_>) -> Self {
+        Self {
+            name: key.name.to_string(),
+            undirected: key.is_undirected,
+            side: key.side,
+            sentences: of_type.iter().filter(|(sequence, _)| sequence.is_first).count() as u64,
+            ..Self::default()
+        }
+    }
+
+    fn of_sources(
+        key: &LinkKey,
+        [trained, fresh]: &[OfType<'_>; 2],
+        (sums, spaces): (&LinkParserSums, Option<&[Space; 2]>),
+        context: &EstimationContext,
+    ) -> Self {
+        let sources = per_block(trained, |_, links| links.sources.len() as f64);
+        let count = |fold| in_fold(trained, fold).iter().map(|links| links.sources.len() as u64).sum::<u64>();
+        let empty = Self { count: count(0) + count(1), ..Self::empty(key, trained) };
+        if let Some(why) = hindrance([count(0), count(1)], "scored source") {
+            return Self { none: Some(why), ..empty };
+        }
+        let heads = context.grid.count();
+        let of_plans = PLANS.map(|(model, _)| if model == 0 { trained } else { fresh });
+        let models =
+            fitted(&of_plans, context, |plan, links| ChoiceModel::new(links, PLANS[plan].1, heads), ChoiceModel::right);
+        let lexical = spaces.map(|spaces| {
+            let sentences: Vec<LexicalSentence<'_>> =
+                trained.iter().map(|(sequence, links)| sequence.lexical(links)).collect();
+            Lexical::new((&sums.embeddings, spaces), &sentences, context)
+        });
+        let by_words = lexical.as_ref().map(|lexical| {
+            let mut right = [0.0; BLOCKS];
+            for ((sequence, links), scores) in trained.iter().zip(&lexical.scores) {
+                let found = links.sources.iter().zip(scores).filter(|(source, scores)| is_right(source, scores));
+                right[sequence.block] += found.count() as f64;
+            }
+            right
+        });
+        let [attention, distances, both, untrained] = [0, 1, 2, 3].map(|plan| Some(models[plan].1));
+        let fitted = [attention, by_words, distances, both, untrained];
+        let right: Vec<Option<PerBlock>> = fitted.into_iter().chain(rules(key, trained, heads)).collect();
+        let accuracies = accuracies(&OF_SOURCES, &right, &sources);
+        let names = [0, 2, 3, 4].map(|place| OF_SOURCES[place]);
+        let fits = names.iter().zip(&models).flat_map(|(name, (fits, _))| {
+            [0, 1].map(|fold| {
+                let ChoiceModel { sources, loss, steps, gradient, .. } = fits[fold];
+                LinkFit::new(name, fold, sources, loss, (steps, gradient))
+            })
+        });
+        let of_words = lexical.iter().flat_map(|lexical| {
+            [0, 1].map(|fold| {
+                let fit = &lexical.fits[fold];
+                LinkFit::new(OF_SOURCES[1], fold, fit.words, fit.loss, (fit.steps, fit.gradient))
+            })
+        });
+        let [even, odd] = &models[0].0;
+        let weight = |head: usize, end: usize| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]);
+        Self {
+            lead: lead_of(&accuracies),
+            accuracies,
+            ridges: lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect(),
+            fits: fits.chain(of_words).collect(),
+            heads: (0..heads)
+                .map(|head| LinkWeights {
+                    place: context.grid.place(head),
+                    from: weight(head, 0),
+                    to: Some(weight(head, 1)),
+                })
+                .collect(),
+            ..empty
+        }
+    }
+
+    fn of_pairs(key: &LinkKey, [trained, fresh]: &[OfType<'_>; 2], context: &EstimationContext) -> Self {
+        let pairs = |links: &KeptLinks, number: fn(&LinkedPairs) -> f64| links.pairs.as_ref().map_or(0.0, number);
+        let taken = per_block(trained, |_, links| pairs(links, |pairs| pairs.taken() as f64));
+        let linked = |fold| {
+            let own = in_fold(trained, fold);
+            own.iter().filter_map(|links| links.pairs.as_ref()).map(|pairs| pairs.linked() as u64).sum::<u64>()
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of pairs")]
+        let empty = Self { count: taken.iter().sum::<f64>() as u64, ..Self::empty(key, trained) };
+        if let Some(why) = hindrance([linked(0), linked(1)], "linked pair") {
+            return Self { none: Some(why), ..empty };
+        }
+        let heads = context.grid.count();
+        let models =
+            fitted(&[trained, fresh], context, |_, links| ContactModel::new(links, heads), ContactModel::right);
+        let folds = [in_fold(trained, 0), in_fold(trained, 1)];
+        let best = folds.each_ref().map(|links| {
+            let right = |head: &usize| links.iter().map(|links| u64::from(links.hits[*head][0])).sum();
+            first_best(0..heads, right).expect("there are heads")
+        });
+        let by_head = per_block(trained, |sequence, links| f64::from(links.hits[best[1 - sequence.block % 2]][0]));
+        let separated = |links: &KeptLinks| {
+            let mut found = SeparatedPairs::default();
+            links.pairs.iter().for_each(|pairs| found.add(pairs));
+            found
+        };
+        let of_folds = folds.each_ref().map(|links| {
+            let mut found = SeparatedPairs::default();
+            links.iter().flat_map(|links| &links.pairs).for_each(|pairs| found.add(pairs));
+            found
+        });
+        let orders = [of_folds[0].most_linked(&of_folds[1]), of_folds[1].most_linked(&of_folds[0])];
+        let by_separation = per_block(trained, |sequence, links| separated(links).linked(&orders[sequence.block % 2]));
+        let chance = per_block(trained, |_, links| pairs(links, LinkedPairs::chance));
+        let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
+        let accuracies = accuracies(&OF_PAIRS, &right, &taken);
+        let fits = OF_PAIRS.iter().zip(&models).flat_map(|(name, (fits, _))| {
+            [0, 1].map(|fold| {
+                let ContactModel { pairs, loss, steps, gradient, .. } = fits[fold];
+                LinkFit::new(name, fold, pairs, loss, (steps, gradient))
+            })
+        });
+        let [even, odd] = &models[0].0;
+        let weights = even.weights.iter().zip(&odd.weights).map(|(even, odd)| f64::midpoint(*even, *odd));
+        Self {
+            lead: lead_of(&accuracies),
+            accuracies,
+            fits: fits.collect(),
+            heads: weights
+                .enumerate()
+                .map(|(head, from)| LinkWeights { place: context.grid.place(head), from, to: None })
+                .collect(),
+            ..empty
+        }
+    }
+}
+
+/// The right choices of the best head and of the rules without one, by block: chosen on one fold and scored on the other; and of chance.
+fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>; 5] {
+    let empty = LinkBlock { heads: vec![LinkHits::default(); heads], ..LinkBlock::default() };
+    let mut blocks = vec![empty.clone(); BLOCKS];
+    let mut words: BTreeMap<Box<str>, u64> = BTreeMap::new();
+    for (sequence, links) in trained {
+        let block = &mut blocks[sequence.block];
+        links.sources.iter().for_each(|source| block.count(source));
+        for (all, &[from, to]) in block.heads.iter_mut().zip(&links.hits) {
+            all.right[0] += u64::from(from);
+            all.right[1] += u64::from(to);
+        }
+        let classes = sequence.classes.get(links.sentence.clone()).unwrap_or_default();
+        classes.iter().for_each(|class| *words.entry(class.clone()).or_default() += 1);
+    }
+    let blocks: Vec<Option<&LinkBlock>> = blocks.iter().map(Some).collect();
+    let scored = FoldScores::new(&blocks, &empty);
+    let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
+    let taken = commonest(&words);
+    let same_class =
+        |sums: &LinkBlock| first_best(0..SAME_CLASS.len(), |&rule| sums.same_class[rule]).unwrap_or_default();
+    let class_rules = || {
+        scored.held_out_hits(|sums| ClassRules::best(&sums.classes, &taken), |sums, rules| rules.hits(&sums.classes))
+    };
+    [
+        by_block(scored.held_out_hits(|sums| best_head(sums, key.directions()), |sums, &best| sums.right(best))),
+        by_block(scored.held_out_hits(|sums| PlaceRule::best(&sums.places), |sums, rule| rule.hits(&sums.places))),
+        by_block(scored.held_out_hits(same_class, |sums, &rule| sums.same_class[rule])),
+        if scored.total.classed > 0 { by_block(class_rules()) } else { None },
+        Some(scored.per_block(|sums| sums.chance.value())),
+    ]
+}
+
+/// The accuracies of models and rules, and how far the first of them is ahead.
+fn accuracies(names: &[&str], right: &[Option<PerBlock>], whole: &PerBlock) -> Vec<ParserAccuracy> {
+    let first = right[0];
+    let of = |(&name, right): (&&str, &Option<PerBlock>)| {
+        let ahead = first.zip(*right).filter(|_| name != names[0]);
+        ParserAccuracy {
+            parser: name.to_owned(),
+            share: right.map(|right| share(&right, whole)).unwrap_or_default(),
+            ahead: ahead.map(|(first, right)| difference(&first, &right, whole)).unwrap_or_default().into(),
+        }
+    };
+    names.iter().zip(right).map(of).collect()
+}

@@ -1,0 +1,12 @@
+//! The links of the user's own that all heads together hold: the model of the parser among the candidates of a source, and contact
+//! prediction of undirected types (docs/methodology/parser.md).
+
+mod choices;
+mod contacts;
+mod kept;
+mod measure;
+pub mod section;
+pub mod sums;
+
+#[cfg(test)]
+mod tests;

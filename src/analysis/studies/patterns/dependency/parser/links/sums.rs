@@ -1,0 +1,208 @@
+//! The sequences with links of the sample, kept until models are fitted, as far as there is room.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::{LinkedSequence, SeenLinks};
+use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::Merge;
+use crate::studies::patterns::dependency::parser::lexical::embeddings::KeptEmbeddings;
+
+/// The most bytes of terms that are kept of the sequences of a model together (docs/BOUNDS.md).
+pub const MOST_BYTES: u64 = 1 << 30;
+
+/// The most bytes of terms of one sequence: so many that four find room.
+pub const MOST_BYTES_OF_ONE: u64 = MOST_BYTES / 4;
+
+/// The sequences with links, by their numbers: what a model of links learns from is no sum.
+///
+/// Kept are the first of the corpus that have room together. Which these are does not depend on the order in which they are seen: a sequence
+/// that comes behind too many bytes of others never has room.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LinkParserSums {
+    grid: HeadGrid,
+    classes: LayerClasses,
+    from: FromToken,
+    /// By their places in the corpus.
+    pub sequences: BTreeMap<u64, LinkedSequence>,
+    /// Sequences with scored links, kept or not.
+    pub seen: u64,
+    /// The first sequence that has no room; none behind it has.
+    end: Option<u64>,
+    /// The embeddings of the tokens of words.
+    pub embeddings: KeptEmbeddings,
+    /// The bytes of all sequences that the workers of a pass have seen.
+    #[serde(skip)]
+    sizes: Arc<Mutex<BTreeMap<u64, u64>>>,
+    #[serde(skip)]
+    corrected: Vec<f64>,
+}
+
+impl LinkParserSums {
+    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
+    pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
+        Self {
+            grid,
+            classes,
+            from,
+            sequences: BTreeMap::new(),
+            seen: 0,
+            end: None,
+            embeddings: KeptEmbeddings::default(),
+            sizes: Arc::default(),
+            corrected: Vec::new(),
+        }
+    }
+
+    /// These sums, keeping the embeddings of words.
+    pub fn with_embeddings(self) -> Self {
+        Self { embeddings: KeptEmbeddings::kept(), ..self }
+    }
+
+    fn has_room_before(&self, index: u64) -> bool {
+        self.end.is_none_or(|end| index < end)
+    }
+
+    /// Leaves out what has no room, given the bytes of sequences.
+    fn leave_out(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
+        let mut total = 0_u64;
+        let end = sizes.iter().find(|(_, bytes)| {
+            total = total.saturating_add(**bytes);
+            total > most
+        });
+        self.end = self.end.into_iter().chain(end.map(|(&index, _)| index)).min();
+        if let Some(end) = self.end {
+            drop(self.sequences.split_off(&end));
+        }
+    }
+
+    fn sizes(&self) -> BTreeMap<u64, u64> {
+        self.sequences.iter().map(|(&index, sequence)| (index, sequence.bytes())).collect()
+    }
+}
+
+impl Merge for LinkParserSums {
+    fn merge(&mut self, other: &Self) {
+        let same = (self.grid, &self.classes, self.from) == (other.grid, &other.classes, other.from);
+        assert!(same, "sums of one analysis");
+        self.seen += other.seen;
+        self.end = self.end.into_iter().chain(other.end).min();
+        for (&index, sequence) in &other.sequences {
+            self.sequences.entry(index).or_insert_with(|| sequence.clone());
+        }
+        self.embeddings.merge(&other.embeddings);
+        self.leave_out(&self.sizes(), MOST_BYTES);
+    }
+}
+
+/// The number of a sequence with links that has room, with its links.
+pub type LinkParserState = (u64, SeenLinks);
+
+impl Sums for LinkParserSums {
+    type SequenceState = LinkParserState;
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.embeddings.begin_pass(known);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Option<LinkParserState> {
+        let seen = SeenLinks::new(sequence, &self.classes, self.from, self.grid.count())?;
+        self.seen += 1;
+        let (bytes, index) = (seen.kept.bytes(), sequence.index);
+        if bytes > MOST_BYTES_OF_ONE || !self.has_room_before(index) {
+            return None;
+        }
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(index, bytes);
+        self.embeddings.keep(seen.kept.words.iter().flatten());
+        Some((index, seen))
+    }
+
+    fn observe(&mut self, (index, seen): &mut LinkParserState, event: &mut Event<'_>) {
+        let input = match event {
+            Event::Head(input) => input,
+            Event::PackOver => {
+                self.sequences.insert(*index, std::mem::take(&mut seen.kept));
+                let sizes = Arc::clone(&self.sizes);
+                let sizes = sizes.lock().unwrap_or_else(PoisonError::into_inner);
+                self.leave_out(&sizes, MOST_BYTES);
+                return;
+            }
+            _ => return,
+        };
+        let view = input.attention();
+        let place = (self.grid.index(view.layer, view.head), self.classes.of(view.layer));
+        seen.keep(place, input.words(self.from), &mut self.corrected);
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
+        (self.grid, self.from, &self.classes) == (grid, from, classes)
+            && self.sequences.len() as u64 <= self.seen
+            && self.sequences.values().all(|sequence| sequence.fits(grid.count()))
+            && self.embeddings.fit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn empty() -> LinkParserSums {
+        LinkParserSums::new(HeadGrid { layers: 1, heads: 1 }, LayerClasses::default(), FromToken::Mean)
+    }
+
+    /// The numbers of sequences that are kept of some that are met in an order, by workers that see parts of them.
+    fn kept(sizes: &[u64], parts: &[Vec<u64>], most: u64) -> Vec<u64> {
+        let nothing =
+            LinkedSequence { block: 0, is_first: true, words: Vec::new(), classes: Vec::new(), links: Vec::new() };
+        let size = |index: u64| sizes[usize::try_from(index).unwrap()];
+        let mut whole = empty();
+        for part in parts {
+            let mut sums = empty();
+            let mut seen = BTreeMap::new();
+            for &index in part {
+                if sums.has_room_before(index) {
+                    seen.insert(index, size(index));
+                    sums.sequences.insert(index, nothing.clone());
+                    sums.leave_out(&seen, most);
+                }
+            }
+            whole.end = whole.end.into_iter().chain(sums.end).min();
+            whole.sequences.append(&mut sums.sequences);
+            let known = whole.sequences.keys().map(|&index| (index, size(index))).collect();
+            whole.leave_out(&known, most);
+        }
+        whole.sequences.into_keys().collect()
+    }
+
+    #[test]
+    fn the_first_that_have_room_are_kept() {
+        assert_eq!(kept(&[3, 4, 5, 1], &[vec![0, 1, 2, 3]], 8), [0, 1]);
+        // The third is met first; the fourth has no room behind it, though it is small.
+        assert_eq!(kept(&[3, 4, 5, 1], &[vec![2, 3], vec![1, 0]], 8), [0, 1]);
+        assert_eq!(kept(&[3, 4, 5, 1], &[vec![3, 1], vec![2, 0]], 20), [0, 1, 2, 3]);
+    }
+
+    proptest! {
+        /// Whoever sees which of them in which order, the same are kept.
+        #[test]
+        fn workers_keep_the_same(
+            sizes in prop::collection::vec(1..9_u64, 1..12),
+            most in 1..40_u64,
+            order in Just((0..12_u64).collect::<Vec<_>>()).prop_shuffle(),
+            workers in 1..4_usize,
+        ) {
+            let order: Vec<u64> = order.into_iter().filter(|&index| index < sizes.len() as u64).collect();
+            let parts: Vec<Vec<u64>> = order.chunks(order.len().div_ceil(workers)).map(<[u64]>::to_vec).collect();
+            let all: Vec<u64> = (0..sizes.len() as u64).collect();
+            prop_assert_eq!(kept(&sizes, &parts, most), kept(&sizes, &[all], most));
+        }
+    }
+}

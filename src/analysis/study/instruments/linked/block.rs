@@ -1,0 +1,184 @@
+//! The sums of one type of links in one block of sentences: how often heads and rules are right.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::key::slot;
+use super::rules::{ClassHits, PlaceHits, SAME_CLASS, first_best};
+use super::sources::LinkSource;
+use crate::stats::blocks::merge_fields;
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::fold_scores::ScoredSums;
+use crate::study::labels::evidence::Direction;
+
+/// The right choices of one head, by the places of [`Direction::OF_LINKS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkHits {
+    /// Among the candidates.
+    pub right: [u64; 2],
+    /// Among all words, where the corpus names candidates.
+    pub among_all: [u64; 2],
+    /// Among the candidates of the source's class.
+    pub among_class: [u64; 2],
+    /// In a sequence with a neighbour, as `right`.
+    pub beside: [u64; 2],
+    /// By the weights at the same places of the neighbour.
+    pub elsewhere: [u64; 2],
+    /// Sources for which a special token has more weight than every candidate.
+    pub to_special: [u64; 2],
+    /// The weight on targets, from their sources.
+    pub mass: ExactSum,
+    /// Linked pairs among those with the largest corrected weights.
+    pub pairs: u64,
+}
+
+merge_fields!(LinkHits { right, among_all, among_class, beside, elsewhere, to_special, mass, pairs });
+
+/// The sums of a type in one block, or in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkBlock {
+    /// Scored sources.
+    pub count: u64,
+    /// Sentences with one, the first of each family alone.
+    pub sentences: u64,
+    /// The shares of targets among candidates.
+    pub chance: ExactSum,
+    /// The weight of even attention on targets.
+    pub even_mass: ExactSum,
+    /// How often rules of place are right.
+    pub places: PlaceHits,
+    /// How often the rules of the same class are right.
+    pub same_class: [u64; SAME_CLASS.len()],
+    /// Sources in sentences whose words have classes.
+    pub classed: u64,
+    /// How often rules of classes are right, by the class of the source.
+    pub classes: BTreeMap<Box<str>, ClassHits>,
+    /// Sources with targets and other candidates of their class.
+    pub with_class: u64,
+    /// The shares of targets among the candidates of the source's class.
+    pub class_chance: ExactSum,
+    /// Sources whose candidates the corpus names.
+    pub named: u64,
+    /// Sentences behind one of another group, and those with a neighbour among them.
+    pub followers: [u64; 2],
+    /// Sources with candidates at the same places of a neighbour.
+    pub with_neighbour: u64,
+    /// Pairs of words with the largest corrected weights, as many as there are words.
+    pub pairs: u64,
+    /// Linked pairs among as many drawn at random.
+    pub pairs_chance: ExactSum,
+    /// `[layers * heads]`, empty until a head scores.
+    pub heads: Vec<LinkHits>,
+}
+
+merge_fields!(LinkBlock {
+    count,
+    sentences,
+    chance,
+    even_mass,
+    places,
+    same_class,
+    classed,
+    classes,
+    with_class,
+    class_chance,
+    named,
+    followers,
+    with_neighbour,
+    pairs,
+    pairs_chance,
+    heads,
+});
+
+impl ScoredSums for LinkBlock {
+    fn scored(&self) -> u64 {
+        self.count
+    }
+}
+
+impl LinkBlock {
+    /// Counts a source, and which rules are right for it.
+    pub fn count(&mut self, source: &LinkSource) {
+        self.count += 1;
+        self.chance += source.chance();
+        for &target in &source.targets {
+            let offset = |word: usize| i32::try_from(word).expect("a sentence has fewer than 2^31 words");
+            *self.places.offsets.entry(offset(target) - offset(source.word)).or_default() += 1;
+        }
+        for (place, &candidate) in source.candidates.iter().enumerate() {
+            if source.is_target(candidate) {
+                *self.places.ranks.entry(source.places.rank(place)).or_default() += 1;
+            }
+        }
+        let count = |hits: &mut [u64], choices: &[Option<usize>]| {
+            for (hits, choice) in hits.iter_mut().zip(choices) {
+                *hits += u64::from(choice.is_some_and(|word| source.is_target(word)));
+            }
+        };
+        count(&mut self.places.fixed, &source.places.fixed);
+        count(&mut self.same_class, &source.same_class);
+        if let Some(choice) = &source.class {
+            self.classed += 1;
+            self.classes.entry(choice.class.clone()).or_default().add(choice);
+        }
+        if !source.of_class.is_empty() {
+            self.with_class += 1;
+            self.class_chance += source.targets_of_class() as f64 / source.of_class.len() as f64;
+        }
+        self.named += u64::from(!source.seen.is_empty());
+        self.with_neighbour += u64::from(!source.elsewhere.is_empty());
+    }
+
+    /// Whether most sentences are as long as the one before, so that their places can be compared.
+    pub fn are_aligned(&self) -> bool {
+        let [followers, alike] = self.followers;
+        alike > 0 && 2 * alike >= followers
+    }
+
+    /// Whether no part exceeds its whole, and the heads are as many as they should be, as they may not be in a file.
+    pub fn adds_up(&self, heads: usize) -> bool {
+        let PlaceHits { offsets, ranks, fixed } = &self.places;
+        let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
+        let parts = [self.sentences, self.classed, self.with_class, self.named, self.with_neighbour];
+        let within = |parts: [u64; 2], whole: u64| parts.into_iter().all(|part| part <= whole);
+        let of_head = |hits: &LinkHits| {
+            within(hits.right, self.count)
+                && within(hits.among_all, self.named)
+                && within(hits.among_class, self.with_class)
+                && within(hits.beside, self.with_neighbour)
+                && within(hits.elsewhere, self.with_neighbour)
+                && within(hits.to_special, self.count)
+                && hits.pairs <= self.pairs
+        };
+        rules.chain(&parts).all(|&right| right <= self.count)
+            && self.followers[1] <= self.followers[0]
+            && self.classes.values().all(ClassHits::adds_up)
+            && self.classes.values().map(|hits| hits.sources).sum::<u64>() == self.classed
+            && self.heads.len() == if self.count + self.pairs > 0 { heads } else { 0 }
+            && self.heads.iter().all(of_head)
+    }
+}
+
+impl LinkBlock {
+    /// A number of a head, 0 where no head scored.
+    pub fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
+        self.heads.get(place).map_or(0, count)
+    }
+
+    /// The right choices of a head in a direction.
+    pub fn right(&self, (place, direction): (usize, Direction)) -> u64 {
+        self.of(place, |hits| hits.right[slot(direction)])
+    }
+
+    /// The weight of a head on targets.
+    pub fn mass(&self, place: usize) -> f64 {
+        self.heads.get(place).map_or(0.0, |hits| hits.mass.value())
+    }
+}
+
+/// The head that is right most often, with its direction; of equal ones the first in the model, then `from`.
+pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
+    let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
+    first_best(cells, |&cell| sums.right(cell)).expect("there are heads")
+}

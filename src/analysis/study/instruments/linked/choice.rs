@@ -1,0 +1,45 @@
+//! The word that a head chooses for the target of a link.
+
+use crate::sequences::fold::words::WordAttention;
+use crate::study::instruments::partners::{Partners, largest};
+use crate::study::labels::evidence::Direction;
+
+/// The choice of a head among words.
+#[derive(Clone, Copy)]
+pub struct LinkChoice<'a> {
+    pub attention: &'a WordAttention,
+    pub partners: &'a Partners,
+    pub direction: Direction,
+    /// Whether the weights of both directions are added, as of undirected links.
+    pub is_both_ways: bool,
+}
+
+impl LinkChoice<'_> {
+    /// The word with the largest weight, the first of equal ones.
+    pub fn of(&self, word: usize, others: &[usize]) -> Option<usize> {
+        let Self { attention, partners, direction, is_both_ways } = self;
+        let weight = |other: usize| partners.weight(attention, *direction, word, other);
+        if *is_both_ways {
+            return largest(others.iter().copied(), |other| self.raw(word, other));
+        }
+        largest(others.iter().copied(), weight)
+    }
+
+    /// The weight between a word and another.
+    fn raw(&self, word: usize, other: usize) -> f64 {
+        let Self { attention, direction, is_both_ways, .. } = self;
+        match direction.is_forward() {
+            _ if *is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
+            true => attention.get(word, other),
+            false => attention.get(other, word),
+        }
+    }
+
+    /// The largest weight on a candidate, by that on the chosen one where weights are compared as they are.
+    pub fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
+        if self.partners.compares_lifts() {
+            return candidates.iter().map(|&other| self.raw(word, other)).fold(0.0, f64::max);
+        }
+        self.raw(word, best)
+    }
+}
