@@ -104,7 +104,7 @@ fn time(model: &Model, variants: &Variants, packs: usize) -> Result<f64> {
         let observers = ObserverSet::new(vec![observer_of(Losses { variants: asked, sum: 0.0 })]);
         let (started, progress) = (Instant::now(), Analysis::new(None, None, Arc::default()));
         let sequences = sentences(packs, model.architecture.config.vocab_size);
-        sum_up(observers, (&model.id, &*model.encoder), variants, sequences, NonZeroUsize::MIN, &progress)?;
+        sum_up(observers, (&model.id, &*model.encoder), variants, sequences, NonZeroUsize::MIN, &progress, None)?;
         best = best.min(started.elapsed().as_secs_f64());
     }
     Ok(best)

@@ -15,9 +15,10 @@ use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::grid::HeadGrid;
+use headscope::model::grid::visibility::LayerClasses;
 use headscope::passes::kept::{Keep, KeptPasses};
 use headscope::passes::observer::set::ObserverSet;
-use headscope::passes::observer::{Event, Sums, observer_of, sums};
+use headscope::passes::observer::{Demands, Event, Sums, observer_of, sums};
 use headscope::passes::pass::Pass;
 use headscope::passes::run::variants::Variants;
 use headscope::passes::run::workers::sum_up;
@@ -56,12 +57,12 @@ const KEPT: Needs = Needs { contexts: true, layer_inputs: true, attention_inputs
 impl Sums for ActivationLog {
     type SequenceState = u64;
 
-    fn needs(&self) -> Needs {
-        if self.needs_logits { Needs { logits: true, ..Needs::default() } } else { KEPT }
+    fn demands(&self) -> Demands {
+        Demands::of(if self.needs_logits { Needs { logits: true, ..Needs::default() } } else { KEPT })
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> u64 {
-        sequence.index
+    fn begin(&mut self, sequence: &Sequence) -> Option<u64> {
+        Some(sequence.index)
     }
 
     fn observe(&mut self, &mut index: &mut u64, event: &mut Event<'_>) {
@@ -87,7 +88,7 @@ impl Sums for ActivationLog {
         }
     }
 
-    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, _: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         true
     }
 }

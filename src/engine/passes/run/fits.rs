@@ -11,12 +11,12 @@ use super::derivatives::differentiate;
 use crate::model::families::Architecture;
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::forward::gradient::Differentiable;
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::band;
 use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, start_of};
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::observer::{self, Event, Sums, observer_of};
+use crate::passes::observer::{self, Demands, Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::stats::blocks::merge_fields;
@@ -192,29 +192,24 @@ impl LossSums {
 }
 
 impl Sums for LossSums {
-    /// Whether something is scored.
-    type SequenceState = bool;
+    type SequenceState = ();
 
-    fn needs(&self) -> Needs {
-        Needs::default()
+    fn demands(&self) -> Demands {
+        Demands::default()
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> bool {
-        sequence.predictions.iter().any(|PredictedToken { truth, .. }| truth.is_some())
+    fn begin(&mut self, sequence: &Sequence) -> Option<()> {
+        sequence.predictions.iter().any(|PredictedToken { truth, .. }| truth.is_some()).then_some(())
     }
 
-    fn is_relevant(&is_scored: &bool) -> bool {
-        is_scored
-    }
-
-    fn observe(&mut self, _: &mut bool, event: &mut Event<'_>) {
+    fn observe(&mut self, (): &mut (), event: &mut Event<'_>) {
         if let Event::Gradient(gradient) = event {
             self.loss += gradient.loss;
             self.gates.iter_mut().zip(&gradient.gates).for_each(|(sum, derivative)| *sum += *derivative);
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.gates.len() == grid.count()
     }
 }
@@ -311,7 +306,13 @@ mod tests {
     fn an_item_is_one_unit_whatever_its_texts() {
         let item = |index| Sequence {
             index,
-            item: Some(ItemPart { rule: ScoreRule::Gains, answer: None, group: None, corruption: None }),
+            item: Some(ItemPart {
+                rule: ScoreRule::Gains,
+                answer: None,
+                foils: Vec::new(),
+                group: None,
+                corruption: None,
+            }),
             ..Sequence::default()
         };
         assert_eq!(units(&[item(3), item(3), item(5)]), 2);

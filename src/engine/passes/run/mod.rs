@@ -31,7 +31,6 @@ use super::setup::PassSetup;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, SEGMENT_SENTENCES, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
-use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::TokenCounts;

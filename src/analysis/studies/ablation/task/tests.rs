@@ -17,6 +17,7 @@ use crate::stats::blocks::Merge;
 use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
 use crate::study::section::{Completion, Section};
+use crate::study::upstream::Obstacle;
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::all_cores;
 use sha2::{Digest, Sha256};

@@ -7,12 +7,12 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;
 use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, STARTS};
 use crate::passes::observer::requests::{HeadSet, all_heads, heads_at};
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -80,8 +80,8 @@ impl FoldFits {
 impl Sums for FoldFits {
     type SequenceState = ();
 
-    fn needs(&self) -> Needs {
-        Needs::default()
+    fn demands(&self) -> Demands {
+        Demands::default()
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
@@ -91,15 +91,13 @@ impl Sums for FoldFits {
         }
     }
 
-    fn begin(&mut self, _: &Sequence) {}
-
-    fn is_relevant((): &()) -> bool {
-        false
+    fn begin(&mut self, _: &Sequence) -> Option<()> {
+        None
     }
 
     fn observe(&mut self, (): &mut (), _: &mut Event<'_>) {}
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let is_gate = |gate: &f64| (0.0..=1.0).contains(gate);
         let fits = |(start, fit): (u64, &GateFit)| {
             start < STARTS && fit.gates.len() == grid.count() && fit.gates.iter().flatten().all(is_gate)

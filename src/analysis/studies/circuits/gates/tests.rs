@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::section::{FitAgreement, NoSet};
 use super::*;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits};
 use crate::passes::observer::{Event, Sums};
@@ -49,14 +50,14 @@ fn logits(nats: f64) -> [f32; 2] {
 fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
     for index in 0..128 {
         let token = PredictedToken::masked(1, 0, Some(0));
-        let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        let masked = Sequence { predictions: vec![token], ..sentence(index, 2, "dep") };
+        let mut state = sums.begin(&masked).unwrap();
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
-        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
             let places: Vec<usize> = removed.iter().map(|place| GRID.index(place.layer, place.head)).collect();
             sums.observe(&mut state, &mut Event::Variant(number));
             sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0 + rise(index, &places)) });
         }
-        sums.end_pack(vec![state]);
     }
 }
 
@@ -102,20 +103,20 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     let each = |rise: f64| (0..=103).any(|cents| (rise - f64::from(cents) / 200.0).abs() < 1e-5);
     assert!(alone.random_rises.iter().all(|&rise| each(rise)), "{alone:?}");
     assert_eq!((found.together, found.obstacle), (false, Some(NoSet::RiseNotBelow)));
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("Kept in 9 of 10 fits: L0H0.\nKept in 5 of 10 fits: L1H0.\n"), "{summary}");
     assert!(
         summary.contains("the rise of the loss is not shown to be below 1 % of the loss (0.0200 nats)"),
         "{summary}"
     );
-    assert!(section.in_brief(&default_policy()).found.is_none());
+    assert!(section.view(&default_policy()).in_brief.found.is_none());
     let card = section.of_head(GRID.place(0), &default_policy());
     assert_eq!(
         card.lines,
         ["kept in 9 of 10 fits of all gates together (mean gate 0.98 and 0.80 in the halves of the sample)"]
     );
     assert!(section.of_head(GRID.place(3), &default_policy()).lines.is_empty() && card.clauses.is_empty());
-    assert_eq!((section.figures(&default_policy()).len(), section.defect(GRID)), (1, None));
+    assert_eq!((section.view(&default_policy()).figures.len(), section.defect(GRID)), (1, None));
     assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("each head"));
 }
 
@@ -135,7 +136,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let high = alone.rise_ci95.unwrap().high();
     assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
     assert!(section.gates.together && section.gates.obstacle.is_none());
-    let said = section.in_brief(&default_policy()).found.unwrap();
+    let said = section.view(&default_policy()).in_brief.found.unwrap();
     assert!(
         said.starts_with("Heads that do the task together: 1 head in the sets of both halves (L0H0), 1 in one (L1H0)."),
         "{said}"
@@ -167,10 +168,10 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     let folds = folds();
     // A model that cannot do its task: nothing runs, and the reason is kept.
     let sets = kept_sets(&folds, Some(Obstacle::NotAboveBaseline));
-    assert!(LossesAlone::new(GRID, sets.clone()).further_runs().variants().is_empty());
+    assert!(LossesAlone::new(GRID, sets.clone()).demands().further_runs.variants().is_empty());
     let section = result(&folds, &LossesAlone::new(GRID, sets));
     assert_eq!((section.gates.obstacle, section.gates.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(
         summary.contains("No heads are said to do the task together: the model is not shown to be above"),
         "{summary}"
@@ -182,7 +183,7 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
         fold.begin_pass(&PassSetup { fits: Some(fits), ..PassSetup::default() });
         let folds = [fold, folds[0].clone()];
         let sums = LossesAlone::new(GRID, kept_sets(&folds, None));
-        assert!(sums.further_runs().variants().is_empty());
+        assert!(sums.demands().further_runs.variants().is_empty());
         result(&folds, &sums).gates.obstacle
     };
     assert_eq!([nothing(0, 0.0), nothing(3, 0.0)], [Some(NoSet::NothingScored), Some(NoSet::NothingLost)]);
@@ -200,7 +201,7 @@ fn a_set_of_all_heads_costs_nothing() {
     let folds = [fold(&[[1.0; 3]; 5]), fold(&[[1.0; 3]; 5])];
     let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
     // Without any head alone.
-    assert_eq!(sums.further_runs().variants().len(), 1);
+    assert_eq!(sums.demands().further_runs.variants().len(), 1);
     show(&mut sums, |_, _| 1.0);
     let found = result(&folds, &sums).gates;
     assert_eq!((found.alone.unwrap().rise, found.together), (0.0, true));
@@ -234,5 +235,8 @@ fn parts_add_up() {
     merged.merge(&shard([2, 5]));
     merged.merge(&shard([5, 5]));
     assert_eq!(merged, whole);
-    assert!(whole.fits(GRID, FromToken::Mean) && !other.fits(HeadGrid { layers: 1, heads: 2 }, FromToken::Mean));
+    assert!(
+        whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !other.fits(HeadGrid { layers: 1, heads: 2 }, FromToken::Mean, &LayerClasses::default())
+    );
 }

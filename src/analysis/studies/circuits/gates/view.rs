@@ -10,11 +10,11 @@ use crate::passes::ablation::Replacement;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::section::{Completion, HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, percent_of, plain_table, plus_minus};
 use crate::system::counted::{counted, plural};
 
@@ -30,13 +30,15 @@ impl Section for GatesSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.gates.write_summary(out))
-    }
-
-    fn in_brief(&self, _: &Policy) -> InBrief {
+    fn view(&self, _: &Policy) -> View<'_> {
         let alone = self.gates.alone.as_ref().filter(|_| self.gates.together);
-        InBrief { found: alone.map(|alone| self.gates.said(alone)), ..InBrief::default() }
+        View {
+            in_brief: InBrief { found: alone.map(|alone| self.gates.said(alone)), ..InBrief::default() },
+            summary: Summary::written(|out| self.gates.write_summary(out)),
+            figures: self.gates.figure().into_iter().collect(),
+            tables: vec![TableRows::of("gates", &self.gates.heads)],
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -58,14 +60,6 @@ impl Section for GatesSection {
         let sets = folds.iter().flat_map(|fold| &fold.set);
         let stray = grid.stray(sets.chain(self.gates.alone.iter().flat_map(SetsAlone::heads)).copied())?;
         Some(format!("the sets of `gates` have {stray}, which the model has not"))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        self.gates.figure().into_iter().collect()
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        vec![Table::of("gates", &self.gates.heads)]
     }
 }
 

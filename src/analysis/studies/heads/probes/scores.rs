@@ -10,7 +10,6 @@ use super::pack::{NEEDS, Pack, PackState, WordRow};
 use super::sums::{MOST_TASKS, fold_of};
 use super::task::{Form, classes, tasks};
 use crate::model::forward::WordEmbeddings;
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};

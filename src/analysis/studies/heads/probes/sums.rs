@@ -9,7 +9,6 @@ use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup, WordRow};
 use super::task::{Form, classes, tasks};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};

@@ -204,7 +204,7 @@ fn shown(observer: Box<dyn Observer>, encoder: &PackedEncoder, sentences: &[Sequ
         panel.begin(sentences.iter());
         if panel.is_relevant() {
             let pack = Pack { sentences: sentences.to_vec() };
-            show(&mut panel, &pack, &Variants::default(), encoder, &mut buffers).unwrap();
+            show(&mut panel, &pack, &Variants::default(), encoder, &mut buffers, None).unwrap();
         }
         panel.end_pack();
     }

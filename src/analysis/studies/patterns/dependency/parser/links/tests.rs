@@ -47,7 +47,7 @@ fn summed(corpus: &[Made], visibility: Visibility) -> LinkParserSums {
     let grid = HeadGrid { layers: 1, heads: corpus[0].1.len() };
     let mut sums = LinkParserSums::new(grid, LayerClasses::new(&[visibility]), FromToken::Mean);
     for (sequence, heads) in corpus {
-        let mut state = sums.begin(sequence);
+        let Some(mut state) = sums.begin(sequence) else { continue };
         let tokens = sequence.ids.len();
         for (head, between) in heads.iter().enumerate() {
             let mut weights = vec![0.0; tokens * tokens];
@@ -60,9 +60,9 @@ fn summed(corpus: &[Made], visibility: Visibility) -> LinkParserSums {
             let view = AttentionView::new(0, head, tokens, &weights);
             sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view.into())));
         }
-        sums.end_pack(vec![state]);
+        sums.observe(&mut state, &mut Event::PackOver);
     }
-    assert!(sums.fits(grid, FromToken::Mean));
+    assert!(sums.fits(grid, FromToken::Mean, &LayerClasses::new(&[visibility])));
     sums
 }
 
@@ -338,11 +338,11 @@ fn parts_make_the_whole_and_broken_ones_do_not_fit() {
     merged.merge(&summed(first, Visibility::ALL));
     assert_eq!((&merged.sequences, merged.seen), (&whole.sequences, whole.seen));
     let grid = HeadGrid { layers: 1, heads: 2 };
-    assert!(!whole.fits(HeadGrid { layers: 2, heads: 2 }, FromToken::Mean));
+    assert!(!whole.fits(HeadGrid { layers: 2, heads: 2 }, FromToken::Mean, &LayerClasses::default()));
     let fits = |change: &dyn Fn(&mut LinkedSequence)| {
         let mut sums = whole.clone();
         sums.sequences.values_mut().for_each(change);
-        sums.fits(grid, FromToken::Mean)
+        sums.fits(grid, FromToken::Mean, &LayerClasses::default())
     };
     assert!(fits(&|_| ()));
     let changes: [&dyn Fn(&mut LinkedSequence); 8] = [
@@ -365,7 +365,7 @@ fn renumbered((sequence, heads): Made) -> Made {
 #[test]
 fn the_tables_have_every_model() {
     let read = measured(&contacts(40, false));
-    let table = flat_table(&read.types);
+    let table = flat_table(&read.types).table();
     assert_eq!((table.name, table.rows.len()), ("parser_links", OF_PAIRS.len()));
     let text = Summary::written(|out| write_summary(&read.types, 0, out)).to_string();
     assert!(text.contains("contact prediction, Rao et al. 2021") && text.contains("separations"), "{text}");
