@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::DistanceSums;
+use super::distance::DistanceSums;
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
 use crate::commands::saved::compare::{self, share};
 use crate::commands::saved::sides::Side;

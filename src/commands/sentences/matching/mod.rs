@@ -4,11 +4,13 @@
 //! other places. Both models read the same sentences, and within each layer heads become partners so that their distances
 //! together are least (docs/methodology/comparing.md).
 
+mod distance;
 mod labels;
 
 use std::fmt::Write;
 
 use anyhow::{Result, anyhow, ensure};
+use distance::DistanceSums;
 pub use labels::{LabelRuns, LabelsOneWay, Observe};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
@@ -27,9 +29,7 @@ use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::passes::run::token_limit;
 use crate::sequences::reading::{Context as Reads, Spacing};
-use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::stats::assignment::least_cost;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{decimal, plain_table};
@@ -140,67 +140,6 @@ fn other_tokens(sentence: u64) -> anyhow::Error {
         .class(Class::Input)
 }
 
-/// Sums of squared Hellinger distances between the heads of two models, within layers.
-struct DistanceSums {
-    grid: HeadGrid,
-    sentences: u64,
-    rows: usize,
-    /// `[layers, heads of a, heads of b]`
-    sums: Vec<f64>,
-}
-
-impl DistanceSums {
-    fn new(grid: HeadGrid) -> Self {
-        Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
-    }
-
-    /// Adds a sentence of which both have this attention, `[layers * heads, tokens, tokens]`: the rows of its text tokens.
-    fn add(&mut self, sequence: &Sequence, mut a: Vec<f32>, mut b: Vec<f32>) {
-        let (tokens, rows) = (sequence.ids.len(), sequence.text_places().collect::<Vec<_>>());
-        [&mut a, &mut b].into_iter().flatten().for_each(|weight| *weight = weight.sqrt());
-        let heads = self.grid.heads;
-        for (pair, sum) in self.sums.iter_mut().enumerate() {
-            let (own, other) = (pair / heads, pair / heads / heads * heads + pair % heads);
-            for row in &rows {
-                let at = |head: usize| (head * tokens + row) * tokens;
-                let both = a[at(own)..][..tokens].iter().zip(&b[at(other)..][..tokens]);
-                *sum += 1.0 - both.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
-            }
-        }
-        self.rows += rows.len();
-        self.sentences += 1;
-    }
-
-    fn and(&self, other: &Self) -> Self {
-        let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| a + b).collect();
-        let sentences = self.sentences + other.sentences;
-        Self { grid: self.grid, sentences, rows: self.rows + other.rows, sums }
-    }
-
-    /// The place of each head's partner, `[layers * heads]`.
-    fn partners_in_grid(&self) -> Vec<usize> {
-        let of_head = |(head, partner): (usize, usize)| head / self.grid.heads * self.grid.heads + partner;
-        self.partners().into_iter().enumerate().map(of_head).collect()
-    }
-
-    /// The number of each head's partner in its layer: those whose root mean squares add up to the least.
-    fn partners(&self) -> Vec<usize> {
-        let heads = self.grid.heads;
-        (0..self.grid.layers)
-            .flat_map(|layer| {
-                let costs: Vec<f64> =
-                    (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
-                least_cost(&costs, heads)
-            })
-            .collect()
-    }
-
-    /// The root mean square of a pair; 0 without a row.
-    fn distance(&self, pair: usize) -> f64 {
-        (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
-    }
-}
-
 /// Each head with its partner over the sentences of both halves.
 fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
     let all = halves[0].and(&halves[1]);
@@ -241,7 +180,7 @@ fn text(outcome: &MatchOutcome) -> Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequences::sequence::TokenKind;
+    use crate::sequences::sequence::{Sequence, TokenKind};
 
     /// Two heads over one sentence of two tokens: the first of a has the rows of the second of b.
     #[test]

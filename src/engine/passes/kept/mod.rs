@@ -13,20 +13,10 @@ use super::pass::{Pass, Portion};
 use crate::model::config::Config;
 use crate::model::forward::visitor::Needs;
 use crate::sequences::pack::Pack;
-use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::system::machine::memory;
-pub use pack::KeptPack;
 use pack::PackWidths;
-
-/// What a pass of the second stage needs of a pass of the first over the same sequences.
-#[derive(Clone, Copy, Debug)]
-pub struct Keep {
-    /// Attention and contexts of heads, hidden states, and the rows that queries and keys are made of; nothing else is kept.
-    pub needs: Needs,
-    /// Whether a sequence is among those that they are needed of.
-    pub of: fn(&Sequence) -> bool,
-}
+pub use pack::{Keep, KeptPack};
 
 /// The share of free memory that is taken where nobody says how much: the packs under way have [half](super::run) of what is left.
 const SHARE: u64 = 4;
@@ -41,7 +31,7 @@ pub fn bound(asked: Option<u64>) -> u64 {
     }
 }
 
-/// What passes of the first stage keep for those of the second.
+/// Activations that passes of the first stage keep for passes of the second.
 pub struct KeptPasses {
     /// The passes, each with what is needed of it.
     wanted: Vec<(Pass, Vec<Keep>)>,
@@ -61,7 +51,7 @@ impl KeptPasses {
         Self { wanted, widths, left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
-    /// What is kept of a pass over a shard; `None` if nothing is needed of it. A pass that `follows` is shown what was kept, and another
+    /// Activations kept from a pass over a shard; `None` if no later pass needs any. A pass that `follows` is shown what was kept, and another
     /// one keeps it.
     pub fn of(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPass<'_>> {
         let place = self.wanted.iter().position(|(wanted, _)| wanted == pass && pass.portion == Portion::All)?;
@@ -69,7 +59,7 @@ impl KeptPasses {
     }
 }
 
-/// What is kept of one pass over a shard.
+/// Activations kept from one pass over a shard.
 #[derive(Clone, Copy)]
 pub struct KeptPass<'a> {
     all: &'a KeptPasses,

@@ -1,6 +1,5 @@
-//! What is kept of a pack: its activations in the order in which the forward pass showed them.
+//! Activations kept from a pack, in the order in which the forward pass showed them.
 
-use super::Keep;
 use crate::model::config::Config;
 use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
@@ -9,6 +8,16 @@ use crate::model::forward::visitor::{HeadView, Needs};
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
+use crate::sequences::sequence::Sequence;
+
+/// The activations of a pass of the first stage that a pass of the second needs over the same sequences.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Attention and contexts of heads, hidden states, and the rows that queries and keys are made of; nothing else is kept.
+    pub needs: Needs,
+    /// Whether a sequence is among those that they are needed of.
+    pub of: fn(&Sequence) -> bool,
+}
 
 /// The widths that the memory of a pack follows from.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +34,7 @@ impl PackWidths {
         Self { layers, heads, head_dim: config.head_dim(), hidden: config.hidden_size }
     }
 
-    /// The events that a sequence of which this is needed has, and the values in them, over so many tokens.
+    /// The number of events and of values to keep for a sequence of `tokens` tokens.
     fn of_sequence(self, needs: Needs, tokens: usize) -> [usize; 2] {
         let Self { layers, heads, head_dim, hidden } = self;
         let of_head = [(needs.attention, tokens + 1), (needs.contexts, head_dim)];
@@ -43,7 +52,7 @@ impl PackWidths {
 #[derive(Debug)]
 pub struct KeptPack {
     layers: usize,
-    /// What is needed of each sequence.
+    /// The activations needed from each sequence.
     needs: Vec<Needs>,
     events: Vec<KeptEvent>,
     /// The values of all events, one after the other.
@@ -52,7 +61,7 @@ pub struct KeptPack {
     expected: [usize; 2],
 }
 
-/// What the forward pass showed of a sequence, its values from a place on.
+/// An event of the forward pass over a sequence, with the place where its values start.
 #[derive(Clone, Copy, Debug)]
 struct KeptEvent {
     sequence: usize,

@@ -147,7 +147,7 @@ fn classes_are_held_against_their_foils() {
         |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
     let part = ItemPart { rule: ScoreRule::Class, answer: None, foils: vec![2, 0], group: None, corruption: None };
     let tagged =
-        Sequence { predictions: vec![predicted(0, 0), predicted(2, 1)], item: Some(part), ..cloze(0, 0, true, 0) };
+        Sequence { predictions: vec![predicted(0, 0), predicted(1, 1)], item: Some(part), ..cloze(0, 0, true, 0) };
     show_whole(&mut sums, &[tagged], &[&[1.0, 3.0, 0.5], &[-0.25, 2.0, 0.0]], &[]);
     let found = measured(sums, GRID);
     // (1 - .5) + (2 + .25): the classes between which it chooses do not matter beside these.
