@@ -120,9 +120,10 @@ fn planted_heads_carry_the_answer() {
         // Removal finds them, too.
         let removed = &removed["task"]["heads"][place];
         assert_eq!(removed["verdict"] == "helpful", carries, "{removed}");
-        // And so do gates of all heads together, from every start.
+        // And so do gates of all heads together, from every start; an idle head is left open by one fit at most.
         let gates = &gates["heads"][place];
-        assert_eq!(gates["kept"], if carries { 10 } else { 0 }, "{gates}");
+        let kept = gates["kept"].as_u64().unwrap();
+        assert!(if carries { kept == 10 } else { kept <= 1 }, "{gates}");
         for share in ["restored", "destroyed"] {
             let share = head[share].as_f64().unwrap();
             assert!((share - f64::from(u8::from(carries))).abs() < 1e-3, "{head}");

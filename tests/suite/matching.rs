@@ -185,8 +185,8 @@ fn labels_both_ways_need_a_corpus_with_two_halves() {
     let (status, error) = refused(&["-c", path(&single)]);
     assert!(status == 3 && error.contains("over the sampling units of odd number"), "{status} {error}");
     // Nine documents a half decide nothing.
-    let documents: String =
-        (0..18).map(|number| format!("The {number} dogs ran home.\nIt rains on {number}.\n\n")).collect();
+    let document = |number| format!("The {number} dogs ran home.\nIt rains on {number}.");
+    let documents = (0..18).map(document).collect::<Vec<_>>().join("\n\n") + "\n";
     let few = folder.path().join("few.txt");
     fs::write(&few, documents).unwrap();
     let arguments = ["match", "box:small", "box:small", "-c", path(&few), "--labels"];

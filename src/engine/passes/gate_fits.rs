@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn starts_are_those_of_any_other_program() {
         // python -c 'import hashlib; print(0.5 + int.from_bytes(hashlib.sha256(b"headscope/gates/1/4/15").digest()[:8], "big") / 2**65)'
-        assert!((start_of(1, 4, 15) - 0.508678754022497).abs() < 1e-15, "{}", start_of(1, 4, 15));
+        assert!((start_of(1, 4, 15) - 0.508_678_754_022_497).abs() < 1e-15, "{}", start_of(1, 4, 15));
         let drawn: Vec<f64> = (0..400).map(|place| start_of(0, 0, place)).collect();
         let mean = drawn.iter().sum::<f64>() / 400.0;
         // Four standard errors of the mean of 400 even draws, 4 / (2 sqrt(12 * 400)).

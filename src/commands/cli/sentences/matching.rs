@@ -86,7 +86,7 @@ impl MatchArguments {
             let options = read(asked)?;
             let observe = models.clone().map(|model| -> Observe {
                 let options =
-                    AnalyzeOptions { model, tokenizer, max_tokens, truncate, words, threads, ..options.clone() };
+                    AnalyzeOptions { model, max_tokens, tokenizer, truncate, threads, words, ..options.clone() };
                 Box::new(move |half| observe_half(&options, half))
             });
             Ok(LabelRuns { observe, threads })

@@ -56,7 +56,7 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
             let more = if removed.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
             sums.observe(
                 &mut state,
-                &mut Event::Logits { position: 1, logits: &logits(2.0 + scale * rise(&places(&removed)) + more) },
+                &mut Event::Logits { position: 1, logits: &logits(2.0 + scale * rise(&places(removed)) + more) },
             );
         }
     }
@@ -129,7 +129,7 @@ fn show_states(sums: &mut ClusterShifts, indices: impl Iterator<Item = u64>) {
                 &mut state,
                 &mut Event::HiddenStates {
                     layer: 2,
-                    states: Rows::new(&states(30.0 * places(&removed).len() as f64), 2),
+                    states: Rows::new(&states(30.0 * places(removed).len() as f64), 2),
                 },
             );
         }

@@ -273,6 +273,7 @@ impl Curve {
     }
 
     /// How many heads go within a budget.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     pub fn count(&self, budget: &CanGo) -> usize {
         // The share of a saved report is rounded.
         (budget.share * self.heads.len() as f64).round() as usize

@@ -345,7 +345,7 @@ impl SetsAlone {
         // The loss of other items may be below 0.
         let of = if task.is_none_or(TaskKind::is_of_classes) { ShareOf::Loss } else { ShareOf::AllHeads };
         let basis = if of == ShareOf::Loss { loss } else { loss_without_heads - loss };
-        let [even, odd] = [0, 1].map(|fold| BTreeSet::from_iter(sets[fold].kept.iter().copied()));
+        let [even, odd] = [0, 1].map(|fold| sets[fold].kept.iter().copied().collect::<BTreeSet<_>>());
         Self {
             in_both: heads(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
             in_one: heads(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),

@@ -145,7 +145,7 @@ impl KeptLinks {
     fn fits(&self, heads: usize, words: usize) -> bool {
         let is_of_pairs = are_pairs(&self.key);
         let count = self.sources.len();
-        let most = self.pairs.as_ref().map_or(count, |pairs| pairs.taken());
+        let most = self.pairs.as_ref().map_or(count, LinkedPairs::taken);
         let cells = self.rows().checked_mul(self.width());
         self.hits.len() == heads
             && self.sentence.start <= self.sentence.end

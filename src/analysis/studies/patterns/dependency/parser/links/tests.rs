@@ -227,7 +227,7 @@ fn a_contact_model_by_hand() {
         Sequence { links: vec![links("contact", true, &[(0, 2)])], ..sentence(0, 3, "dep") },
         vec![vec![vec![0.2; 3]; 3]],
     );
-    let sums = summed(&[made.clone()], Visibility::ALL);
+    let sums = summed(std::slice::from_ref(&made), Visibility::ALL);
     let fitted = ContactModel::new(&all_of(&sums), 1);
     let expected = 3.0_f64.ln() / 3.0 + 2.0 / 3.0 * 1.5_f64.ln();
     assert!((fitted.loss - expected).abs() < 1e-9 && fitted.weights == [0.0] && fitted.steps == 0, "{fitted:?}");
@@ -284,11 +284,8 @@ fn a_decoder_chooses_on_either_side() {
     let corpus: Vec<Made> = (0..120).map(made).collect();
     let sums = summed(&corpus, Visibility::CAUSAL);
     let read = LinksRead::new(&sums, &sums, &context(1));
-    let found: Vec<_> = read
-        .types
-        .iter()
-        .map(|one| (one.side.map(|side| side.name()), one.count, accuracy(one, "attention")))
-        .collect();
+    let found: Vec<_> =
+        read.types.iter().map(|one| (one.side.map(Side::name), one.count, accuracy(one, "attention"))).collect();
     // On the left word 1 has .4 times 4 keys of the last word, word 2 .2 times 4; on the right word 2 has .4 of 4 keys and word 1 .5 of 3.
     assert_eq!(found, [(Some("left"), 120, 1.0), (Some("right"), 120, 1.0)]);
     // Only the weight that there can be has one of its own.
