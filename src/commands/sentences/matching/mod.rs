@@ -63,7 +63,7 @@ pub struct MatchOutcome {
     matching: HeadMatching,
     /// Agreement of labels over one half of the sampling units between heads that were matched over the other, both ways; absent
     /// without `--labels`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<LabelsOneWay>")]
     labels: Option<Vec<LabelsOneWay>>,
 }
