@@ -16,8 +16,8 @@ use headscope::model::parameters::{Classified, Classifier, Parameters};
 use headscope::model::weights::Checkpoint;
 use serde_json::Value;
 
-/// Ours is float32, the reference float64.
-const TOLERANCE: f64 = 1e-5;
+/// Ours is float32, the reference float64; processors round sums over the tokens of a text otherwise, by up to 1.2e-5.
+const TOLERANCE: f64 = 2e-5;
 
 /// The other studies have tests of their own.
 const OTHERS: [&str; 7] =

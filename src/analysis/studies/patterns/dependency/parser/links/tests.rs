@@ -284,8 +284,11 @@ fn a_decoder_chooses_on_either_side() {
     let corpus: Vec<Made> = (0..120).map(made).collect();
     let sums = summed(&corpus, Visibility::CAUSAL);
     let read = LinksRead::new(&sums, &sums, &context(1));
-    let found: Vec<_> =
-        read.types.iter().map(|one| (one.side.map(Side::name), one.count, accuracy(one, "attention"))).collect();
+    let found: Vec<_> = read
+        .types
+        .iter()
+        .map(|one| (one.side.map(crate::study::labels::evidence::Side::name), one.count, accuracy(one, "attention")))
+        .collect();
     // On the left word 1 has .4 times 4 keys of the last word, word 2 .2 times 4; on the right word 2 has .4 of 4 keys and word 1 .5 of 3.
     assert_eq!(found, [(Some("left"), 120, 1.0), (Some("right"), 120, 1.0)]);
     // Only the weight that there can be has one of its own.
