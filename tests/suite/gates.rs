@@ -205,7 +205,7 @@ fn what_cannot_be_fitted_is_named() {
     assert!(status != 0 && error.contains("--with gates: it takes items of kind classify or tag or cloze"), "{error}");
     // One sentence is in one half; twelve are too few for a verdict.
     for (sample, why, words) in [
-        ("1", "nothing_scored", "No gates were fitted: a half of the sample has no token to score"),
+        ("1", "nothing_scored", "do the task together: a half of the sample has no token to score"),
         ("12", "too_few", "No heads are said to do the task together: "),
     ] {
         let found = report("box:small", &["--sample", sample]);
