@@ -5,7 +5,7 @@
 
 Each study runs over the first sentences of the box's corpus, or a sample of them where heads are removed, with two threads, beside
 `attention` and the studies that it builds on alone: with all-MiniLM-L6-v2, or, where it needs a head that predicts words, with a model
-of the box. --keep 1GB is more than any of them keeps of its first pass here, and in its memory. The rows are those of the table of
+of the box. --keep 1GB is more than any of them keeps of its first pass here, and in its memory. The rows are from the table of
 docs/PERFORMANCE.md. With --check the run fails where a study takes more than 1.5 times the memory that the table says, or less than
 that divided by 1.5; times are printed only.
 """

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{architecture, fixture, path, run, tiny_bert};
 
-/// Of the reference, whose optimiser is another one.
+/// Relative distance of objectives: the reference has another optimiser.
 const OF_OBJECTIVE: f64 = 1e-3;
 
 /// Ours is float32, the reference float64.

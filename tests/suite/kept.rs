@@ -1,4 +1,4 @@
-//! What a pass keeps for a later one: the later pass is shown the same, and reports have the same bytes, whatever there was room for.
+//! Activations kept for a later pass: the later pass sees equal values, and reports have equal bytes, whatever there was room for.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -30,7 +30,7 @@ use headscope::system::progress::Analysis;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// What an observer is shown of a sequence: what it is, the layer, and the bits of its values.
+/// An event as an observer saw it: sequence, kind, layer, and the bits of its values.
 type Shown = (u64, &'static str, usize, Vec<u32>);
 
 /// All that is shown of what can be kept, in order within a sequence.
@@ -51,7 +51,7 @@ fn bits<'a>(rows: impl Iterator<Item = &'a [f32]>) -> Vec<u32> {
     rows.flatten().map(|value| value.to_bits()).collect()
 }
 
-/// What is kept in these tests.
+/// The activations kept in these tests.
 const KEPT: Needs = Needs { contexts: true, layer_inputs: true, attention_inputs: true, ..Needs::ATTENTION };
 
 impl Sums for ActivationLog {
@@ -144,7 +144,7 @@ proptest! {
         };
         let (layers, heads) = (config.num_hidden_layers, config.num_attention_heads);
         let of_token = layers * (heads * (61 + config.head_dim()) + 2 * config.hidden_size);
-        // More than the values of one pack, with what is said of each, and less than those of two.
+        // Room for one pack with its events, not for two.
         let one = (8 * 60 * of_token * 4) as u64 * 3 / 2;
         let (again, passes) = with_bound(0)?;
         prop_assert!(passes == 3 && again.len() == 24 * layers * (3 * heads + 2));

@@ -13,17 +13,18 @@ use tempfile::tempdir;
 /// Studies that the tests do not need.
 const OTHERS: &str = "attention,norms,trees,words,frequency,explained-variance,repeats,coreference,choice";
 
-/// The sentences of the gold corpus with links of the types that `links` makes of the rows of a sentence; those of `undirected` types are at
-/// least two words long.
+/// The sentences of the gold corpus in their families, with links of the types that `links` makes of the rows of a sentence; links of
+/// `undirected` types are at least two words long.
 fn corpus(file: &Path, undirected: &str, links: impl Fn(&[Vec<&str>]) -> Map<String, Value>) {
     let gold = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let mut lines = String::new();
     for block in gold.trim_end().split("\n\n") {
+        let family = block.lines().find_map(|line| line.strip_prefix("# family = ")).expect("each sentence has one");
         let rows = block.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect());
         let rows: Vec<Vec<&str>> = rows.collect();
         let [forms, upos] = [1, 3].map(|column| rows.iter().map(|row| row[column]).collect::<Vec<_>>());
         let links = links(&rows);
-        let mut line = json!({"words": forms, "upos": upos, "links": links});
+        let mut line = json!({"words": forms, "upos": upos, "links": links, "family": family});
         if links.contains_key(undirected) {
             line["undirected"] = json!([undirected]);
             line["min_distance"] = json!({undirected: 2});
@@ -85,11 +86,30 @@ fn links_are_read_as_the_reference_reads_them() {
     for (name, expected) in expected.as_object().unwrap() {
         let (found, count) = (of_type(links, name), number(&expected["count"]));
         assert_eq!(found["count"], expected["count"], "{name}");
-        // Fits on attention end elsewhere than the reference's, which docs/methodology/parser.md says; pairs nearly tie.
-        for (model, most) in [("distances", 0.0), ("best head", 2.0), ("separations", 1.0), ("chance", 1.0)] {
+        // What is fitted there is not rounded to half precision: a tenth of a point is a word or two of those that nearly tie.
+        for (model, most) in [
+            ("attention", 0.001 * count + 1.0),
+            ("attention and distances", 0.001 * count + 1.0),
+            ("distances", 0.0),
+            ("best head", 0.0),
+            ("separations", 1e-6),
+            ("chance", 1e-6),
+        ] {
             let Some(right) = expected[model].as_f64() else { continue };
             let off = (accuracy(found, model) * count - right).abs();
             assert!(off <= most + 1e-6, "{name}, {model}: {} of {count}, not {right}", accuracy(found, model) * count);
+        }
+        for (fold, loss) in ["even", "odd"].into_iter().zip(expected["losses"].as_array().unwrap()) {
+            let fits = found["fits"].as_array().unwrap();
+            let fit = fits.iter().find(|fit| fit["parser"] == "attention" && fit["fold"] == fold).unwrap();
+            assert!((number(&fit["loss"]) - number(loss)).abs() < 1e-4, "{name}: {fit} and {loss}");
+        }
+        // The same weights, as far as they matter.
+        for (head, weight) in
+            found["heads"].as_array().unwrap().iter().zip(expected["weights"].as_array().into_iter().flatten())
+        {
+            let (found, expected) = (number(&head["from"]), number(weight));
+            assert!((found - expected).abs() < 0.02 * (1.0 + expected.abs()), "{name}: {head} and {expected}");
         }
     }
 }
@@ -183,7 +203,7 @@ fn too_few_links_are_answered() {
     );
 }
 
-/// A type with a source of which each half has one right model.
+/// Summary and table of several types.
 #[test]
 fn the_summary_and_the_table_have_the_types() {
     let scratch = tempdir().unwrap();

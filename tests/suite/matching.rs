@@ -117,7 +117,7 @@ fn heads_are_matched_over_a_shard() {
     assert!(status == 2 && error.contains("--shard"), "{error}");
 }
 
-/// One command: partners from one half of the families, labels from the other, and the other way round.
+/// One command: partners from one half of the families and labels from the other, in both directions.
 #[test]
 fn labels_of_matched_heads_agree_both_ways() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ fn labels_of_matched_heads_agree_both_ways() {
     }
     assert!(printed.contains("Matched over the even units ("), "{printed}");
     assert!(printed.contains(" kept, 0 lost, 0 gained; in place "), "{printed}");
-    // The labels of a half are those of a corpus of these sentences alone.
+    // A half is labelled as a corpus of these sentences alone.
     let text = fs::read_to_string(&corpus).unwrap();
     let mut families: Vec<String> = Vec::new();
     let mut is_odd = |block: &&str| {

@@ -16,8 +16,11 @@ use headscope::model::parameters::{Classified, Classifier, Parameters};
 use headscope::model::weights::Checkpoint;
 use serde_json::Value;
 
-/// Ours is float32, the reference float64; processors round sums over the tokens of a text otherwise, by up to 1.2e-5.
-const TOLERANCE: f64 = 2e-5;
+/// Ours is float32, the reference float64.
+const TOLERANCE: f64 = 1e-5;
+
+/// The score of a pair sums the losses of all tokens of two texts, each masked in a run of its own: 1.2e-5 apart with AVX2.
+const TOLERANCE_OF_MASKED_PAIRS: f64 = 2e-5;
 
 /// The other studies have tests of their own.
 const OTHERS: [&str; 7] =
@@ -35,11 +38,20 @@ pub fn report(model: &str, task: &str, more: &[&str]) -> Value {
 }
 
 fn near(at: &str, found: &Value, expected: &Value) {
+    near_within(TOLERANCE, at, found, expected);
+}
+
+fn near_within(tolerance: f64, at: &str, found: &Value, expected: &Value) {
     let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
-    assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
+    assert!((a - b).abs() < tolerance, "{at} is {a}, the reference {b}");
 }
 
 fn check(model: &str, task: &str, golden: &str, removal: &str) -> Value {
+    check_within(TOLERANCE, model, task, golden, removal)
+}
+
+fn check_within(tolerance: f64, model: &str, task: &str, golden: &str, removal: &str) -> Value {
+    let near = |at: &str, found: &Value, expected: &Value| near_within(tolerance, at, found, expected);
     let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
     let report = report(model, task, &["--removal", removal]);
@@ -74,7 +86,7 @@ fn masked_words_are_those_of_the_reference() {
 
 #[test]
 fn pairs_of_masked_texts_are_those_of_the_reference() {
-    check("box:small", "pairs", "small-pairs", "zero");
+    check_within(TOLERANCE_OF_MASKED_PAIRS, "box:small", "pairs", "small-pairs", "zero");
 }
 
 #[test]

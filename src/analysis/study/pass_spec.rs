@@ -21,7 +21,7 @@ pub struct PassSpec {
     pub pass: Pass,
     /// Whether it is of the second stage, whose sums are made from the results of the first stage.
     pub follows: bool,
-    /// What it needs, if a pass of the first stage over the same sequences may keep that for it.
+    /// Activations that a pass of the first stage over the same sequences may keep for this one.
     pub keep: Option<Keep>,
     make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,

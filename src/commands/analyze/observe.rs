@@ -96,7 +96,7 @@ pub struct PreparedRun<'a> {
     first_layers: Vec<usize>,
     /// The mean contexts that replace removed heads, as far as they are known.
     mean_contexts: MeanContexts,
-    /// What passes of the first stage keep for those of the second.
+    /// Activations that passes of the first stage keep for passes of the second.
     kept: KeptPasses,
 }
 

@@ -104,7 +104,7 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
         let count = count.of_option("of").class(Class::Input)?;
         ensure!(
             count > 0,
-            anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order))
+            anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order, budget.of))
                 .about(&name)
                 .hint("give a larger --budget")
                 .class(Class::Input)
@@ -158,8 +158,14 @@ impl Budget {
     }
 }
 
-/// What the first head of an order costs.
-fn first_cost(order: &PruningOrder) -> String {
+/// The cost of the first head of an order, by the measure of the budget.
+fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
+    if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (of, &order.right, order.heads.first())
+        && let Some(without) = without.first()
+    {
+        let [right, without] = [right, without].map(|share| format!("{:.1} %", 100.0 * share));
+        return format!("{right} are right with all heads and {without} without {head}, the first in the order by {}", one_line(&order.by));
+    }
     let first = order.heads.first().zip(order.without.first());
     first.map_or_else(String::new, |((head, _), without)| {
         format!(

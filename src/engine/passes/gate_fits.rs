@@ -16,7 +16,7 @@ pub const KEPT_FROM: f64 = 0.5;
 /// Gates fitted to the blocks of one parity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateFits {
-    /// What all fits have in common; `None` before the pass.
+    /// Losses shared by all fits of the fold; `None` before the pass.
     pub known: Option<FittedLoss>,
     /// The fits by the numbers of their starts; none where heads are worth nothing together. Each shard has some of them.
     pub fits: BTreeMap<u64, GateFit>,

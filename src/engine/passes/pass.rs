@@ -18,11 +18,11 @@ pub struct Pass {
     pub removed: Vec<HeadPlace>,
     /// The sentences that go through.
     pub portion: Portion,
-    /// What observers receive of it.
+    /// The kind of events that observers receive.
     pub shown: Shown,
 }
 
-/// What observers receive of a pass.
+/// The kind of events that observers of a pass receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// The activations and logits of each sequence, in all variants.

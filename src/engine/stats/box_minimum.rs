@@ -24,7 +24,7 @@ const FARTHEST: f64 = 0.25;
 /// A value with its derivatives by all coordinates.
 pub type Valued = (f64, Vec<f64>);
 
-/// A minimum over the unit box, as far as it was found.
+/// The result of a minimisation over the unit box; `converged` says whether it is a minimum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxMinimum {
     /// The point with the lowest value of all that were tried.

@@ -98,7 +98,7 @@ impl Plan {
         Self::for_each(&self.passes[self.followers..], observer)
     }
 
-    /// The passes of the second stage of which everything that is needed may be kept, each with what that is.
+    /// Passes of the second stage that can be replayed from kept activations, each with the activations to keep.
     pub fn keeps(&self) -> Vec<(Pass, Vec<Keep>)> {
         let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {
             Some((pass.clone(), requests.iter().map(|want| want.spec.keep).collect::<Option<Vec<_>>>()?))

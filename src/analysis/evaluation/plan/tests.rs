@@ -312,7 +312,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         passes(&protocol(STUDIES, vec![control])),
         [&all[..], &controlled, &last, &[(fresh.clone(), 2)]].concat()
     );
-    // `choice`, `probes` and `examples` say what they need of the sentences, and the first two of those of a control.
+    // `choice`, `probes` and `examples` keep activations of the sentences, the first two also under a control.
     let kept = Plan::new(&protocol(STUDIES, vec![control])).unwrap().keeps();
     let kept: Vec<_> = kept.into_iter().map(|(pass, keeps)| (pass, keeps.len())).collect();
     assert_eq!(kept, [(Pass::PLAIN, 3), (fresh, 2)]);

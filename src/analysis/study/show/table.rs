@@ -66,7 +66,7 @@ impl<'a> TableRows<'a> {
         Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))), is_left_out: None }
     }
 
-    /// The rows without the columns of which this holds.
+    /// These rows without the columns for which `is_left_out` holds.
     pub fn without(self, is_left_out: fn(&str) -> bool) -> Self {
         Self { is_left_out: Some(is_left_out), ..self }
     }

@@ -25,7 +25,7 @@ Examples:
 
 Heads of a layer have no order, so that seeds have like heads in other places. Match over other text than that of the reports: \
 partners that were chosen over the text of the labels agree on them too well. With --labels heads are matched over one half of the \
-sampling units and labelled over the other, then the other way round.
+sampling units and labelled over the other; then both halves change roles.
 ";
 
 /// Pair the heads of two models by their attention
@@ -53,7 +53,7 @@ pub struct MatchArguments {
     shard: Option<Shard>,
     /// Analyse both models as well: agreement of labels over one half of the corpus between heads matched over the other, both ways
     ///
-    /// Halves are the sampling units of even and of odd number (documents, families or sentences), each a corpus of its own; heads are
+    /// Halves are the sampling units of even and of odd number (documents, families or sentences), each analysed as a whole corpus; heads are
     /// matched over those of the first --limit sentences that are in a half, and labelled over all sentences of the other
     #[arg(long, conflicts_with_all = ["texts", "sentences", "shard"])]
     labels: bool,

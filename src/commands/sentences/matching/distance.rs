@@ -18,7 +18,7 @@ impl DistanceSums {
         Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
     }
 
-    /// Adds a sentence of which both have this attention, `[layers * heads, tokens, tokens]`: the rows of its text tokens.
+    /// Adds the rows of the text tokens of a sentence; `a` and `b` are the attention of both models, `[layers * heads, tokens, tokens]`.
     pub fn add(&mut self, sequence: &Sequence, mut a: Vec<f32>, mut b: Vec<f32>) {
         let (tokens, rows) = (sequence.ids.len(), sequence.text_places().collect::<Vec<_>>());
         [&mut a, &mut b].into_iter().flatten().for_each(|weight| *weight = weight.sqrt());

@@ -1,7 +1,7 @@
 //! `headscope match --labels`: heads matched over one half of a corpus, and agreement of their labels over the other, both ways.
 //!
 //! Partners that were chosen over the text of the labels agree on them too well. So the sampling units of the corpus are
-//! halved, heads are matched over the one half, and both models are analysed over the other, as over a corpus of its own.
+//! halved, heads are matched over one half, and both models are analysed over the other half as a whole corpus.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;

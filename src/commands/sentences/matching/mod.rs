@@ -90,7 +90,7 @@ pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<(
     outputs::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
 }
 
-/// The matched heads, and the distances over the sentences of even and of odd number, or `by_unit` over those of sampling units.
+/// The matched heads, and the distances over sentences of even and of odd number; `by_unit` takes the numbers of sampling units.
 fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let [a, b] = &options.models;
     let (a, b) = (load(a, options.tokenizer)?, load(b, options.tokenizer)?);

@@ -20,9 +20,9 @@ pub struct Scope {
     pub(super) decided: Option<Arc<Decided>>,
 }
 
-/// Half of the sampling units of a corpus: those of even number, or those of odd number.
+/// Half of the sampling units of a corpus: even or odd numbers.
 ///
-/// A half is a corpus of its own: its units are numbered anew, so that they are in all blocks.
+/// Units of a half are numbered anew, so that they are in all blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitHalf {
     Even,

@@ -36,7 +36,7 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::strided(weights, tokens, tokens, stride), entropies: Some(entropies) }
     }
 
-    /// A head of which nobody needs the attention: there are no rows to read.
+    /// A head whose attention no observer needs: it has no rows.
     pub fn without_rows(layer: usize, head: usize) -> Self {
         Self { layer, head, weights: Rows::new(&[], 1), entropies: None }
     }

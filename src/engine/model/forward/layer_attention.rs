@@ -33,8 +33,7 @@ pub trait LayerAttention {
         self.prepare(lengths, into);
     }
 
-    /// The products of any rows, `[rows, hidden]`, with the weights of queries and keys, `[rows, 2 * heads * head_dim]`: those of a sum
-    /// of rows are the sum of theirs.
+    /// Queries and keys of any rows `[rows, hidden]` without biases, `[rows, 2 * heads * head_dim]`: linear in the rows.
     /// Panics if `inputs` has other rows.
     fn products(&self, inputs: &[f32], into: &mut Vec<f32>);
 

@@ -88,7 +88,7 @@ enum KeptPart {
 }
 
 impl KeptPack {
-    /// Nothing yet of a pack, of which so much is needed.
+    /// An empty record of a pack that will keep the activations `needs`.
     pub fn of(pack: &Pack, keeps: &[Keep], widths: PackWidths) -> Self {
         let wanted = |sequence| keeps.iter().filter(move |keep| (keep.of)(sequence));
         let of_sequence = |sequence| wanted(sequence).fold(Needs::default(), |needs, keep| needs | keep.needs);
@@ -157,7 +157,7 @@ impl KeptPack {
         self.events.push(KeptEvent { sequence, layer, start: self.values.len(), part });
     }
 
-    /// Shows the observers of the same pack what was kept, as the forward pass showed it. A head of which attention was not needed has
+    /// Replays the kept activations to the observers of the same pack, as the forward pass showed them. A head whose attention was not needed has
     /// a view of it without rows.
     pub fn show(&self, observers: &mut ObserverSet, pack: &Pack, encoder: &dyn Encoder) {
         for &KeptEvent { sequence, layer, start, part } in &self.events {

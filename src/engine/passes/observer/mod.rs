@@ -37,7 +37,7 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;
 
-    /// What the sums ask of a pass, from what is known of it.
+    /// The demands of the sums on a pass.
     fn demands(&self) -> Demands {
         Demands::ATTENTION
     }
@@ -57,7 +57,7 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 }
 
-/// What sums ask of a pass.
+/// Demands of sums on a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
     /// The activations that the sums read; those that no observer needs are not computed.

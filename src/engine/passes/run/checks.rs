@@ -1,4 +1,4 @@
-//! What options ask of a model, checked before a run.
+//! Options checked against the model before a run.
 
 use anyhow::{Result, anyhow, ensure};
 

@@ -36,7 +36,7 @@ const TOLERANCE: f64 = 0.02;
 /// The heads that have a gate.
 pub struct GatedHeads<'a> {
     grid: HeadGrid,
-    /// Gates that are fully open, towards the replacement of each head, and those of removed heads.
+    /// Fully open gates with the replacement of each head, and the gates of removed heads.
     whole: &'a Gates,
     /// The places that share a gate, because their layers share weights.
     groups: Vec<Vec<usize>>,
@@ -162,7 +162,7 @@ fn kept(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequenc
     Ok(all)
 }
 
-/// Scored tokens, or items of a task, each of which may be several sequences.
+/// The number of scored tokens, or of items of a task (an item may be several sequences).
 fn units(sequences: &[Sequence]) -> u64 {
     let scored = sequences.iter().map(|sequence| sequence.predicted().count() as u64);
     let mut items: Vec<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();

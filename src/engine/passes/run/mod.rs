@@ -85,7 +85,7 @@ pub struct Runner<'a> {
     pub counts: Option<Arc<TokenCounts>>,
     /// The mean contexts that replace removed heads, as far as they are known.
     pub mean_contexts: &'a MeanContexts,
-    /// What passes keep for later ones.
+    /// Activations that passes keep for later passes.
     pub kept: &'a KeptPasses,
     /// Whether the passes are of the second stage, and are shown what was kept.
     pub follows: bool,

@@ -25,7 +25,7 @@ pub struct WorkerBuffers {
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
 type LayerInputs = Vec<Vec<f32>>;
 
-/// Shows a pack to the observers: the baseline, of which a later pass keeps what it needs, then the patched runs that they request, then
+/// Shows a pack to the observers: the baseline, whose activations are kept for a later pass, then the patched runs that they request, then
 /// each ablation variant.
 /// Fails if a forward pass fails.
 pub fn show(

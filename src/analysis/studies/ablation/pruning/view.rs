@@ -84,7 +84,12 @@ impl Curves {
         let Interval(low, high) = ci95?;
         let random = self.orders.iter().filter(|order| order.by.starts_with(RANDOM)).filter_map(allowed);
         let random = random.map(|can_go| can_go.share).max_by(f64::total_cmp);
+        let is_by_chance = random.is_some_and(|random| random >= share && random > 0.0);
         let [share, low, high, rise] = [share, low, high, rise].map(|share| format!("{:.0}", share * 100.0));
+        let random = random.map_or_else(String::new, |random| {
+            let judged = if is_by_chance { ", so this order is no better than chance here" } else { "" };
+            format!("; in a random order at most {:.0} %{judged}", random * 100.0)
+        });
         let removal = self.removal.map_or_else(String::new, |removal| format!("by {}, ", removal.name()));
         let [loses, itself] = match of {
             ShareOf::Right => ["the share right falls", "itself"],
@@ -95,9 +100,8 @@ impl Curves {
             None => format!("{share} % [{low}, {high}] of the heads"),
         };
         Some(format!(
-            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself}{}.",
+            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself}{random}.",
             order.by,
-            random.map_or_else(String::new, |random| format!("; in a random order at most {:.0} %", random * 100.0)),
         ))
     }
 

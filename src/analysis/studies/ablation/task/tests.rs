@@ -136,7 +136,7 @@ fn the_words_of_tags_are_counted_one_by_one() {
     assert!((found.loss.unwrap() - (27.0_f64 / 4.0).ln()).abs() < 1e-6);
 }
 
-/// Each word against a class of its own, of three; right is still the largest of all.
+/// Each word has its own foil among three classes; a prediction is right where the label has the largest `p` of all.
 #[test]
 fn classes_are_held_against_their_foils() {
     let mut sums = TaskSums::new(GRID, EachHead);

@@ -33,7 +33,7 @@ pub struct GatesSection {
 /// Gates of all heads, fitted together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatesResult {
-    /// What the gates of heads go towards; null where nothing was scored.
+    /// The replacement of a head whose gate is 0; null where nothing was scored.
     pub removal: Option<Replacement>,
     /// The task that the losses are of; null where nothing was predicted.
     pub objective: Option<Objective>,
@@ -92,7 +92,7 @@ pub struct FoldOfGates {
 pub struct FittedHeads {
     /// The number of the start, from 0.
     pub start: u64,
-    /// What was made least: the loss and the price of all gates together, in nats.
+    /// The minimised objective: loss plus the price of all gates, in nats.
     pub objective: f64,
     /// The loss alone.
     pub loss: f64,

@@ -128,7 +128,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let folds = folds();
     let rise = |high: f64| {
         let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
-        // Half of the sentences of either parity, each of its own block.
+        // Half of the sentences in each fold, one sentence a block.
         let of = move |index: u64| if index % 4 < 2 { high } else { 0.0 };
         show(&mut sums, move |index, gone| if gone.contains(&0) { 1.0 } else { of(index) });
         result(&folds, &sums)
@@ -150,7 +150,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     assert!(section.gates.alone.as_ref().unwrap().rise < 0.02 && !section.gates.together);
 }
 
-/// Of three heads with a gate: pairs of fits that agree on all, or on two of three.
+/// Pairs of fits agree on all of three gated heads, or on two.
 #[test]
 fn agreement_by_hand() {
     let all_alike = fold(&[[1.0, 0.0, 0.0]; 3]);

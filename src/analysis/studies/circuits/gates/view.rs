@@ -105,7 +105,7 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    /// That the heads of the sets do the task together.
+    /// The sentence "these heads do the task together".
     fn said(&self, alone: &SetsAlone) -> String {
         let unit = self.unit();
         format!(

@@ -28,7 +28,7 @@ pub struct ClassSums {
     pub forms: BTreeMap<Form, u64>,
     /// The sum of their embeddings.
     pub embeddings: VectorSums,
-    /// The sum of those of the words before and after them, `[2, embedding]`.
+    /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
     pub neighbours: VectorSums,
     /// The sum of what goes into the layers, `[layers, hidden]`.
     pub inputs: VectorSums,
@@ -66,7 +66,7 @@ pub struct Moments {
     pub embeddings: VectorSums,
     /// Products of the embeddings of both neighbours with themselves.
     pub neighbours: VectorSums,
-    /// The products of embeddings with those of both neighbours, `[embedding, 2 * embedding]`.
+    /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
     pub neighbour_crosses: VectorSums,
     /// The products of each layer's input with itself.
     pub inputs: Vec<VectorSums>,

@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput};
 use crate::sequences::span::WordSpan;
 
-/// What the vectors of words are made of.
+/// The source of the vectors of words.
 pub const NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
 
 /// The place of a word's row.
@@ -21,7 +21,7 @@ pub struct RowPlace {
     pub row: usize,
 }
 
-/// The state of a sequence: its number among those of the pack with words, and these.
+/// The state of a sequence: its number among the sequences of the pack that have words, and its words.
 #[derive(Debug)]
 pub struct PackState {
     number: usize,

@@ -52,7 +52,7 @@ pub struct TaskProbes {
     /// The discriminant on the embeddings of the word and of those before and after it; absent in older reports.
     #[serde(default)]
     pub neighbours: Share,
-    /// That less `embedding`: what both neighbours' embeddings add to the word's own.
+    /// `neighbours` less `embedding`: the gain from both neighbours' embeddings.
     #[serde(default)]
     #[schemars(range(min = -1, max = 1))]
     pub neighbours_gain: Option<f64>,
@@ -176,7 +176,7 @@ impl TaskProbes {
         self.largest_untrained_gain.map_or_else(String::new, shown)
     }
 
-    /// What the embeddings of both neighbours add, to stand behind what a head adds.
+    /// The neighbours' gain in words, printed beside the gain of a head.
     fn of_neighbours(&self) -> String {
         match self.neighbours_gain {
             Some(gain) => format!("to which both neighbours' embeddings add {:.1}", 100.0 * gain),

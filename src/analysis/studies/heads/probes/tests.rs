@@ -144,7 +144,7 @@ fn corpus(
     drawn.into_iter().map(|words| words.into_iter().map(|(tag, form)| word(tag, form, rng)).collect()).collect()
 }
 
-/// Each word's embedding tells the tag of the word before it: nothing of its own, and the next one's all of it.
+/// Each word's embedding encodes the tag of the previous word: the next word's embedding predicts a word's tag, its own does not.
 #[test]
 fn neighbours_tell_what_the_word_does_not() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);

@@ -105,7 +105,7 @@ struct Between {
     position: QueriesKeys,
     token: QueriesKeys,
     position_token: QueriesKeys,
-    /// What is linear in the parts of replaced inputs.
+    /// Linear maps of the parts of replaced inputs, computed once a part.
     products: Vec<f32>,
     /// The rows of position and token.
     inputs: Vec<f32>,

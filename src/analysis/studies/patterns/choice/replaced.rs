@@ -1,6 +1,6 @@
 //! The inputs of a layer without context: made of position, of the token, of both, or of neither.
 //!
-//! They are sums of parts, of which a pack has fewer than tokens; so what is linear in inputs is computed of each part once.
+//! Replaced inputs are sums of parts. A pack has fewer parts than tokens, so linear maps of inputs are computed once a part.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct ReplacedInputs {
 struct TokenPlaces {
     /// The mean of what is like it.
     base: usize,
-    /// Of a token of text, the parts of its position and of its embedding.
+    /// A token of text: the parts of its position and of its embedding.
     of_text: Option<[usize; 2]>,
 }
 
@@ -69,7 +69,7 @@ impl ReplacedInputs {
             });
             tokens.push(TokenPlaces { base, of_text });
         }
-        // The parts of embeddings stand behind the others, those of one fold after those of the other.
+        // Parts of embeddings stand last, one fold after the other.
         let first = parts.len() / hidden;
         let firsts = [first, first + kinds[0].len()];
         let own = pack.tokens.iter().zip(tokens);

@@ -27,9 +27,9 @@ impl Study for Links {
 
     const CARD: Card = Card {
         name: "links",
-        question: "Which links between words, of types of the user's own, does each head's attention follow, and better than \
+        question: "Which of your links between words does each head's attention follow, and better than \
             rules of place and of classes do?",
-        needs: "a corpus with links: its own, or those of --links-from, --links or --link-rules",
+        needs: "a corpus with links: in its file, or by --links-from, --links or --link-rules",
         by_default: true,
         controls: &ControlKind::ALL,
         labels: &[labels::LINK],

@@ -57,7 +57,7 @@ pub enum ItemContent {
         pair: Option<String>,
         /// The name or the number of the class.
         label: String,
-        /// That of a class that it is held against, if it is.
+        /// The class that the label is held against, if the item has a foil.
         foil: Option<String>,
     },
     /// Words with their classes.
@@ -141,7 +141,7 @@ struct Line {
     linguistics_term: Option<String>,
 }
 
-/// The kinds of items with the keys that tell them, for messages.
+/// The kinds of items, in the order of [`TaskKind`], with the keys that tell them, for messages.
 const KINDS: [(&[&str], &str); 5] = [
     (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
     (&["labels", "words", "foils"], "`words` with `labels` (tag)"),
@@ -158,8 +158,11 @@ fn kinds() -> String {
     KINDS.map(|(_, kind)| kind).join("; ")
 }
 
-/// The kind with most of its keys in an object, or all kinds if none has any.
-fn nearest_kind(json: &str) -> String {
+/// The keys of a kind, or, if none is known, of the kind with most of its keys in an object; of all kinds if none has any.
+fn keys_of(known: Option<TaskKind>, json: &str) -> String {
+    if let Some(kind) = known {
+        return format!("{}, as the lines before", KINDS[kind as usize].1);
+    }
     let given: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
     let count = |keys: &[&str]| keys.iter().filter(|key| given.contains_key(**key)).count();
     let nearest = KINDS.iter().rev().max_by_key(|(keys, _)| count(keys)).filter(|(keys, _)| count(keys) > 0);
@@ -183,7 +186,8 @@ impl TaskFile {
             if json.trim().is_empty() {
                 continue;
             }
-            let item = item(json, line, &mut units).and_then(|item| {
+            let known = items.first().map(|first| first.content.kind());
+            let item = item(json, line, &mut units, known).and_then(|item| {
                 let (kind, first) =
                     (item.content.kind(), items.first().map(|first| (first.content.kind(), first.line)));
                 if let Some((of_first, first)) = first.filter(|(of_first, _)| *of_first != kind) {
@@ -232,8 +236,8 @@ impl Units {
     }
 }
 
-/// The item of a line.
-fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
+/// The item of a line, in a file whose items are of a `known` kind.
+fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Result<Item> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
     let mut parsed: Line = serde_json::from_str(json)
@@ -307,7 +311,7 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
         (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
         _ => {
             let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
-            return Err(error.hint(format!("an item has {}", nearest_kind(json))));
+            return Err(error.hint(format!("an item has {}", keys_of(known, json))));
         }
     };
     Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content })

@@ -25,7 +25,7 @@ impl Study for WordClasses {
 
     const CARD: Card = Card {
         name: "classes",
-        question: "To words of which class, of the user's own or by their token in a small vocabulary, does each head attend?",
+        question: "Which classes of words (yours, or the tokens of a small vocabulary) does each head attend to?",
         needs: "words with classes: `classes` of JSON lines, or a column with --classes; or a model with at most 100 \
             tokens",
         by_default: true,

@@ -15,7 +15,7 @@ use embeddings::KeptEmbeddings;
 /// Principal components of word embeddings that the baseline knows.
 pub const COMPONENTS: usize = 40;
 
-/// The penalties on the square of every parameter, of which each fold chooses one by its halves.
+/// Candidate penalties on the squares of all parameters; each fold chooses one by its halves.
 pub const RIDGES: [f64; 5] = [1e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 
 /// The length of the gradient at which a fit ends whose penalty is on trial.
@@ -27,7 +27,7 @@ const BUCKETS: usize = 24;
 /// The parameters of a bucket: its own score, and the weights of the components of the word and of its candidate.
 const OF_BUCKET: usize = 1 + 2 * COMPONENTS;
 
-/// All parameters: those of the buckets, and the score of the root with the weights of the word's components.
+/// Number of parameters: the buckets', and the root's score with its weights of the word's components.
 const PARAMETERS: usize = BUCKETS * OF_BUCKET + 1 + COMPONENTS;
 
 /// The bucket of another word's distance.

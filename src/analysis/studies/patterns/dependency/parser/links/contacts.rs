@@ -14,7 +14,7 @@ pub const LOSS_WEIGHT: f64 = 0.15;
 /// The length of the shortest subgradient at which a fit ends: a ten-thousandth of the slope of the penalty.
 pub const CONTACT_TOLERANCE: f64 = 1e-4;
 
-/// A model of which pairs are linked, and how its fit went.
+/// A logistic regression that predicts linked pairs, and how its fit went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
     /// The weight of the corrected attention of each head, `[heads]`.
@@ -31,7 +31,7 @@ pub struct ContactModel {
 }
 
 impl ContactModel {
-    /// Fits a model of so many heads to all pairs, of which some are linked and some are not.
+    /// Fits a model of `heads` heads to all pairs; some must be linked and some not.
     pub fn new(links: &[&KeptLinks], heads: usize) -> Self {
         let (pairs, linked) = links
             .iter()
@@ -50,7 +50,7 @@ impl ContactModel {
                 for (score, &(.., is_linked)) in scores.iter_mut().zip(labels) {
                     let logit = *score + at[heads];
                     let signed = if is_linked { -logit } else { logit };
-                    // ln (1 + e^s), of which the other form would overflow.
+                    // ln (1 + e^s) in the form that does not overflow.
                     loss += signed.max(0.0) + (-signed.abs()).exp().ln_1p();
                     *score = LOSS_WEIGHT * (share(logit) - f64::from(u8::from(is_linked)));
                     of_bias[0] += *score;

@@ -109,7 +109,7 @@ impl KeptLinks {
         }
     }
 
-    /// Shows each source with the terms of its candidates, `[candidates, terms]`: those of all heads, then indicators of
+    /// Shows each source with the terms of its candidates, `[candidates, terms]`: weights of all heads, then indicators of
     /// [`PLACES`] distances, as far as `evidence` has them.
     pub fn each_source(&self, evidence: LinkEvidence, rows: &mut Vec<f32>, mut show: impl FnMut(&LinkSource, &[f32])) {
         let of_heads = self.width();

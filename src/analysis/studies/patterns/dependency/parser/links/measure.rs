@@ -52,7 +52,7 @@ fn per_block(of_type: &OfType<'_>, number: impl Fn(&LinkedSequence, &KeptLinks) 
     sums
 }
 
-/// What is fitted on each fold, by its number, and how much it gets right in the other, by block.
+/// The models fitted on each fold, with their right choices in the other fold by block.
 fn fitted<M: Send + Sync>(
     of_models: &[&OfType<'_>],
     context: &EstimationContext,

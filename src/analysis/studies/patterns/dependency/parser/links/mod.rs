@@ -1,4 +1,4 @@
-//! The links of the user's own that all heads together hold: the model of the parser among the candidates of a source, and contact
+//! The user's links that all heads together hold: the model of the parser among the candidates of a source, and contact
 //! prediction of undirected types (docs/methodology/parser.md).
 
 mod choices;

@@ -77,7 +77,7 @@ fn even((sequence, heads): &Made) -> Made {
     (sequence.clone(), vec![vec![vec![0.5 / words as f32; words]; words]; heads.len()])
 }
 
-/// The models of a corpus, beside those of a model whose heads are even.
+/// The models of a corpus, beside models of even heads.
 fn measured(corpus: &[Made]) -> LinksRead {
     let fresh: Vec<Made> = corpus.iter().map(even).collect();
     let [sums, fresh] = [corpus, &fresh].map(|corpus| summed(corpus, Visibility::ALL));
@@ -177,8 +177,7 @@ fn what_is_fitted_ends() {
     assert!(accuracy(found, "attention") < 0.4, "{found:?}");
 }
 
-/// Sequences of twelve words that are linked in a ring, in an order of its own for each; one head joins linked words in one direction, the
-/// other is noise.
+/// Sequences of twelve words, linked in a ring in a random order; one head joins linked words in one direction, the other is noise.
 fn contacts(count: u64, permuted: bool) -> Vec<Made> {
     let mut rng = ChaCha8Rng::seed_from_u64(51);
     let ring = |rng: &mut ChaCha8Rng| -> Vec<(usize, usize)> {
@@ -291,7 +290,7 @@ fn a_decoder_chooses_on_either_side() {
         .collect();
     // On the left word 1 has .4 times 4 keys of the last word, word 2 .2 times 4; on the right word 2 has .4 of 4 keys and word 1 .5 of 3.
     assert_eq!(found, [(Some("left"), 120, 1.0), (Some("right"), 120, 1.0)]);
-    // Only the weight that there can be has one of its own.
+    // Causal heads have one weight: to the left.
     let weights: Vec<_> =
         read.types.iter().map(|one| (one.heads[0].from != 0.0, one.heads[0].to != Some(0.0))).collect();
     assert_eq!(weights, [(true, false), (false, true)]);
