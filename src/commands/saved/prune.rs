@@ -164,7 +164,10 @@ fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
         && let Some(without) = without.first()
     {
         let [right, without] = [right, without].map(|share| format!("{:.1} %", 100.0 * share));
-        return format!("{right} are right with all heads and {without} without {head}, the first in the order by {}", one_line(&order.by));
+        return format!(
+            "{right} are right with all heads and {without} without {head}, the first in the order by {}",
+            one_line(&order.by)
+        );
     }
     let first = order.heads.first().zip(order.without.first());
     first.map_or_else(String::new, |((head, _), without)| {
