@@ -386,15 +386,22 @@ mod tests {
             (r#"{"prompt": "a", "answer": "b", "foil": 5}"#, "the `foil` of an `answer` is text, not 5"),
             (r#"{"anchor": "a", "positive": "b"}"#, "the keys fit no kind of task"),
             ("[1]", "a line is an object"),
-            // The kind that it comes nearest to is told, or all of them.
+            // The keys of the lines before are told.
+            (r#"{"anchor": "a", "positiv": "b"}"#, ": an item has `good` and `bad` (pair), as the lines before"),
+        ] {
+            let said = refused(&[pair, line]);
+            assert!(said.starts_with("items.jsonl:2: ") && said.contains(why), "{said}");
+        }
+        // Of a first line the kind that it comes nearest to is told, or all of them.
+        for (line, why) in [
             (r#"{"gud": "a", "bad": "b"}"#, ": an item has `good` and `bad` (pair)"),
             (r#"{"anchor": "a", "positiv": "b"}"#, ": an item has `anchor`, `positive` and `negative` (triple)"),
             (r#"{"text": "a", "awnser": "b"}"#, ": an item has `text` with one mask, or `prompt`, with `answer`"),
             (r#"{"words": ["a"], "tags": ["b"]}"#, ": an item has `words` with `labels` (tag)"),
             (r#"{"x": 1}"#, "`labels` (tag); `text` with one mask"),
         ] {
-            let said = refused(&[pair, line]);
-            assert!(said.starts_with("items.jsonl:2: ") && said.contains(why), "{said}");
+            let said = refused(&[line]);
+            assert!(said.starts_with("items.jsonl:1: ") && said.contains(why), "{said}");
         }
     }
 }

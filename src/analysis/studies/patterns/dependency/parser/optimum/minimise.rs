@@ -10,7 +10,10 @@ const MEMORY: usize = 30;
 const MOST_STEPS: u64 = 5000;
 
 /// The decrease that a step must have, as a share of what the slope promises (Nocedal & Wright 2006, section 3.1).
-pub const ARMIJO: f64 = 1e-4;
+const ARMIJO: f64 = 1e-4;
+
+/// The share of a value below which differences may be rounding: sums of a million terms err by less.
+const ROUNDING: f64 = 1e-10;
 
 /// How often a step is halved: afterwards it changes nothing in double precision.
 pub const MOST_HALVINGS: u32 = 60;
@@ -64,8 +67,7 @@ pub fn descend(
     for _ in 0..=MOST_HALVINGS {
         next.iter_mut().zip(&*at).zip(direction).for_each(|((next, at), way)| *next = at - step * way);
         let reached = function(&next, &mut next_gradient);
-        // What is less than rounding is no rise.
-        if reached <= value + ARMIJO * step * slope + value.abs() * f64::EPSILON {
+        if is_lower((value, reached), step * slope, || norm(&next_gradient) < norm(gradient)) {
             at.copy_from_slice(&next);
             gradient.copy_from_slice(&next_gradient);
             return Some(reached);
@@ -73,6 +75,12 @@ pub fn descend(
         step /= 2.0;
     }
     None
+}
+
+/// Whether a step from one value to another decreases the function: by [`ARMIJO`] of the change that the slope promises, or, where the
+/// values differ by rounding only, because it shortens the gradient (as the approximate Wolfe conditions of Hager & Zhang 2005).
+pub fn is_lower((from, to): (f64, f64), promised: f64, shortens: impl FnOnce() -> bool) -> bool {
+    to <= from + ARMIJO * promised || (to <= from + from.abs() * ROUNDING && shortens())
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
