@@ -2,7 +2,7 @@
 """What the program finds where nothing is to be found: a table of nulls, as docs/methodology/controls.md has it.
 
     python benches/nulls.py HEADSCOPE MODEL_DIR CORPUS.conllu [--decoder MODEL_DIR] [--decoder-corpus CORPUS.conllu]
-        [--seeds 10] [--slow-seeds 3] [--sample 300] [--edges-sample 60] [--limit N] [--threads 2]
+        [--seeds 10] [--slow-seeds 3] [--sample 300] [--edges-sample 60] [--limit N] [--threads 2] [--only NULL,NULL]
 
 All nulls are models and corpora that are written here, apart from the program's own controls:
 
@@ -205,6 +205,7 @@ def main():
     parser.add_argument("--edges-sample", default="60")
     parser.add_argument("--limit", help="about so many sentences, whole documents; all of them if it is left out")
     parser.add_argument("--threads", default="2")
+    parser.add_argument("--only", help="some of the nulls above; all of them if it is left out")
     given = parser.parse_args()
     limit = ["--limit", given.limit] if given.limit else []
     labels_only = ["--with", "choice"]
@@ -275,7 +276,7 @@ def main():
         rotated = lambda name, tensor, rng: turned(name, tensor, rng, config["num_attention_heads"])
         nulls = {
             "random-init": of_model(given.model, given.corpus, init),
-            "random-sharp": sharp(given.model, given.corpus),
+            "random-sharp": sharp(given.model, given.corpus) if not given.only or "random-sharp" in given.only else None,
             "random-heads": of_model(given.model, given.corpus, layers_only),
             "rotated": of_model(given.model, given.corpus, rotated),
             "shuffled": of_corpus(shuffled),
@@ -285,9 +286,10 @@ def main():
         reports = both(given.model, given.corpus, given.slow_seeds > 0)
         trained = firm_labels(reports[0])
         print_row("none", [found(*reports, trained)])
-        for name, seeded in nulls.items():
-            print_row(name, list(rows(trained, seeded)))
-        if given.decoder:
+        only = given.only.split(",") if given.only else [*nulls, "sharp decoder"]
+        for name in filter(nulls.get, only):
+            print_row(name, list(rows(trained, nulls[name])))
+        if given.decoder and "sharp decoder" in only:
             reports = both(given.decoder, given.decoder_corpus, given.slow_seeds > 0)
             trained = firm_labels(reports[0])
             print_row("none: the decoder", [found(*reports, trained)])
