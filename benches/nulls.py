@@ -70,7 +70,7 @@ def loaded(folder):
     if "partial_rotary_factor" in rotary:
         config.rotary_pct = config.partial_rotary_factor = rotary["partial_rotary_factor"]
         config.rotary_emb_base = rotary["rope_theta"]
-    return AutoModel.from_pretrained(folder, config=config).eval()
+    return AutoModel.from_pretrained(folder, config=config).float().eval()
 
 
 def layer_rows(model, layer, sentences):

@@ -67,7 +67,7 @@ def of_classes(folder):
     from transformers import AutoModel
 
     box = ROOT / "fixtures/models/small"
-    tokenizer, model = Tokenizer.from_file(str(box / "tokenizer.json")), AutoModel.from_pretrained(box, add_pooling_layer=False).eval()
+    tokenizer, model = Tokenizer.from_file(str(box / "tokenizer.json")), AutoModel.from_pretrained(box, add_pooling_layer=False).float().eval()
     tokenizer.no_padding()
     width = model.config.hidden_size
     found = list(sentences())
