@@ -133,7 +133,7 @@ def analyze(binary, model, sample, studies, without, limit=None):
     without = OTHERS - set(studies) | set(without) | ({"repeats"} if model == "box:small" else set())
     with tempfile.TemporaryDirectory() as folder:
         report = f"{folder}/report.json"
-        command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report]
+        command = [binary, "analyze", model, "-c", CORPUS, "--words", "spaced", "--threads", "1", "-q", "-o", report]
         command += ["--without", ",".join(sorted(without))]
         command += ["--with", ",".join(studies)] if studies else []
         command += ["--sample", sample] if SAMPLED & set(studies) else []
@@ -149,7 +149,7 @@ def compare(name, binary, minilm, runs):
     """One study: both sides in turn, and whether their numbers are the same."""
     study = STUDIES[name]
     folder, kind = (SMALL, BertForMaskedLM) if study.model else (minilm, AutoModel)
-    model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    model = kind.from_pretrained(folder, attn_implementation="eager").float().eval()
     heads = Heads(model.requires_grad_(False))
     clock, processor = [], []
     for _ in range(runs):

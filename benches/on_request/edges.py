@@ -10,7 +10,7 @@ from sample import TEXT, batches, encoded
 def with_untrained(folder, study, report):
     """Batches, and a model of the same shape that was not trained; its weights are torch's, not those of the program."""
     torch.manual_seed(0)
-    model = AutoModel.from_config(AutoConfig.from_pretrained(folder), attn_implementation="eager", dtype=torch.float32)
+    model = AutoModel.from_config(AutoConfig.from_pretrained(folder), attn_implementation="eager").float()
     return list(batches(encoded(folder, study.sample, study.phases))), Heads(model.eval().requires_grad_(False))
 
 

@@ -22,7 +22,7 @@ PLACES = 2 * REACH + 3
 def with_untrained(folder, study, report):
     """The annotated corpus, and a model of the same shape that was not trained; its weights are torch's, not the program's."""
     torch.manual_seed(0)
-    model = AutoModel.from_config(AutoConfig.from_pretrained(folder), attn_implementation="eager", dtype=torch.float32)
+    model = AutoModel.from_config(AutoConfig.from_pretrained(folder), attn_implementation="eager").float()
     return *annotated(folder, study, report), Heads(model.eval().requires_grad_(False))
 
 
