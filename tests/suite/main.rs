@@ -90,6 +90,7 @@ mod report;
 mod resume;
 mod rollout;
 mod segments;
+mod selection;
 mod sentences;
 mod shards;
 mod sharp;

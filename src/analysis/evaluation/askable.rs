@@ -1,5 +1,6 @@
 //! The questions that cannot be asked of a model, and why.
 
+use crate::model::Model;
 use crate::model::parameters::Objective;
 use crate::passes::observation::identity::ModelInfo;
 use crate::studies::registry;
@@ -19,6 +20,16 @@ pub struct Askable {
 }
 
 impl Askable {
+    /// Those of a model in memory.
+    pub fn of_model(model: &Model) -> Self {
+        Self {
+            of_residues: model.tokenizer.is_of_residues(),
+            is_decoder: model.is_decoder(),
+            predicts: model.objective.is_some_and(Objective::is_of_tokens),
+            lacks_heads: !model.absent().is_empty(),
+        }
+    }
+
     /// Those of a model in a report.
     pub fn of(model: &ModelInfo) -> Self {
         Self {

@@ -134,10 +134,10 @@ pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -
 
 /// How words are given to the tokenizer where these presets and studies are asked for: as in the published analyses among
 /// them.
-pub fn spacing(presets: &[String], studies: &[String]) -> Spacing {
+pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     let is_asked_for = |preset: &&Preset| {
         let named = |study: &&str| studies.iter().any(|name| name == study);
-        presets.iter().any(|name| name == preset.name)
+        presets.iter().any(|followed| followed.name == preset.name)
             || (!preset.studies.is_empty() && preset.studies.iter().all(named))
     };
     let spaced = PRESETS.iter().filter(is_asked_for).find(|preset| preset.words == Spacing::Spaced);

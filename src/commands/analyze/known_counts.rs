@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::asked::predicting;
-use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOptions};
+use super::options::{AnalyzeOptions, Outcome, PartialOptions};
+use super::selection::{GIVE_COUNTS, ONLY_ONCE, Selection};
 use crate::corpus::{CorpusIdentity, Input, Scope};
 use crate::model::Model;
 use crate::model::parameters::Objective;
@@ -13,7 +13,7 @@ use crate::model::tokenizer::ModelTokenizer;
 use crate::passes::run::counting::count;
 use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::reading::Context as Reads;
-use crate::study::{AnyStudy, Counts};
+use crate::study::Counts;
 use crate::system::progress;
 use crate::system::terminal::say;
 
@@ -32,16 +32,17 @@ pub struct KnownCounts {
 /// Fails if either cannot be read.
 pub fn known(
     options: &AnalyzeOptions,
-    studies: &[&'static dyn AnyStudy],
+    selection: &Selection,
     (model, tokenizer, context): (&Model, &ModelTokenizer, Reads),
     max_tokens: usize,
     scope: &Scope,
 ) -> Result<KnownCounts> {
-    for study in &options.left_out {
-        say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
+    let studies = selection.studies();
+    for name in selection.uncounted() {
+        say(&format!("the study {name} is left out: {ONLY_ONCE}: {GIVE_COUNTS}"));
     }
     // Replacements of words are drawn by the frequency of each token.
-    let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
+    let replaces = model.objective == Some(Objective::ReplacedTokens) && options.predicting().is_some();
     if !replaces && studies.iter().all(|study| study.card().counts == Counts::Unused) {
         return Ok(KnownCounts::default());
     }

@@ -7,14 +7,12 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::asked::{joining, predicting};
 use super::options::{AnalyzeOptions, Outcome};
 use crate::corpus::{Corpus, Index, Input, Scope};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::{Classified, Objective};
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
-use crate::passes::pass::Pass;
 use crate::studies::registry;
 use crate::study::{AnyStudy, Card, PassSpec};
 use crate::system::errors::{Class, Facts};
@@ -71,11 +69,8 @@ pub(super) fn now() -> (SystemTime, Instant) {
 }
 
 /// Opens the corpus of a run.
-/// Fails if there is nothing to run, or it cannot be opened.
+/// Fails if it cannot be opened.
 pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
-    if options.studies.is_empty() {
-        return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
-    }
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
     let scope = Scope::new(options.limit, options.unit).half(options.half);
     if let Some(limit) = options.limit
@@ -144,11 +139,9 @@ impl RequiredParts {
         if let Some(of) = options.classified() {
             return Self::Classifier(of);
         }
-        let any = |wanted: &dyn Fn(&Pass) -> bool| {
-            options.studies.iter().any(|study| options.passes_of(*study).iter().any(|spec| wanted(&spec.pass)))
-        };
-        let joined_predicts = joining(options).flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
-        match any(&|pass| options.predicts(pass)) {
+        let joining = options.selection.joining_decoders();
+        let joined_predicts = joining.flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
+        match options.has_pass(|pass| options.predicts(pass)) {
             true => Self::Predictions,
             false if joined_predicts => Self::PredictionsOfDecoder,
             false => Self::Attention,
@@ -167,13 +160,13 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
     }?;
     // What joins a decoder asks for nothing that it has not.
-    let Some(study) = predicting(options) else { return Ok(model) };
+    let Some(study) = options.predicting() else { return Ok(model) };
     let id = &model.id;
     let of_task = registry::with_option("task");
     if options.classified().is_some() {
         let is_of_tokens = |spec: &PassSpec| spec.pass.predicts() && !spec.pass.sequences.are_items();
         let is_other = |study: &&&dyn AnyStudy| options.passes_of(**study).iter().any(is_of_tokens);
-        return match options.studies.iter().find(is_other).map(|study| study.card().name) {
+        return match options.selection.studies().iter().find(is_other).map(|study| study.card().name) {
             None => Ok(model),
             Some(other) => {
                 let error =
@@ -200,15 +193,13 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             registry::removing_without_loss().card().name
         ))
     );
-    let are_items = |spec: &PassSpec| spec.pass.sequences.are_items();
-    let of_items = options.studies.iter().any(|study| options.passes_of(*study).iter().any(are_items));
     ensure!(
-        !of_items || model.objective != Some(Objective::ReplacedTokens),
+        !options.has_pass(|pass| pass.sequences.are_items()) || model.objective != Some(Objective::ReplacedTokens),
         anyhow!("--task: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
             .of_option("task")
             .hint("name a model with a masked-LM head or one that predicts the next token")
     );
-    let direct = options.studies.iter().map(|study| study.card()).find(|card| card.of_direct_effects);
+    let direct = options.selection.studies().iter().map(|study| study.card()).find(|card| card.of_direct_effects);
     if let Some(Card { name, .. }) = direct.filter(|_| !model.encoder.has_direct_effects()) {
         let family = model.architecture.family;
         let error = anyhow!(

@@ -1,6 +1,5 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
-mod asked;
 mod attention_maps;
 mod known_counts;
 pub mod loaded;
@@ -8,6 +7,7 @@ pub mod observe;
 pub mod options;
 mod parts;
 mod reading;
+pub mod selection;
 
 use std::path::Path;
 

@@ -8,7 +8,6 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, anyhow};
 
-use super::asked::{asked, beyond, on_decoders};
 use super::known_counts::{KnownCounts, known};
 use super::loaded::{Loaded, now};
 use super::options::{AnalyzeOptions, Outcome};
@@ -17,6 +16,7 @@ use super::reading::reading;
 use crate::commands::merge;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Scope};
+use crate::evaluation::askable::Askable;
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
@@ -109,14 +109,12 @@ impl<'a> PreparedRun<'a> {
         let (reading, tokenizer) = reading(options, model, unit).class(Class::Usage)?;
         let context = reading.as_ref().map(|reading| reading.context).unwrap_or_default();
         let max_tokens = token_limit(model, options.max_tokens, context).class(Class::Usage)?;
-        let studies = asked(options, model).class(Class::Usage)?;
+        let selection = options.selection.of_model(&model.id, Askable::of_model(model)).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
-            known(options, &studies, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
+            known(options, &selection, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
         counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_indexed_as(counted))?;
         let task = options.task.as_deref().map(|file| read_task(options, (model, &tokenizer), max_tokens, file));
         let task = task.transpose()?;
-        let unasked = on_decoders(options, model).into_iter().filter(|study| beyond(model, *study).is_some());
-        let left_out = options.left_out.iter().copied().chain(unasked);
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
@@ -137,8 +135,8 @@ impl<'a> PreparedRun<'a> {
             links_from: options.links.from.clone(),
             links: options.links.sources(),
             classes: options.classes.clone(),
-            left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
-            studies: plan::names(&studies),
+            left_out: selection.left_out().map(str::to_owned).collect(),
+            studies: plan::names(selection.studies()),
         };
         let plan = Plan::new(&protocol)?;
         // A process that runs a shard runs it in one stage.

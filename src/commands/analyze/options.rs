@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::selection::Selection;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
 use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit, UnitHalf};
@@ -20,12 +21,6 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::study::{AnyStudy, PassSpec};
-
-/// Why a study that must know the whole corpus beforehand is left out.
-pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
-
-/// The way out where it is.
-pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// A model, a corpus, what is asked of them, and the form in which that ends.
 #[derive(Clone)]
@@ -73,14 +68,8 @@ pub struct AnalyzeOptions {
     pub links: LinkOptions,
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
-    /// The studies that are run.
-    pub studies: Vec<&'static dyn AnyStudy>,
-    /// The names of the requested studies.
-    pub with: Vec<String>,
-    /// The names of the studies that were switched off.
-    pub without: Vec<String>,
-    /// Studies that would run, but for a corpus that can be read only once.
-    pub left_out: Vec<&'static dyn AnyStudy>,
+    /// The studies that are run, as far as the corpus and the model allow.
+    pub selection: Selection,
     /// The task that heads are removed for, if a study needs it.
     pub task: Option<Arc<TaskFile>>,
     /// Where heads exchange their contexts between the texts of the task and their corrupted texts, if a study asks for that.
@@ -119,6 +108,18 @@ impl AnalyzeOptions {
     pub fn predicts(&self, pass: &Pass) -> bool {
         let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
+    }
+
+    /// Whether some study has a pass of which `is_wanted` is true.
+    pub fn has_pass(&self, is_wanted: impl Fn(&Pass) -> bool) -> bool {
+        self.selection.studies().iter().any(|study| self.passes_of(*study).iter().any(|spec| is_wanted(&spec.pass)))
+    }
+
+    /// The first study that needs predictions, if any does: a named one, or else one that those need.
+    pub fn predicting(&self) -> Option<&'static str> {
+        let predicts =
+            |study: &&'static dyn AnyStudy| self.passes_of(*study).iter().any(|spec| self.predicts(&spec.pass));
+        self.selection.named_first().find(predicts).map(|study| study.card().name)
     }
 }
 

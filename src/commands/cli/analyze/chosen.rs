@@ -9,20 +9,16 @@ use std::sync::Arc;
 use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
+use crate::commands::analyze::selection::Selection;
 use crate::commands::cli::shared::command::Usage;
-use crate::commands::cli::shared::presets;
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
-use crate::evaluation::askable::is_of_items;
-use crate::evaluation::presets::Preset;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
-use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
+use crate::sequences::derived::task::TaskKind;
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
-use crate::study::{AnyStudy, Card, Counts};
+use crate::study::AnyStudy;
 use crate::system::errors::Facts;
 use crate::system::printable::printable;
 use crate::system::terminal::say;
@@ -45,86 +41,21 @@ pub(super) fn list() -> String {
     format!("Switch studies on that do not run by default. Several are separated by commas:{studies}")
 }
 
-/// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
-/// `--without` switches off; and, if they may, those that join them, in a run with a task or without.
-pub(super) fn studies(
-    is_first_run: bool,
-    presets_named: &[String],
-    with: &[String],
-    without: &[String],
-    (may_join, has_task): (bool, bool),
-) -> Result<Vec<&'static dyn AnyStudy>, Usage> {
-    if let Some(both) = with.iter().find(|name| without.contains(name)) {
-        return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with").of_value(both));
-    }
-    let presets = presets::named(presets_named)?;
-    let by_preset = |name: &str| presets.iter().any(|preset| preset.studies.contains(&name));
-    let named = |study: &dyn AnyStudy, names: &[String]| names.iter().any(|name| name == study.card().name);
-    let wanted = |study: &dyn AnyStudy| {
-        let card = study.card();
-        let by_default = if is_first_run { study.card().runs_first() } else { card.by_default };
-        by_default || by_preset(card.name) || named(study, with)
-    };
-    let runs = |study: &dyn AnyStudy| wanted(study) && !named(study, without);
-    for study in STUDIES.iter().filter(|study| runs(**study)) {
-        if let Some(needed) =
-            study.card().needed(has_task).iter().find(|needed| without.iter().any(|name| name == *needed))
-        {
-            let asks = study.card().name;
-            return Err(anyhow!("--without {needed}: the study {asks} asks about what it finds")
-                .of_option("without")
-                .of_value(needed));
-        }
-    }
-    let is_needed = |study: &dyn AnyStudy| {
-        STUDIES.iter().any(|other| runs(*other) && other.card().needed(has_task).contains(&study.card().name))
-    };
-    let is_there = |study: &dyn AnyStudy| runs(study) || is_needed(study);
-    let joins = |study: &dyn AnyStudy| {
-        let there = |name: &&str| registry::named(name).is_some_and(is_there);
-        may_join && study.card().joins && !named(study, without) && study.card().needed(has_task).iter().all(there)
-    };
-    Ok(STUDIES.iter().filter(|study| is_there(**study) || joins(**study)).copied().collect())
-}
-
-/// Studies that are run, and those that are left out.
-pub(super) type StudySelection = (Vec<&'static dyn AnyStudy>, Vec<&'static dyn AnyStudy>);
-
-/// Splits off the studies that need counts, if the corpus can be read only once and there is no file of counts; refuses
-/// one that was requested by name.
-pub(super) fn can_count(
-    corpus: &[Input],
-    studies: Vec<&'static dyn AnyStudy>,
-    with: &[String],
-    given: bool,
-) -> Result<StudySelection, Usage> {
-    if given || corpus.iter().all(Input::can_be_read_again) {
-        return Ok((studies, Vec::new()));
-    }
-    let (left_out, kept): (Vec<_>, Vec<_>) =
-        studies.into_iter().partition(|study| study.card().counts == Counts::Needed);
-    match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
-        Some(name) => Err(anyhow!("--with {name}: {ONLY_ONCE}").of_option("with").of_value(name).hint(GIVE_COUNTS)),
-        None => Ok((kept, left_out)),
-    }
-}
-
 /// The ablation of the studies that remove heads one by one; refuses its options if no study does.
 pub(super) fn ablation(
-    (studies, task): (&[&'static dyn AnyStudy], Option<TaskKind>),
+    (selection, task): (&Selection, Option<TaskKind>),
     removal: Option<Replacement>,
     phases: Option<u8>,
     sample: Option<u64>,
     effect_of: Option<Choice>,
     gradient_steps: Option<u16>,
 ) -> Result<Option<Ablation>, Usage> {
-    let runs = |study: &str| studies.iter().any(|running| running.card().name == study);
-    let of_task = registry::with_option("task");
+    let (studies, of_task) = (selection.studies(), registry::with_option("task"));
     // Both remove heads one by one.
-    let chooses_for_task = effect_of.is_some() && runs(of_task);
+    let chooses_for_task = effect_of.is_some() && selection.runs(of_task);
     for (option, given) in [("effect-of", effect_of.is_some()), ("gradient-steps", gradient_steps.is_some())] {
         let study = registry::with_option(option);
-        if given && !runs(study) && !(option == "effect-of" && chooses_for_task) {
+        if given && !selection.runs(study) && !(option == "effect-of" && chooses_for_task) {
             let (name, way_out) = match option {
                 "effect-of" => {
                     (format!("the studies {study} and {of_task}"), format!("--with {study}, or --task FILE,"))
@@ -188,7 +119,7 @@ pub(super) fn ablation(
 const MOST_PROBES: usize = 4;
 
 /// The columns that are probed for, each once; refuses more than there is room for, and any where nothing is probed.
-pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> Result<Vec<String>, Usage> {
+pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<String>, Usage> {
     let mut probes: Vec<String> = Vec::new();
     for name in named {
         if !probes.contains(&name) {
@@ -203,24 +134,18 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
         let error = anyhow!("--probe is given for {count} columns: {MOST_PROBES} can be probed for at once");
         return Err(error.of_option("probe"));
     }
-    let about = registry::with_option("probe");
-    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != about)) {
-        return Err(anyhow!("--probe {name} is about the study {about}")
-            .of_option("probe")
-            .of_value(name)
-            .hint(format!("give --with {about} as well")));
-    }
+    of_study(selection, "probe", probes.first())?;
     Ok(probes)
 }
 
 /// The value of an option that one study has; refuses it where that study does not run.
 pub(super) fn of_study<T: Display>(
-    studies: &[&'static dyn AnyStudy],
+    selection: &Selection,
     option: &'static str,
     value: Option<T>,
 ) -> Result<Option<T>, Usage> {
     let about = registry::with_option(option);
-    if let Some(value) = value.as_ref().filter(|_| studies.iter().all(|study| study.card().name != about)) {
+    if let Some(value) = value.as_ref().filter(|_| !selection.runs(about)) {
         return Err(anyhow!("--{option} {value} is about the study {about}")
             .of_option(option)
             .of_value(value)
@@ -238,16 +163,16 @@ pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
 
 /// The links beside the corpus; refuses their options where the study of links does not run.
 pub(super) fn links(
-    studies: &[&'static dyn AnyStudy],
+    selection: &Selection,
     from: Option<LinksFrom>,
     [file, rules]: [Option<&Path>; 2],
     (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
 ) -> Result<LinkOptions, Usage> {
-    let from = of_study(studies, "links-from", from)?;
-    let file = of_study(studies, "links", file.map(Path::display))?.and(file);
-    let rules = of_study(studies, "link-rules", rules.map(Path::display))?.and(rules);
-    of_study(studies, "undirected", undirected.first())?;
-    of_study(studies, "min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}")))?;
+    let from = of_study(selection, "links-from", from)?;
+    let file = of_study(selection, "links", file.map(Path::display))?.and(file);
+    let rules = of_study(selection, "link-rules", rules.map(Path::display))?.and(rules);
+    of_study(selection, "undirected", undirected.first())?;
+    of_study(selection, "min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}")))?;
     let min_distance = min_distance.into_iter().collect();
     let types = LinkTypeOptions { undirected: undirected.into_iter().collect(), min_distance };
     let file = file.map(LinkFile::read).transpose()?.map(Arc::new);
@@ -278,50 +203,6 @@ pub(super) fn refuse_reading_again(
         anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file");
     let error = if let Some(path) = once.path() { error.about(path.display()) } else { error };
     Err(others.into_iter().rev().fold(error, Error::of_option))
-}
-
-/// The task of a run, and the names of the studies that are switched on: with a task its study is, unless it is switched off.
-pub(super) fn task(
-    path: Option<&Path>,
-    mut with: Vec<String>,
-    without: &[String],
-    presets_named: &[String],
-) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
-    let Some(path) = path else {
-        let is_of_task = |name: &str| registry::named(name).is_some_and(is_of_items);
-        let of_preset = |preset: &&&Preset| preset.studies.iter().any(|study| is_of_task(study));
-        let by_preset = presets::named(presets_named)?.iter().find(of_preset).map(|preset| ("preset", preset.name));
-        let named = with.iter().find(|study| is_of_task(study)).map(|study| ("with", study.as_str()));
-        let Some((option, value)) = named.or(by_preset) else { return Ok((None, with)) };
-        let lacking = anyhow!("--{option} {value}: there is no task").of_option(option).of_value(value);
-        return Err(lacking.hint("give --task FILE"));
-    };
-    let study = registry::with_option("task");
-    if !with.iter().chain(without).any(|name| name == study) {
-        with.push(study.to_owned());
-    }
-    Ok((Some(Arc::new(TaskFile::read(path)?)), with))
-}
-
-/// Where heads exchange their contexts, if a study asks for that; refuses a task of a kind that a study does not take.
-pub(super) fn exchanged(
-    studies: &[&'static dyn AnyStudy],
-    task: Option<&TaskFile>,
-    positions: Option<ExchangedPositions>,
-) -> Result<Option<ExchangedPositions>, Usage> {
-    let Some(TaskFile { kind, path, .. }) = task else { return Ok(None) };
-    let takes_others = |study: &&&dyn AnyStudy| {
-        let takes = study.card().takes;
-        !takes.is_empty() && !takes.contains(kind)
-    };
-    if let Some(Card { name, takes, .. }) = studies.iter().find(takes_others).map(|study| study.card()) {
-        let takes = takes.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
-        let error = anyhow!("--with {name}: it takes items of kind {takes}, and `{path}` has items of kind {kind}");
-        return Err(error.of_option("with").of_value(name).hint(format!("leave out --with {name}")));
-    }
-    let about = registry::with_option("positions");
-    let exchange = studies.iter().any(|study| study.card().name == about);
-    Ok(exchange.then(|| positions.unwrap_or_default()))
 }
 
 /// Each control that was named, once, with each seed.

@@ -5,6 +5,7 @@ mod shard;
 pub mod words;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
@@ -20,21 +21,23 @@ use super::shared::values::{Named, one_of};
 use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
+use crate::commands::analyze::selection::{Selection, StudyRequest};
 use crate::commands::reporting::policy::PolicyOptions;
-use crate::corpus::{LinksFrom, Unit};
+use crate::corpus::{Input, LinksFrom, Unit};
 use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
 use crate::sequences::derived::task::ExchangedPositions;
+use crate::sequences::derived::task::file::TaskFile;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, exchanged, links, of_study, probes, refuse_reading_again, studies, task};
+use chosen::{ablation, controls, links, of_study, probes, refuse_reading_again};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -332,41 +335,51 @@ impl AnalyzeArguments {
         }
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
-        let (task, with) = task(self.task.as_deref(), self.with, &self.without, &self.presets)?;
-        let studies = studies(is_first_run, &self.presets, &with, &self.without, (may_join, task.is_some()))?;
-        let (studies, left_out) = can_count(&corpus, studies, &with, self.counts.is_some())?;
+        let presets = presets::named(&self.presets)?;
+        let spacing = self.words.unwrap_or_else(|| preset_spacing(&presets, &self.with));
+        let task = self.task.as_deref().map(TaskFile::read).transpose()?.map(Arc::new);
+        let selection = Selection::new(StudyRequest {
+            with: self.with,
+            without: self.without,
+            presets: presets.clone(),
+            task: task.clone(),
+            may_join,
+            is_first_run,
+            has_counts: self.counts.is_some() || corpus.iter().all(Input::can_be_read_again),
+        })?;
+        let studies = selection.studies();
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
-        refuse_reading_again(&corpus, &studies, others)?;
+        refuse_reading_again(&corpus, studies, others)?;
         let kind = task.as_ref().map(|task| task.kind);
-        let (asked, by_preset) = ((&*studies, kind), preset_removal(&presets::named(&self.presets)?));
-        let ablation = ablation(asked, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
+        let ablation =
+            ablation((&selection, kind), self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let ablation = ablation.map(|chosen| {
-            let removal = self.removal.or(by_preset).unwrap_or(chosen.removal);
+            let removal = self.removal.or(preset_removal(&presets)).unwrap_or(chosen.removal);
             Ablation { removal, ..chosen }
         });
-        let positions = of_study(&studies, "positions", self.positions)?;
-        let exchanged = exchanged(&studies, task.as_deref(), positions)?;
-        let probes = probes(&studies, self.probes)?;
+        let positions = of_study(&selection, "positions", self.positions)?;
+        let exchanges = selection.runs(registry::with_option("positions"));
+        let exchanged = exchanges.then(|| positions.unwrap_or_default());
+        let probes = probes(&selection, self.probes)?;
         let links = links(
-            &studies,
+            &selection,
             self.links_from,
             [self.links.as_deref(), self.link_rules.as_deref()],
             (self.undirected, self.min_distance),
         )?;
-        let classes = of_study(&studies, "classes", self.classes)?;
+        let classes = of_study(&selection, "classes", self.classes)?;
         let about = registry::with_option("show-example");
-        if self.show_example && studies.iter().all(|study| study.card().name != about) {
+        if self.show_example && !selection.runs(about) {
             return Err(anyhow!("--show-example is about the study {about}")
                 .of_option("show-example")
                 .hint(format!("give --with {about} as well")));
         }
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
-        if let Some(after) = self.after.as_ref().filter(|_| !follow(&studies)) {
+        if let Some(after) = self.after.as_ref().filter(|_| !follow(studies)) {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
                 .about(after.display()));
         }
-        let spacing = self.words.unwrap_or_else(|| preset_spacing(&self.presets, &with));
         let outcome = match self.shard {
             None => Outcome::Report {
                 wanted: self.report.validate(&self.presets, "")?,
@@ -401,10 +414,7 @@ impl AnalyzeArguments {
             probes,
             links,
             classes,
-            studies,
-            with,
-            without: self.without,
-            left_out,
+            selection,
             task,
             exchanged,
             counts: self.counts,

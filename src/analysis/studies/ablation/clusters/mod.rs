@@ -3,16 +3,15 @@
 
 mod section;
 mod sets;
-mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use section::{EffectSection, Effects, OutputShiftSection, OutputShifts};
 use sets::{ClusterItems, ClusterLosses, ClusterShifts, Clusters};
-use terms::TERMS;
 
 /// The effect of removing clusters.
 pub struct ClusterEffect;
@@ -114,6 +113,16 @@ const CAVEATS: &[Caveat] = &[Caveat {
             than one by one, whether or not one of them would do.",
     about: CaveatSubject::Meaning,
     applies: |labelling| !section::<OutputShiftSection>(labelling.section).cluster_shift.clusters.is_empty(),
+}];
+
+/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+const TERMS: &[Term] = &[Term {
+    name: "stand-in",
+    also: &["one_will_do", "all_but_one", "random_sets"],
+    meaning: "Of a cluster, of the study `cluster-effect`: the model loses more without all of its heads than without each, added \
+            up, beyond chance. One will do if without all but one the change is surely negligible, whichever is kept; beside it \
+            stands in how many of 20 random sets of as many heads of the same layers one would do as well.",
+    page: "similarity.md",
 }];
 
 #[cfg(test)]

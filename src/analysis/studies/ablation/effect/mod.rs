@@ -3,7 +3,6 @@
 mod metrics;
 mod section;
 mod sums;
-mod terms;
 mod view;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
@@ -14,13 +13,13 @@ use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
+use crate::study::show::terms::Term;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
-use terms::TERMS;
 
 /// The effect of each head: the rise of the loss without it.
 pub struct Effect;
@@ -113,6 +112,17 @@ const CAVEATS: &[Caveat] = &[Caveat {
             negligible heads not all can go; and it depends on what stands for the head.",
     about: CaveatSubject::Meaning,
     applies: |labelling| section::<EffectSection>(labelling.section).effect.masked_tokens > 0,
+}];
+
+/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+const TERMS: &[Term] = &[Term {
+    name: "helpful",
+    also: &["harmful", "negligible", "undecided"],
+    meaning: "What comes of removing a head, of the study `effect`: without a helpful one the loss of masked tokens rises, \
+            without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
+            of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \
+            can be said. A helpful or harmful head can be negligible as well.",
+    page: "effect.md",
 }];
 
 #[cfg(test)]

@@ -4,16 +4,15 @@
 mod exchange;
 mod section;
 mod sums;
-mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::KnockoutSection;
 use sums::KnockoutSums;
-use terms::TERMS;
 
 /// The use of arcs: whether the model uses the arcs of syntactic labels.
 pub struct ArcKnockout;
@@ -72,6 +71,15 @@ const CAVEATS: &[Caveat] = &[Caveat {
             heads that do the same.",
     about: CaveatSubject::Meaning,
     applies: |labels| section::<KnockoutSection>(labels.section).knockout.iter().any(|label| label.test.used.is_some()),
+}];
+
+/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+const TERMS: &[Term] = &[Term {
+    name: "used",
+    also: &["knockout"],
+    meaning: "Of a syntactic label, by the study `knockout`: masked words are harder to predict once the head's weights on their partner \
+            and on a word as far away are exchanged, beyond chance.",
+    page: "knockout.md",
 }];
 
 #[cfg(test)]

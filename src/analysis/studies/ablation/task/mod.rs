@@ -2,7 +2,6 @@
 
 mod metrics;
 mod section;
-mod terms;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
@@ -13,12 +12,12 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{self, Fraction};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
+use crate::study::show::terms::Term;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, effect, values};
 use section::{TaskResult, TaskSection};
-use terms::TERMS;
 
 /// The task of a run.
 pub struct OwnTask;
@@ -117,6 +116,16 @@ const CAVEATS: &[Caveat] = &[Caveat {
             heads without an effect may do one thing together.",
     about: CaveatSubject::Meaning,
     applies: |labelling| section::<TaskSection>(labelling.section).task.items > 0,
+}];
+
+/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+const TERMS: &[Term] = &[Term {
+    name: "item",
+    also: &["task", "foil"],
+    meaning: "One question of a task of the user's own (`--task FILE`): a text with its label; a text with a mask or a prompt, whose \
+            answer should be more probable than the foil; or a good and a bad text, where the good one should be more probable. The score of \
+            an item is the log-probability of the label, or the difference of both. Items of one `family` are one sampling unit.",
+    page: "tasks.md",
 }];
 
 #[cfg(test)]

@@ -3,18 +3,17 @@
 
 mod section;
 mod sums;
-mod terms;
 mod view;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use section::{GatesResult, GatesSection};
 use sums::{FoldFits, ItemsAlone, KeptSets, LossesAlone};
-use terms::TERMS;
 
 /// Gates of all heads, fitted together.
 pub struct FittedGates;
@@ -93,6 +92,17 @@ const CAVEATS: &[Caveat] = &[Caveat {
             another fit may keep others.",
     about: CaveatSubject::Meaning,
     applies: |labelling| section::<GatesSection>(labelling.section).gates.fits() > 0,
+}];
+
+/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+const TERMS: &[Term] = &[Term {
+    name: "fitted gates",
+    also: &["price", "starts", "do the task together"],
+    meaning: "A gate from 0 to 1 stands between a head and what replaces a removed one: 1 is the head, 0 the replacement. The gates of all \
+            heads are fitted together, so that the loss and the price of open gates are least; a whole head costs the band of `negligible`. \
+            There are five starts in each half of the sample. A fit keeps a head whose gate is .5 or more. The set of a half has the heads \
+            that four of its five fits keep; it is scored alone on the other half.",
+    page: "gates.md",
 }];
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 mod metrics;
 mod section;
 mod sums;
-mod terms;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
@@ -13,12 +12,12 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::section;
+use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, values};
 use section::{InterchangeResult, InterchangeSection};
 use sums::{HeadsAlone, InterchangeSums};
-use terms::TERMS;
 
 /// Contexts of heads that are exchanged between a text and its corrupted text.
 pub struct Interchange;
@@ -89,6 +88,16 @@ const CAVEATS: &[Caveat] = &[Caveat {
             different heads, and of heads that do the same none may be needed.",
     about: CaveatSubject::Meaning,
     applies: |labelling| section::<InterchangeSection>(labelling.section).interchange.items > 0,
+}];
+
+/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+const TERMS: &[Term] = &[Term {
+    name: "carries",
+    also: &["corrupted", "restores", "needed", "opposes", "gap"],
+    meaning: "A head carries the answer of a task from a text to where it is predicted if its contexts alone restore more than 5 % of what \
+            a corruption of the text destroys, and destroy more than 5 % when they come from the corrupted text. With the first alone it \
+            restores, with the second alone it is needed; it opposes where either is below -5 %. The gap is what the corruption destroys.",
+    page: "interchange.md",
 }];
 
 #[cfg(test)]

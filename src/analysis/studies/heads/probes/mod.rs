@@ -15,6 +15,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use fit::Probes;
@@ -22,7 +23,6 @@ use pack::NEEDS;
 use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
-use terms::TERMS;
 
 /// The information that a linear probe reads from each head.
 pub struct LinearProbes;
@@ -61,9 +61,34 @@ impl Study for LinearProbes {
     }
 }
 
+/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+const TERMS: &[Term] = &[
+    Term {
+        name: "adds",
+        also: &["mean_gain", "best_gain"],
+        meaning: "Of a head, in the study `probes`: its gain is more than one point by the block test: its output says more of the \
+            word than a linear reading of the word's embedding does, and no more than that. The gain is the share of words that a linear \
+            discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
+        page: "probes.md",
+    },
+    Term {
+        name: "selectivity",
+        also: &["control task"],
+        meaning: "Of a head, in the study `probes`: the share of words that a discriminant on the head's output gets right, less that \
+            for a control task, in which every form has a class at random: what is beyond knowing the form.",
+        page: "probes.md",
+    },
+    Term {
+        name: "majority",
+        also: &["form", "embedding", "neighbours", "input"],
+        meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
+            on the word embedding, on that with the embeddings of both neighbours, and on what goes into the layer.",
+        page: "probes.md",
+    },
+];
+
 #[cfg(test)]
 mod simulation;
-mod terms;
 /// The rule by which a head adds to the word.
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "adds",

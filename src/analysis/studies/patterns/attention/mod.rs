@@ -1,6 +1,5 @@
 //! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (docs/methodology/attention.md).
 
-mod aims;
 mod broad;
 mod delimiter;
 mod metrics;
@@ -11,6 +10,7 @@ pub mod tokens;
 use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
+use crate::study::aim::Aim;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
@@ -55,7 +55,7 @@ impl Study for Attention {
             _ => Unit::Shares,
         },
         drawn: &[("offset_mass", "Attention by offset, in tokens")],
-        aim: |label| aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
+        aim: |label| aim_of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
         ..Card::NEW
     };
 
@@ -86,3 +86,21 @@ const CAVEATS: &[Caveat] = &[Caveat {
     about: CaveatSubject::Meaning,
     applies: |labelling| labelling.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
 }];
+
+/// The aim of a label, and the metric that is its mean.
+fn aim_of(label: &str) -> Option<(Aim, String)> {
+    let at = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
+    let of = |aim: Aim, metric: &str| (aim, metric.to_owned());
+    Some(match label {
+        "previous-token" => at(-1),
+        "next-token" => at(1),
+        "self" => at(0),
+        "local" => of(Aim::Window, "window_mass"),
+        "first-special" => of(Aim::FirstSpecial, "first_special_mass"),
+        "first-token" => of(Aim::FirstToken, "first_token_mass"),
+        "separator" => of(Aim::Separators, "separator_mass"),
+        "punctuation" => of(Aim::Punctuation, "punctuation_mass"),
+        "broad" => of(Aim::Spread, "entropy_ratio"),
+        _ => at(label.strip_prefix("offset:")?.parse().ok()?),
+    })
+}

@@ -2,4 +2,3 @@
 
 pub mod figure;
 pub mod summary;
-pub mod terms;

@@ -1,0 +1,251 @@
+//! Which studies run.
+//!
+//! Options ask for studies, by name, by preset, by a task or by asking for nothing; studies bring others that they build on.
+//! The corpus and the model rule some out.
+//! [`Selection`] alone decides, for the command line and for tables of `batch`: first from the options and the corpus, and
+//! again when the model is loaded.
+
+use std::sync::Arc;
+
+use anyhow::{Error, Result, anyhow};
+
+use crate::evaluation::askable::{Askable, is_of_items};
+use crate::evaluation::presets::Preset;
+use crate::sequences::derived::task::file::TaskFile;
+use crate::studies::registry;
+use crate::studies::registry::STUDIES;
+use crate::study::{AnyStudy, Card, Counts};
+use crate::system::errors::Facts;
+
+/// Why a study that must know the whole corpus beforehand is left out.
+pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+
+/// The way out where it is.
+pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
+
+/// The options, and the facts about the corpus, that decide which studies run.
+#[derive(Clone, Default)]
+pub struct StudyRequest {
+    /// Names of studies that are switched on.
+    pub with: Vec<String>,
+    /// Names of studies that are switched off.
+    pub without: Vec<String>,
+    /// Presets, each of which switches its studies on.
+    pub presets: Vec<&'static Preset>,
+    /// Task, which switches its study on.
+    pub task: Option<Arc<TaskFile>>,
+    /// Whether a study of this kind (`Card::joins`) runs wherever those run that it builds on.
+    pub may_join: bool,
+    /// Whether the corpus is that of the binary, because none was named.
+    pub is_first_run: bool,
+    /// Whether the count of each token can be known before the first pass.
+    pub has_counts: bool,
+}
+
+/// Why a study does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Absence {
+    Unrequested,
+    SwitchedOff,
+    /// It needs counts of tokens, and the corpus can be read only once.
+    Uncounted,
+    /// The model cannot be asked: a sentence without its subject, the model.
+    Beyond(String),
+}
+
+/// What switches a study on.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// The corpus, the model or studies that it builds on.
+    Default,
+    /// An option, by its name and value.
+    Option(&'static str, &'static str),
+}
+
+impl Origin {
+    /// An error about the option that asks for a study of this name.
+    fn error(self, name: &'static str, why: &str) -> Error {
+        let (option, value) = if let Self::Option(option, value) = self { (option, value) } else { ("with", name) };
+        anyhow!("--{option} {value}: {why}").of_option(option).of_value(value)
+    }
+}
+
+/// The studies of a run, and why the others are not among them.
+#[derive(Clone)]
+pub struct Selection {
+    request: StudyRequest,
+    studies: Vec<&'static dyn AnyStudy>,
+    absent: Vec<(&'static dyn AnyStudy, Absence)>,
+}
+
+impl Selection {
+    /// The studies that options ask for over a corpus, before anything is known of the model.
+    /// Fails if the options contradict one another, or ask for a study that cannot run.
+    pub fn new(request: StudyRequest) -> Result<Self> {
+        let selection = Self::resolve(request, None)?;
+        match selection.studies[..] {
+            [] => Err(anyhow!("every study is switched off: there is nothing to analyse")),
+            _ => Ok(selection),
+        }
+    }
+
+    /// The studies that a model can be asked; a decoder is also asked those that run on one by default.
+    /// Fails if an option asks for a study that the model cannot be asked, or no study is left.
+    pub fn of_model(&self, id: &str, model: Askable) -> Result<Self> {
+        let selection = Self::resolve(self.request.clone(), Some((id, model)))?;
+        match selection.absent.iter().find_map(|(_, why)| if let Absence::Beyond(why) = why { Some(why) } else { None })
+        {
+            Some(why) if selection.studies.is_empty() => Err(anyhow!("no study can be asked of `{id}`: it {why}")),
+            _ => Ok(selection),
+        }
+    }
+
+    fn resolve(request: StudyRequest, model: Option<(&str, Askable)>) -> Result<Self> {
+        let origins = request.origins(model.is_some_and(|(_, model)| model.is_decoder))?;
+        let (mut studies, mut absent) = (Vec::new(), Vec::new());
+        for (study, origin) in STUDIES.iter().copied().zip(origins) {
+            match request.absence(study, origin, model)? {
+                None => studies.push(study),
+                Some(why) => absent.push((study, why)),
+            }
+        }
+        Ok(Self { request, studies, absent })
+    }
+
+    /// The studies that run, in the order of the registry.
+    pub fn studies(&self) -> &[&'static dyn AnyStudy] {
+        &self.studies
+    }
+
+    /// Whether a study of this name runs.
+    pub fn runs(&self, name: &str) -> bool {
+        self.studies.iter().any(|study| study.card().name == name)
+    }
+
+    /// The studies that run, those first that options name.
+    pub fn named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
+        let is_named = |study: &&&'static dyn AnyStudy| self.request.names(study.card().name);
+        self.studies.iter().filter(is_named).chain(&self.studies).copied()
+    }
+
+    /// The studies that would run if the model were a decoder, by default.
+    pub fn joining_decoders(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
+        let is_off = |study: &&'static dyn AnyStudy| is_among(&self.request.without, study.card().name);
+        STUDIES.iter().copied().filter(move |study| study.card().on_decoders && !is_off(study))
+    }
+
+    /// The studies that do not run, in the order of the registry, and why.
+    pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
+        &self.absent
+    }
+
+    /// The studies that are left out because the tokens of the corpus cannot be counted beforehand.
+    pub fn uncounted(&self) -> impl Iterator<Item = &'static str> {
+        self.absent.iter().filter(|(_, why)| *why == Absence::Uncounted).map(|(study, _)| study.card().name)
+    }
+
+    /// The studies that would run, but for the corpus and then but for the model.
+    pub fn left_out(&self) -> impl Iterator<Item = &'static str> {
+        let beyond = self.absent.iter().filter(|(_, why)| matches!(why, Absence::Beyond(_)));
+        self.uncounted().chain(beyond.map(|(study, _)| study.card().name))
+    }
+}
+
+fn is_among(names: &[String], name: &str) -> bool {
+    names.iter().any(|other| other == name)
+}
+
+impl StudyRequest {
+    /// Whether options name a study; a task names the study of tasks.
+    fn names(&self, name: &str) -> bool {
+        is_among(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
+    }
+
+    /// The studies that another one builds on in this run.
+    fn needed(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
+        study.card().needed(self.task.is_some())
+    }
+
+    /// What switches a study on by itself, without regard to studies that build on it.
+    fn own_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
+        let card = study.card();
+        let is_default =
+            card.by_default || (self.is_first_run && card.in_first_run) || (is_decoder && card.on_decoders);
+        let preset = self.presets.iter().find(|preset| preset.studies.contains(&card.name));
+        match () {
+            () if is_among(&self.without, card.name) => None,
+            () if self.names(card.name) => Some(Origin::Option("with", card.name)),
+            () if is_default => Some(Origin::Default),
+            () => preset.map(|preset| Origin::Option("preset", preset.name)),
+        }
+    }
+
+    /// What switches each study of the registry on, if anything does.
+    /// Fails if the options contradict one another.
+    fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
+        if let Some(both) = self.with.iter().find(|name| is_among(&self.without, name)) {
+            let error = anyhow!("--with {both} and --without {both}: which of them?");
+            return Err(error.of_option("with").of_value(both));
+        }
+        let own = |study: &'static dyn AnyStudy| Some((study, self.own_origin(study, is_decoder)?));
+        let switched_on: Vec<(&'static dyn AnyStudy, Origin)> = STUDIES.iter().copied().filter_map(own).collect();
+        for (study, _) in &switched_on {
+            if let Some(needed) = self.needed(*study).iter().find(|needed| is_among(&self.without, needed)) {
+                let asks = study.card().name;
+                let error = anyhow!("--without {needed}: the study {asks} asks about what it finds");
+                return Err(error.of_option("without").of_value(needed));
+            }
+        }
+        let origin = |name: &str| {
+            let itself = switched_on.iter().find(|(study, _)| study.card().name == name);
+            let builder = || switched_on.iter().find(|(study, _)| self.needed(*study).contains(&name));
+            itself.or_else(builder).map(|(_, origin)| *origin)
+        };
+        let joins = |study: &dyn AnyStudy| {
+            let Card { name, joins, .. } = study.card();
+            let are_there = || self.needed(study).iter().all(|needed| origin(needed).is_some());
+            *joins && self.may_join && !is_among(&self.without, name) && are_there()
+        };
+        let found = |study: &&'static dyn AnyStudy| {
+            origin(study.card().name).or_else(|| joins(*study).then_some(Origin::Default))
+        };
+        Ok(STUDIES.iter().map(found).collect())
+    }
+
+    /// Why a study does not run; `None` if it does.
+    /// Fails if an option asks for a study that cannot run.
+    fn absence(
+        &self,
+        study: &'static dyn AnyStudy,
+        origin: Option<Origin>,
+        model: Option<(&str, Askable)>,
+    ) -> Result<Option<Absence>> {
+        let Card { name, takes, counts, .. } = study.card();
+        let Some(origin) = origin else {
+            let is_off = is_among(&self.without, name);
+            return Ok(Some(if is_off { Absence::SwitchedOff } else { Absence::Unrequested }));
+        };
+        match &self.task {
+            None if is_of_items(study) => Err(origin.error(name, "there is no task").hint("give --task FILE"))?,
+            Some(task) if !takes.is_empty() && !takes.contains(&task.kind) => {
+                let takes = takes.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
+                let (path, kind) = (&task.path, task.kind);
+                let why = format!("it takes items of kind {takes}, and `{path}` has items of kind {kind}");
+                Err(origin.error(name, &why).hint("leave it out"))?;
+            }
+            _ => {}
+        }
+        if *counts == Counts::Needed && !self.has_counts {
+            return match origin {
+                Origin::Option(..) => Err(origin.error(name, ONLY_ONCE).hint(GIVE_COUNTS)),
+                Origin::Default => Ok(Some(Absence::Uncounted)),
+            };
+        }
+        match model.and_then(|(id, model)| Some((id, model.beyond(study)?))) {
+            Some((id, why)) if matches!(origin, Origin::Option(..)) => {
+                Err(origin.error(name, &format!("`{id}` {why}")).hint("leave it out"))
+            }
+            beyond => Ok(beyond.map(|(_, why)| Absence::Beyond(why))),
+        }
+    }
+}
