@@ -23,8 +23,8 @@ pub fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
 }
 
 /// The studies that were chosen, and of a decoder those that run on one.
-pub fn on_decoders(options: &AnalyzeOptions, model: &Model) -> Vec<&'static dyn AnyStudy> {
-    let joined: Vec<&'static dyn AnyStudy> = joining(options).filter(|_| model.is_decoder()).collect();
+pub fn on_decoders(options: &AnalyzeOptions, is_decoder: bool) -> Vec<&'static dyn AnyStudy> {
+    let joined: Vec<&'static dyn AnyStudy> = joining(options).filter(|_| is_decoder).collect();
     let is_in = |studies: &[&'static dyn AnyStudy], study: &dyn AnyStudy| {
         studies.iter().any(|one| one.card().name == study.card().name)
     };
@@ -34,10 +34,20 @@ pub fn on_decoders(options: &AnalyzeOptions, model: &Model) -> Vec<&'static dyn 
 /// The studies that can be asked of a model.
 /// Fails if another one was requested, or there is none.
 pub fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn AnyStudy>> {
-    let id = &model.id;
+    asked_of(options, &model.id, model.is_decoder(), |study| beyond(model, study))
+}
+
+/// The studies that can be asked of a model, as far as `beyond` says why one cannot.
+/// Fails as [`asked`].
+pub fn asked_of(
+    options: &AnalyzeOptions,
+    id: &str,
+    is_decoder: bool,
+    beyond: impl Fn(&dyn AnyStudy) -> Option<String>,
+) -> Result<Vec<&'static dyn AnyStudy>> {
     let (mut asked, mut none) = (Vec::new(), None);
-    for study in on_decoders(options, model) {
-        let Some(why) = beyond(model, study) else {
+    for study in on_decoders(options, is_decoder) {
+        let Some(why) = beyond(study) else {
             asked.push(study);
             continue;
         };
@@ -62,7 +72,7 @@ pub fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn
 /// The studies that run on a decoder without being asked for, but for those that were switched off.
 pub fn joining(options: &AnalyzeOptions) -> impl Iterator<Item = &'static dyn AnyStudy> {
     let is_off = |study: &dyn AnyStudy| options.without.iter().any(|name| name == study.card().name);
-    STUDIES.iter().copied().filter(move |study| study.card().on_decoders && !is_off(*study))
+    STUDIES.iter().copied().filter(move |study| options.joins_decoders && study.card().on_decoders && !is_off(*study))
 }
 
 /// The first study that needs predictions, if any does: a requested one, or else one that those need.

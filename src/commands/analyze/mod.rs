@@ -1,6 +1,6 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
-mod asked;
+pub mod asked;
 mod attention_maps;
 mod known_counts;
 pub mod loaded;

@@ -75,6 +75,8 @@ pub struct AnalyzeOptions {
     pub classes: Option<String>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn AnyStudy>,
+    /// Whether studies of decoders run on one without being asked for.
+    pub joins_decoders: bool,
     /// The names of the requested studies.
     pub with: Vec<String>,
     /// The names of the studies that were switched off.

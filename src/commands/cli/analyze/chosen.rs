@@ -45,10 +45,10 @@ pub(super) fn list() -> String {
     format!("Switch studies on that do not run by default. Several are separated by commas:{studies}")
 }
 
-/// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
-/// `--without` switches off; and, if they may, those that join them, in a run with a task or without.
+/// The studies that run by themselves in such a run, those that presets and `--with` switch on, less those that `--without`
+/// switches off; and, if they may, those that join them, in a run with a task or without.
 pub(super) fn studies(
-    is_first_run: bool,
+    asked_of: AskedOf,
     presets_named: &[String],
     with: &[String],
     without: &[String],
@@ -62,7 +62,11 @@ pub(super) fn studies(
     let named = |study: &dyn AnyStudy, names: &[String]| names.iter().any(|name| name == study.card().name);
     let wanted = |study: &dyn AnyStudy| {
         let card = study.card();
-        let by_default = if is_first_run { study.card().runs_first() } else { card.by_default };
+        let by_default = match asked_of {
+            AskedOf::Corpus => card.by_default,
+            AskedOf::Box => card.runs_first(),
+            AskedOf::TaskAlone => false,
+        };
         by_default || by_preset(card.name) || named(study, with)
     };
     let runs = |study: &dyn AnyStudy| wanted(study) && !named(study, without);
@@ -85,6 +89,17 @@ pub(super) fn studies(
         may_join && study.card().joins && !named(study, without) && study.card().needed(has_task).iter().all(there)
     };
     Ok(STUDIES.iter().filter(|study| is_there(**study) || joins(**study)).copied().collect())
+}
+
+/// What a run is asked about, by which some studies run by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AskedOf {
+    /// A corpus that is named.
+    Corpus,
+    /// Nothing that is named: the corpus in the box.
+    Box,
+    /// A task, and no corpus.
+    TaskAlone,
 }
 
 /// Studies that are run, and those that are left out.

@@ -34,7 +34,9 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, exchanged, links, of_study, probes, refuse_reading_again, studies, task};
+use chosen::{
+    AskedOf, ablation, can_count, controls, exchanged, links, of_study, probes, refuse_reading_again, studies, task,
+};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -133,7 +135,7 @@ pub struct AnalyzeArguments {
     presets: Vec<String>,
     /// Score the model on a task of yours, with all heads and without each
     ///
-    /// JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
+    /// Without -c the task alone is run. JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
     /// `foil`; `good` and `bad`, where the good text should be more probable; or `anchor`, `positive` and `negative`. `corrupted` is the
     /// text of `interchange` beside it, `family` names items made from one template, `group` a condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES)]
@@ -319,7 +321,11 @@ impl AnalyzeArguments {
     /// The options.
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
         let model = self.network.model(self.model.as_deref())?;
-        let is_first_run = self.corpora.corpus.is_empty();
+        let asked_of = match (self.corpora.corpus.is_empty(), &self.task) {
+            (false, _) => AskedOf::Corpus,
+            (true, None) => AskedOf::Box,
+            (true, Some(_)) => AskedOf::TaskAlone,
+        };
         let corpus = self.corpora.validate()?;
         if self.truncate {
             ensure_truncatable(&corpus)?;
@@ -333,7 +339,7 @@ impl AnalyzeArguments {
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let (task, with) = task(self.task.as_deref(), self.with, &self.without, &self.presets)?;
-        let studies = studies(is_first_run, &self.presets, &with, &self.without, (may_join, task.is_some()))?;
+        let studies = studies(asked_of, &self.presets, &with, &self.without, (may_join, task.is_some()))?;
         let (studies, left_out) = can_count(&corpus, studies, &with, self.counts.is_some())?;
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
@@ -402,6 +408,7 @@ impl AnalyzeArguments {
             links,
             classes,
             studies,
+            joins_decoders: asked_of != AskedOf::TaskAlone,
             with,
             without: self.without,
             left_out,
