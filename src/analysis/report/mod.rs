@@ -31,9 +31,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{
-    ABSENT, ABSENT_SHOWN, Label, Near, REMOVED, REMOVED_SHOWN, UNDECIDED_SHOWN, UNLABELLED_SHOWN, Verdict,
-};
+use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section, View};
@@ -466,24 +464,6 @@ impl HeadReport {
     /// Whether the run removed the head.
     pub fn is_removed(&self) -> bool {
         self.primary == REMOVED
-    }
-
-    /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
-    /// threshold or is not known, or no rule could be tested.
-    pub fn is_undecided(&self) -> bool {
-        let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
-        self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
-    }
-
-    /// The sign that a grid has for a head without a label, and its meaning; `None` of others.
-    pub fn without_label(&self) -> Option<[&'static str; 2]> {
-        let sign = match (self.is_absent(), self.is_undecided()) {
-            (true, _) if self.is_removed() => REMOVED_SHOWN,
-            (true, _) => ABSENT_SHOWN,
-            (_, true) => UNDECIDED_SHOWN,
-            _ => UNLABELLED_SHOWN,
-        };
-        self.labels.is_empty().then_some(sign)
     }
 
     /// The labels that the head keeps in all of these runs of a control.
