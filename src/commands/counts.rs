@@ -27,7 +27,7 @@ pub fn counts(
 ) -> Result<()> {
     let mut output = Output::open(path)?;
     let model = text_reader::applied(Model::load(model.resolve(&Downloads::default())?)?, options)?;
-    let max_tokens = token_limit(&model, None, Reads::Sentence)?;
+    let max_tokens = token_limit(&model.architecture.config, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
     let tokenizer = (&model.tokenizer, Reads::Sentence, words);
     let (counts, corpus) = count(inputs, tokenizer, max_tokens, true, &Scope::sentences(), all_cores())?;

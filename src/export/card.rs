@@ -78,7 +78,11 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     if rows.is_empty() {
         writeln!(out, "No label.")?;
     } else {
+        let has_q = !head.labels.is_empty();
         out.table_without(labels(rows.into_iter().map(|row| (row, None))), &LABELS_MAY_GO);
+        if has_q {
+            writeln!(out, "{Q}")?;
+        }
     }
     if head.labels.is_empty() {
         lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
@@ -114,6 +118,9 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     sources(out, head)
 }
 
+/// What a column of q-values is.
+const Q: &str = "q: false-discovery rate (`headscope explain q`).";
+
 /// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
 const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];
 
@@ -125,7 +132,7 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
         named |= head.is_some();
         table.add_row(head.map(|head| head.to_string()).into_iter().chain(row));
     }
-    let header = ["label", "direction", "score", "beside", "threshold", "q", ""];
+    let header = ["label", "direction", "score", "beside", "threshold", "q", "how sure"];
     table.set_header(named.then_some("head").into_iter().chain(header));
     for column in table.column_iter_mut().skip(2 + usize::from(named)).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -282,6 +289,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     }
     table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     out.table_without(table, &[5, 1, 3, 2, 4]);
+    writeln!(out, "{Q}").expect("as above");
     out
 }
 
@@ -290,6 +298,7 @@ pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
     let mut out = Summary::default();
     let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
     out.table_without(labels(rows), &[5, 2, 4, 7, 6]);
+    writeln!(out, "{Q}").expect("writing to a string does not fail");
     out
 }
 

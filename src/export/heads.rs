@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::palette::Hue;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{ABSENT, ABSENT_SHOWN, BORDERLINE, Detector, TIED, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{
+    ABSENT, ABSENT_SHOWN, BORDERLINE, Detector, REMOVED, REMOVED_SHOWN, TIED, UNLABELLED, UNLABELLED_SHOWN,
+};
 
 /// A head in a grid.
 pub struct HeadCell {
@@ -37,7 +39,7 @@ pub fn shown(label: &str) -> GridLabel {
         family: detector.explanation.name.to_owned(),
     };
     let unknown = || {
-        let signs = [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN)];
+        let signs = [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN), (REMOVED, REMOVED_SHOWN)];
         let code = signs.iter().find(|(name, _)| *name == label).map_or(label, |(_, [sign, _])| sign);
         GridLabel { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
@@ -106,8 +108,8 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
         for label in labels.chain(none) {
             let GridLabel { code, hue, family } = shown(label);
             let place = order.get(family.as_str()).copied();
-            let place =
-                place.unwrap_or(order.len() + usize::from(label == UNLABELLED) + 2 * usize::from(label == ABSENT));
+            let without = [UNLABELLED, ABSENT, REMOVED].iter().position(|none| *none == label);
+            let place = place.unwrap_or(order.len() + without.map_or(0, |place| place + 1));
             let entry = found.entry((place, family.clone())).or_insert_with(|| LabelFamily {
                 code: None,
                 hue,

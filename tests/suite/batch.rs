@@ -209,6 +209,33 @@ fn a_run_done_again_says_what_changed() {
     }
 }
 
+/// A typing error in the last row is told before the first run begins, which may take hours.
+#[test]
+fn what_no_run_can_do_is_told_before_the_first_run() {
+    let table = "[models]\nfirst = \"box:planted\"\nlast = \"./not-there\"\n[corpora]\nc = \"text.txt\"\n";
+    let context = EstimationContext::new(table);
+    let (status, error) = context.batch(&["--keep-going=false"]).unwrap_err();
+    assert!(status == 4 && error.contains("runs.toml:3: ") && error.contains("./not-there"), "{status} {error}");
+    assert!(!context.at("out/first.c.json").exists());
+    // The others go on where they may.
+    assert_eq!(context.batch(&[]).unwrap_err().0, 4);
+    assert!(context.at("out/first.c.json").exists());
+
+    for (option, told) in [
+        ("remove = \"L9H9\"", "--remove L9H9: the model has "),
+        ("max-tokens = 9999", "--max-tokens 9999 is more than the "),
+        ("with = \"in-context\"", "--with in-context: `box:small` is no decoder"),
+    ] {
+        let table = format!(
+            "[models]\nfirst = \"box:planted\"\nlast = {{ model = \"box:small\", {option} }}\n[corpora]\nc = \"text.txt\"\n"
+        );
+        let context = EstimationContext::new(&table);
+        let (status, error) = context.batch(&["--keep-going=false"]).unwrap_err();
+        assert!(status == 2 && error.contains(told) && error.contains("runs.toml:3: "), "{status} {error}");
+        assert!(!context.at("out/first.c.json").exists(), "{option}");
+    }
+}
+
 #[test]
 fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
     let table = "[defaults]\nlimit = 12\n[models]\nsmall = \"box:small\"\ncausal = \"box:causal\"\nplanted = \"box:planted\"\n\

@@ -85,7 +85,10 @@ fn a_report_keeps_its_own_labels() {
         outcome["agreement"]["choice"]["things"] == 16 && outcome["choices_by_outcome"]["kept"].as_u64().unwrap() > 0
     );
     let text = run(&["compare", path(&a), path(&a), "--full"]).unwrap();
-    assert!(text.starts_with("Labels: ") && text.contains("\nHeads: ") && text.contains(" first label "), "{text}");
+    assert!(
+        text.contains(" labels firm in a or b: ") && text.contains("\nHeads: ") && text.contains(" first label "),
+        "{text}"
+    );
     assert!(text.contains("All labels: "), "{text}");
 }
 
@@ -114,8 +117,8 @@ fn a_kept_label_that_is_beyond_word_classes_on_one_side_is_named() {
         text.contains("\nKept, and shown to be beyond word classes in b but not in a: L2H3 syntactic:det.\n"),
         "{text}"
     );
-    let not_shown = " firm, of this relation, not shown to be beyond word classes";
-    assert!(text.contains(" firm, beyond word classes") && text.contains(not_shown), "{text}");
+    let not_shown = " firm, beats offset and other arcs";
+    assert!(text.contains(" firm, beats word classes") && text.contains(not_shown), "{text}");
     assert!(said(&b, &a).contains("beyond word classes in a but not in b: L2H3"));
     assert!(!said(&a, &a).contains("Kept, and"));
 }
@@ -314,4 +317,69 @@ fn halves_of_a_corpus_keep_their_labels() {
     // At most .00125 of labels whose scores are the same are said to have changed: of fewer than 100 labels here two would be in
     // less than 1 of 100 runs of such a test.
     assert!(kept >= 20 && moved <= 1, "{kept} kept, {moved} lost or gained");
+}
+
+/// `compare`, `compare --numbers` and `gate` count the same labels, by the same name: firm ones, but for `broad` and for how heads
+/// choose.
+#[test]
+fn one_comparison_has_one_count_of_labels() {
+    let (folder, a) = saved();
+    let b = folder.path().join("b.json");
+    let corpus = fixture("corpus/gold.conllu");
+    run(&["analyze", "box:small", "-c", path(&corpus), "--with", "choice", "--remove", "L1H3", "-q", "-o", path(&b)])
+        .unwrap();
+    for (a, b) in [(&a, &a), (&a, &b), (&b, &a)] {
+        let (_, outcome) = compared(a, b, &["--matched"]);
+        let of = |key: &str| outcome["labels_by_outcome"][key].as_u64().unwrap();
+        let untold = |key: &str| outcome["untold"][key].as_u64().unwrap();
+        let firm = of("kept")
+            + of("lost")
+            + of("gained")
+            + ["firm_in_a", "firm_in_b", "firm_in_both"].map(untold).iter().sum::<u64>();
+        assert!(firm > 5);
+        let say = |more: &[&str]| {
+            let output = headscope(&[more, &[path(a), path(b)]].concat()).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let text = say(&["compare"]);
+        assert!(text.starts_with(&format!("{firm} labels firm in a or b: ")), "{text}");
+        // What is firm in neither is not among the labels that were not kept.
+        let listed = text.split("Firm labels that were not kept").nth(1).unwrap_or_default();
+        assert!(!listed.lines().any(|line| line.matches("borderline").count() == 2), "{text}");
+        let numbers = say(&["compare", "--numbers"]);
+        assert!(numbers.contains(&format!("\n{firm} labels firm in a or b, ")), "{numbers}");
+        let before = of("kept") + of("lost") + untold("firm_in_a") + untold("firm_in_both");
+        let gate = say(&["gate"]);
+        let told = if of("lost") == 0 {
+            format!("pass: no firm label is lost ({} of {before} kept", of("kept"))
+        } else {
+            format!("fail: {} of {before} firm labels ", of("lost"))
+        };
+        assert!(gate.starts_with(&told), "{gate} {told}");
+    }
+}
+
+/// Where no label is firm before, none can be lost: that is no pass.
+#[test]
+fn a_gate_without_labels_does_not_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = |name: &str, limit: &str| {
+        let (file, corpus) = (folder.path().join(name), fixture("corpus/gold.conllu"));
+        run(&["analyze", "box:small", "-c", path(&corpus), "--limit", limit, "-q", "-o", path(&file)]).unwrap();
+        file
+    };
+    let (none, some) = (report("none.json", "8"), report("some.json", "300"));
+    for finding in ["lost", "no-longer-firm"] {
+        let (status, error) = run(&["compare", path(&none), path(&some), "-q", "--fail-on", finding]).unwrap_err();
+        assert!(status == 3 && error.contains("none.json` has no firm label, so that none can be lost"), "{error}");
+        // Nothing is tested over a text that is too short.
+    }
+    // Nothing is tested over a text that is too short.
+    let (status, error) = run(&["compare", path(&some), path(&none), "-q", "--fail-on", "lost"]).unwrap_err();
+    assert!(
+        status == 3 && error.contains("none.json` says of no label whether it is lost: too few"),
+        "{status} {error}"
+    );
+    // Who compares without a gate has the comparison.
+    run(&["compare", path(&none), path(&some), "-q"]).unwrap();
 }

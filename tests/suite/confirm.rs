@@ -63,3 +63,39 @@ fn five_other_corpora_predict_another() {
     assert_eq!(next["prediction"]["is_robust"], true, "{next:#}");
     assert!(run(&[&["confirm"], &reports[..]].concat()).unwrap().contains(" robust."));
 }
+
+/// What random tokens show is the same over every corpus, so that it is not counted as confirmed.
+#[test]
+fn labels_from_random_tokens_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = |name: &str, text: &str| {
+        let (corpus, report) = (folder.path().join(format!("{name}.txt")), folder.path().join(format!("{name}.json")));
+        fs::write(&corpus, text).unwrap();
+        run(&["analyze", "box:causal", "-c", path(&corpus), "-q", "-o", path(&report)]).unwrap();
+        path(&report).to_owned()
+    };
+    let plain = |from: usize| -> String {
+        let sentence = |block: &str| {
+            let words = block.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split('\t').nth(1));
+            words.collect::<Vec<_>>().join(" ") + "\n"
+        };
+        part(from, 2).trim_end().split("\n\n").map(sentence).collect()
+    };
+    let [a, b] = [0, 1].map(|from| report(&format!("half-{from}"), &plain(from)));
+    let random = |label: &Value| {
+        let name = label["label"].as_str().unwrap();
+        name.starts_with("induction") || ["copies", "duplicate-token"].contains(&name)
+    };
+    let first: Value = serde_json::from_str(&fs::read_to_string(&a).unwrap()).unwrap();
+    let labels = first["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap());
+    let count = labels.filter(|label| random(label) && label["borderline"] == false).count();
+    assert!(count >= 3, "box:causal has induction heads");
+    let outcome: Value = serde_json::from_str(&run(&["confirm", &a, &b, "--json"]).unwrap()).unwrap();
+    assert_eq!(outcome["of_random_tokens"], count);
+    assert!(outcome["labels"].as_array().unwrap().iter().all(|label| !random(label)), "{outcome:#}");
+    let said = run(&["confirm", &a, &b]).unwrap();
+    assert!(
+        said.contains(&format!("{count} more labels are from random tokens, which no corpus changes: left out.")),
+        "{said}"
+    );
+}

@@ -126,3 +126,18 @@ fn a_limit_takes_whole_documents_spread_over_the_corpus() {
     }
     parts_add_up(&["analyze", "box:small", "--no-run-info", "-q", "-c", path(&corpus), "--limit", "280"], &limited);
 }
+
+/// Random tokens are no part of a text: a decoder's heads without a label over two sentences are not told to have no role.
+#[test]
+fn of_a_text_that_is_too_short_there_is_too_little_to_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let (short, long) = (folder.path().join("short.txt"), fixture("corpus/gold.conllu"));
+    fs::write(&short, "The cat sat on the mat .\nA dog barked .\n").unwrap();
+    let grid = |corpus: &Path| -> String {
+        let said = run(&["analyze", "box:causal", "-c", path(corpus), "--without", "in-context"]).unwrap();
+        said.lines().filter(|line| line.starts_with(" L")).collect::<Vec<_>>().join("\n")
+    };
+    let (of_short, of_long) = (grid(&short), grid(&long));
+    assert!(of_short.contains('?') && !of_short.contains(" . ") && of_short.contains("ind"), "{of_short}");
+    assert!(of_long.contains("ind"), "{of_long}");
+}

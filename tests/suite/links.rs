@@ -409,3 +409,24 @@ fn untrained_heads_follow_links_by_chance_alone() {
         assert!(found as f64 <= 0.05 * tests as f64, "{}: {found} of {tests}", corpus.display());
     }
 }
+
+#[test]
+fn a_paper_has_eight_columns_of_links() {
+    let scratch = tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    let (corpus, saved, csv, tex) = (at("links.jsonl"), at("report.json"), at("links.csv"), at("links.tex"));
+    fs::write(&corpus, gold(of_relations)).unwrap();
+    run(&["analyze", "box:small", "-c", path(&corpus), "-q", "-o", path(&saved)]).unwrap();
+    for file in [&csv, &tex] {
+        run(&["export", path(&saved), "--table", "paper_links", "-o", path(file)]).unwrap();
+    }
+    let text = fs::read_to_string(&csv).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("links,sources,head,accuracy,place,same_class,held_out,firm"));
+    assert!(
+        lines.clone().count() > 5 && lines.any(|line| line.starts_with("det,") && line.ends_with(",true")),
+        "{text}"
+    );
+    let latex = fs::read_to_string(&tex).unwrap();
+    assert!(latex.contains("links & sources & head & accuracy & place & same class & held out & firm"), "{latex}");
+}

@@ -45,6 +45,7 @@ mod edges;
 mod effect;
 mod encoder;
 mod examples;
+mod explained;
 mod families;
 mod few_documents;
 mod gate;

@@ -39,15 +39,39 @@ fn later_layers_lack_what_a_head_wrote() {
     }
     // Nobody reads what the last layer writes.
     let last = without("L3H1");
-    assert_eq!((&last["heads"], &last["relations"]), (&whole["heads"], &whole["relations"]));
+    assert_eq!((layers(&last), &last["relations"]), (before, &whole["relations"]));
 }
 
 #[test]
 fn a_head_that_writes_nothing_is_not_missed() {
     // All values of the planted model are 0.
-    let mut removed = report(&["--remove", "L0H0,L1H1,L2H3"]);
-    removed["settings"].as_object_mut().unwrap().remove("removed");
-    assert_eq!(removed, report(&[]));
+    let (removed, whole) = (report(&["--remove", "L0H0,L1H1,L2H3"]), report(&[]));
+    assert_eq!(layers(&removed), layers(&whole));
+    assert_eq!(removed["relations"], whole["relations"]);
+}
+
+#[test]
+fn a_removed_head_has_no_label_and_is_in_no_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (before, after) = (at("before.json"), at("after.json"));
+    run(&["analyze", "box:small", "-q", "--no-run-info", "-o", path(&before)]).unwrap();
+    let common = ["analyze", "box:small", "--no-run-info", "--summary", "full", "-o", path(&after)];
+    let summary = run(&[&common[..], &["--remove", "L1H3"]].concat()).unwrap();
+    assert!(summary.contains("of 15 heads") && summary.contains("    1  removed (`--remove`) (x)\n"), "{summary}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&after).unwrap()).unwrap();
+    let head = report["heads"].as_array().unwrap().iter().find(|head| head["name"] == "L1H3").unwrap();
+    let said = ["primary", "labels", "nearest", "description"].map(|key| &head[key]);
+    assert_eq!(said, [&json!("removed"), &json!([]), &json!([]), &json!("L1H3 is removed (`--remove`).")]);
+    assert!(head["metrics"]["mean_distance"].is_number(), "{head}");
+    // A comparison says that its role is lost, and so does a gate.
+    let (status, gate) = {
+        let output = crate::support::headscope(&["gate", path(&before), path(&after)]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert!(status == Some(1) && gate.contains("L1H3 previous-token"), "{status:?} {gate}");
+    let shown = run(&["show", path(&after), "L1H3"]).unwrap();
+    assert!(shown.contains("L1H3 is removed (`--remove`).") && !shown.contains("previous-token"), "{shown}");
 }
 
 #[test]

@@ -176,9 +176,9 @@ fn a_head_has_a_card() {
     for label in whole["heads"][11]["labels"].as_array().unwrap() {
         let row = paragraphs[2].lines().find(|row| row.contains(label["label"].as_str().unwrap())).unwrap();
         let says = match label["beyond"].as_str() {
-            Some("tags") => ", beyond word classes",
-            Some("relation") => ", of this relation, not shown to be beyond word classes",
-            _ => ", not shown to be of this relation",
+            Some("tags") => ", beats word classes",
+            Some("relation") => ", beats offset and other arcs",
+            _ => ", beats the offset",
         };
         assert_eq!(row.trim_end().ends_with(says), !label["beyond"].is_null(), "{row}");
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{fixture, path, run, tiny_bert};
+use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
 use crate::tasks::{alone, classifier, report};
 use serde_json::Value;
 
@@ -92,4 +92,68 @@ fn classes_and_tags_are_held_against_foils() {
         let (status, error) = run(&["analyze", path(&model), "--task", path(&items), "-q"]).unwrap_err();
         assert!(status == 3 && error.contains(why), "{status} {error}");
     }
+}
+
+/// A label with a typing error is told with its line beside the labels that there are; the other items are scored.
+#[test]
+fn unknown_labels_are_named_with_their_lines() {
+    let at = tempfile::tempdir().unwrap();
+    let (folder, items) = (at.path().join("model"), at.path().join("items.jsonl"));
+    fs::create_dir(&folder).unwrap();
+    for (name, good, bad) in [
+        ("tiny-bert-classifier", r#"{"text": "the house", "label": "past"}"#, r#"{"text": "a", "label": "never"}"#),
+        (
+            "tiny-bert-tagger",
+            r#"{"words": ["the", "house"], "labels": ["past", 1]}"#,
+            r#"{"words": ["a", "b"], "labels": ["past", "never"]}"#,
+        ),
+    ] {
+        let model = classifier(&folder, name);
+        fs::write(&items, format!("{good}\n\n{bad}\n{good}\n{bad}\n")).unwrap();
+        let output = headscope(&["analyze", path(&model), "--task", path(&items)]).output().unwrap();
+        let (said, note) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let expected = "note: --task: of 4 items 2 cannot be scored: 2 items with a label that the model does not have (lines 3 `never`, 5 \
+            `never`); its labels are past, present, future\n";
+        assert!(output.status.success() && note.contains(expected), "{name}: {note}");
+        assert!(
+            said.contains("of 2 items of the task") || said.contains("of the words of 2 items of the task"),
+            "{said}"
+        );
+        fs::write(&items, format!("{bad}\n")).unwrap();
+        let arguments = ["analyze", path(&model), "--task", path(&items)];
+        let (status, error) = outcome(&headscope(&arguments).output().unwrap()).unwrap_err();
+        let expected = "items.jsonl:1: no item of the task can be scored: 1 item with a label that the model does not have (line 1 \
+            `never`): its labels are past, present, future\n";
+        assert!(status == 3 && error.ends_with(expected), "{status} {error}");
+    }
+}
+
+/// Without a corpus the task alone is asked about: nothing is said of the corpus in the box.
+#[test]
+fn a_task_without_a_corpus_is_run_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (saved, page, copies) = (at("report.json"), at("report.html"), fixture("tasks/copies.jsonl"));
+    let common = ["analyze", "box:causal", "--task", path(&copies), "--no-run-info"];
+    let said = run(&[&common[..], &["-o", path(&saved), "-o", path(&page)]].concat()).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("model   box:causal: ") && lines[1] == "task    copies.jsonl: 120 items", "{said}");
+    assert!(lines[3].starts_with("- The model is right on 93.3 % [87.3, 96.6] of 120 items of the task"), "{said}");
+    assert!(said.contains("L1H1") && said.contains("helpful"), "{said}");
+    for absent in ["gold", "corpus  ", "firm role", "syntactic", "H0  H1", "700"] {
+        assert!(!said.contains(absent), "{absent}: {said}");
+    }
+    let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    assert_eq!(report["settings"]["studies"], serde_json::json!(["task"]));
+    assert_eq!(report["in_brief"].as_array().unwrap().len(), 1, "{}", report["in_brief"]);
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("copies.jsonl: 120 items") && !page.contains("box:gold"), "the page tells of the corpus");
+
+    // What is asked beside the task may read a corpus, which is then named.
+    let said = run(&[&common[..], &["--with", "attention"]].concat()).unwrap();
+    assert!(said.contains("\ncorpus  box:gold: 700 sentences, ") && said.contains("-c takes yours"), "{said}");
+    // A model that cannot read the corpus in the box is not told of it.
+    let triples = fixture("tasks/triples.jsonl");
+    let said = run(&["analyze", path(&tiny_bert()), "--task", path(&triples), "--strict"]).unwrap();
+    assert!(!said.contains("could not read"), "{said}");
 }

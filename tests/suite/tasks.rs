@@ -430,7 +430,7 @@ fn what_cannot_be_scored_is_named() {
             path(&model),
             "\"never\"",
             vec![],
-            "1 item with a label that the model does not have: its labels are past, present, future",
+            "1 item with a label that the model does not have (line 1 `never`): its labels are past, present, future",
         ),
         (path(&model), "3", vec![], "1 item with a label that the model does not have"),
         (

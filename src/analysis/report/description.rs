@@ -14,6 +14,9 @@ use crate::system::counted::counted;
 /// It says what its numbers say and no more: a label that no test shows is a "perhaps", and a head without a label has
 /// the one that it comes nearest to.
 pub(super) fn of_head(head: &HeadReport, sections: &Sections, policy: &Policy) -> String {
+    if head.is_removed() {
+        return format!("{} is removed (`--remove`).", head.place);
+    }
     if head.is_absent() {
         return format!("{} is absent: the checkpoint was saved without it.", head.place);
     }

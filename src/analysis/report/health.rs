@@ -4,9 +4,11 @@ use super::text::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
 use crate::corpus::CorpusIdentity;
 use crate::sequences::tally::{SkipReason, Tally};
+use crate::study::AnyStudy;
 use crate::study::health::{Health, HealthCheck, HealthId};
 use crate::study::labels::policy::Policy;
 use crate::study::show::wording::{decimal, percent_of};
+use crate::system::boxed;
 
 /// The health of a corpus that a model read.
 pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
@@ -34,9 +36,25 @@ fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
 }
 
 impl Report {
+    /// Whether a study looks at sentences of the corpus; where a task alone was asked about, none does.
+    pub fn is_of_corpus(&self) -> bool {
+        let has_task = self.settings.protocol.task.is_some();
+        let is_of_it =
+            |study: &dyn AnyStudy| study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus());
+        !has_task || self.sections.0.iter().any(|(study, _)| is_of_it(*study))
+    }
+
+    /// Whether the corpus stands in for one that was not named, in a run that was asked about a task.
+    pub fn is_of_box_beside_task(&self) -> bool {
+        self.settings.protocol.task.is_some() && self.corpus.name == boxed::CORPUS
+    }
+
     /// Why no label is firm and what to do, where the model could not read the text: the first failing check is the cause.
     pub fn unread(&self) -> Option<String> {
         let Self { model, corpus, .. } = self;
+        if !self.is_of_corpus() {
+            return None;
+        }
         let [why, way_out] = corpus.unread(model)?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }

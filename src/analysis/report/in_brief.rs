@@ -26,8 +26,9 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
     let unread = report.unread();
     let is_read = unread.is_none();
-    let mut lines: Vec<String> = unread.into_iter().chain([roles(report)]).collect();
-    lines.extend(relation(&report.heads));
+    let is_of_corpus = report.is_of_corpus();
+    let of_corpus = || unread.into_iter().chain([roles(report)]).chain(relation(&report.heads)).collect();
+    let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };
     let mut shortages = lacking::shortages(report);
     for (study, view) in report.views() {
         let InBrief { found, shortage, opens } = view.in_brief;
@@ -41,7 +42,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         shortages.extend(shortage);
     }
     // More of a text that cannot be read would not do.
-    lines.extend(Some(too_little(report, &shortages)).filter(|line| is_read && !line.is_empty()));
+    lines.extend(Some(too_little(report, &shortages)).filter(|line| is_read && is_of_corpus && !line.is_empty()));
     lines
 }
 

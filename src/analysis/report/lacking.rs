@@ -1,6 +1,7 @@
-//! Studies that give no label since they saw too little.
+//! Studies that give no label since they saw too little, and heads without one.
 
-use super::Report;
+use super::{HeadReport, Report};
+use crate::study::labels::{ABSENT_SHOWN, Near, REMOVED_SHOWN, UNDECIDED_SHOWN, UNLABELLED_SHOWN};
 use crate::study::show::in_brief::Shortage;
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::plural;
@@ -43,4 +44,24 @@ fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     // Not every corpus has what a study is about that runs unasked: such a one says itself that there was nothing.
     let is_said = most.count == 0 && card.runs_first();
     Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !is_said)
+}
+
+impl HeadReport {
+    /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
+    /// threshold or is not known, or no rule could be tested.
+    pub fn is_undecided(&self) -> bool {
+        let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
+        self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
+    }
+
+    /// The sign that a grid has for a head without a label, and its meaning; `None` of others.
+    pub fn without_label(&self) -> Option<[&'static str; 2]> {
+        let sign = match (self.is_absent(), self.is_undecided()) {
+            (true, _) if self.is_removed() => REMOVED_SHOWN,
+            (true, _) => ABSENT_SHOWN,
+            (_, true) => UNDECIDED_SHOWN,
+            _ => UNLABELLED_SHOWN,
+        };
+        self.labels.is_empty().then_some(sign)
+    }
 }

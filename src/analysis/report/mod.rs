@@ -31,7 +31,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{ABSENT, ABSENT_SHOWN, Label, Near, UNDECIDED_SHOWN, UNLABELLED_SHOWN, Verdict};
+use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section, View};
@@ -151,7 +151,7 @@ pub struct HeadReport {
     #[schemars(with = "usize")]
     pub key_value_group: Option<usize>,
     /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`; `absent` of
-    /// a head that the checkpoint was saved without.
+    /// a head that the checkpoint was saved without, `removed` of one that the run removed (`--remove`).
     #[schemars(schema_with = "schema::primary")]
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
@@ -326,7 +326,10 @@ impl Report {
             estimates.own_denominators.push(head.denominators);
         }
         let absent = model.absent.iter().map(|place| model.grid().index(place.layer, place.head)).collect();
-        let findings = Results { estimates, sections: self.sections.0, is_read: corpus.health.is_read(), absent };
+        let removed = &settings.protocol.removed;
+        let removed = removed.iter().map(|place| model.grid().index(place.layer, place.head)).collect();
+        let is_read = corpus.health.is_read();
+        let findings = Results { estimates, sections: self.sections.0, is_read, absent, removed };
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
@@ -335,7 +338,7 @@ impl Report {
         self.sections.0.iter().map(|(study, section)| (*study, section.view(&self.settings.policy)))
     }
 
-    /// The heads that the checkpoint has.
+    /// The heads that the model ran with.
     pub fn present_heads(&self) -> impl Iterator<Item = &HeadReport> {
         self.heads.iter().filter(|head| !head.is_absent())
     }
@@ -395,7 +398,14 @@ impl Report {
         if let Some(defect) = self.model.defect() {
             return Some(defect);
         }
-        let is_misjudged = |head: &&HeadReport| head.is_absent() != self.model.absent.contains(&head.place);
+        let removed = &self.settings.protocol.removed;
+        if let Some(stray) = grid.stray(removed.iter().copied()) {
+            return Some(format!("`settings.removed` has {stray}, which the model has not"));
+        }
+        let is_misjudged = |head: &&HeadReport| {
+            let is_stray = head.is_removed() && !removed.contains(&head.place);
+            is_stray || (head.primary == ABSENT) != self.model.absent.contains(&head.place)
+        };
         if let Some(head) = self.heads.iter().find(is_misjudged) {
             return Some(format!("`primary` of the head `{}` does not fit `model.absent`", head.place));
         }
@@ -446,26 +456,14 @@ fn lacking(head: &HeadReport) -> String {
 }
 
 impl HeadReport {
-    /// Whether the checkpoint was saved without the head.
+    /// Whether the model ran without the head: the checkpoint was saved without it, or the run removed it.
     pub fn is_absent(&self) -> bool {
-        self.primary == ABSENT
+        [ABSENT, REMOVED].contains(&&*self.primary)
     }
 
-    /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
-    /// threshold or is not known, or no rule could be tested.
-    pub fn is_undecided(&self) -> bool {
-        let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
-        self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
-    }
-
-    /// The sign that a grid has for a head without a label, and its meaning; `None` of others.
-    pub fn without_label(&self) -> Option<[&'static str; 2]> {
-        let sign = match (self.is_absent(), self.is_undecided()) {
-            (true, _) => ABSENT_SHOWN,
-            (_, true) => UNDECIDED_SHOWN,
-            _ => UNLABELLED_SHOWN,
-        };
-        self.labels.is_empty().then_some(sign)
+    /// Whether the run removed the head.
+    pub fn is_removed(&self) -> bool {
+        self.primary == REMOVED
     }
 
     /// The labels that the head keeps in all of these runs of a control.

@@ -26,10 +26,7 @@ impl Report {
         let removed = &self.settings.protocol.removed;
         let removed = (!removed.is_empty()).then(|| {
             let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
-            format!(
-                "it runs without {} (`--remove`): their labels describe attention that no later layer reads",
-                names.join(", ")
-            )
+            format!("it runs without {} (`--remove`): they are in no count", names.join(", "))
         });
         let repeated = self.model.stored_layers.map(|stored| {
             let (layers, stored) = (self.model.layers, counted(stored, "layer"));
@@ -53,7 +50,8 @@ impl Report {
         let unhealthy = self.corpus.unhealthy_beside_reading(&self.model);
         let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
-        [of_model, of_corpus.chain(self.without_links()).collect()]
+        let of_corpus = of_corpus.chain(self.without_links()).filter(|_| self.is_of_corpus());
+        [of_model, of_corpus.collect()]
     }
 
     /// The studies that a model of proteins leaves out; `None` of another model.

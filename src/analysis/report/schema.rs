@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::studies::registry;
 use crate::studies::registry::{STUDIES, default_policy};
 use crate::study::AnyStudy;
-use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, UNLABELLED};
+use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, REMOVED, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};
 
 /// A value of each metric; those of studies that were not run are absent.
@@ -92,7 +92,7 @@ fn label() -> Schema {
 
 /// The label of a head that stands first.
 pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT] }] })
+    json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
 }
 
 /// Names of labels.

@@ -8,7 +8,10 @@ use crate::study::health::HealthId;
 use crate::study::labels::entry::Entry;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, NO_HEAD, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{
+    ABSENT, ABSENT_SHOWN, Detector, NO_HEAD, NO_LABEL, REMOVED, REMOVED_HEAD, REMOVED_SHOWN, UNLABELLED,
+    UNLABELLED_SHOWN,
+};
 use crate::study::show::comparison_terms::COMPARISON_TERMS;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
@@ -84,6 +87,21 @@ pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives(label)))
 }
 
+/// Whether a label says how a head chooses.
+pub fn is_of_choice(label: &str) -> bool {
+    STUDIES.iter().any(|study| study.card().choices.iter().any(|detector| detector.gives(label)))
+}
+
+/// Whether a label rests on random tokens, and on no sentence of the corpus.
+pub fn is_of_random_tokens(label: &str) -> bool {
+    study_of_label(label).is_some_and(|study| !is_of_corpus(study))
+}
+
+/// Whether a study looks at sentences of the corpus.
+pub fn is_of_corpus(study: &dyn AnyStudy) -> bool {
+    study.passes().iter().any(|spec| spec.pass.sequences.are_of_corpus())
+}
+
 /// Every detector, in the order in which ties between labels are broken.
 pub fn detectors() -> impl Iterator<Item = &'static Detector> {
     STUDIES.iter().flat_map(|study| study.card().all_labels())
@@ -96,7 +114,7 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
 
 /// The labels that the grid of a summary shows so.
 pub fn labels_of_code(code: &str) -> Vec<String> {
-    for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN)] {
+    for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN), (REMOVED, REMOVED_SHOWN)] {
         if shown.contains(&code) {
             return vec![label.to_owned()];
         }
@@ -130,7 +148,7 @@ pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item =
 pub fn labels() -> impl Iterator<Item = Entry> {
     let of_detectors =
         detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
-    let of_none = [&NO_LABEL, &NO_HEAD].map(|explanation| Entry { explanation, thresholds: Some(&[]) });
+    let of_none = [&NO_LABEL, &NO_HEAD, &REMOVED_HEAD].map(|explanation| Entry { explanation, thresholds: Some(&[]) });
     of_detectors.chain(of_none)
 }
 
@@ -254,6 +272,7 @@ mod tests {
             ("broad", &["broad"]),
             (".", &[UNLABELLED]),
             ("-", &[ABSENT]),
+            ("x", &[REMOVED]),
             ("2", &[]),
             ("nothing", &[]),
         ] {

@@ -1,7 +1,6 @@
 //! A model over a shard of a corpus, from files to an observation.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -32,7 +31,7 @@ use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{BESIDE_CORRUPTED, InterchangeInfo, ItemSkip, Task, reasons};
+use crate::sequences::derived::task::{BESIDE_CORRUPTED, ItemSkip, Task, known_labels, reasons};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
@@ -108,7 +107,7 @@ impl<'a> PreparedRun<'a> {
         let (unit, scope) = (corpus.unit(), corpus.scope().clone());
         let (reading, tokenizer) = reading(options, model, unit).class(Class::Usage)?;
         let context = reading.as_ref().map(|reading| reading.context).unwrap_or_default();
-        let max_tokens = token_limit(model, options.max_tokens, context).class(Class::Usage)?;
+        let max_tokens = token_limit(&model.architecture.config, options.max_tokens, context).class(Class::Usage)?;
         let selection = options.selection.of_model(&model.id, Askable::of_model(model)).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
             known(options, &selection, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
@@ -127,7 +126,7 @@ impl<'a> PreparedRun<'a> {
             reading,
             blocks: BLOCKS,
             controls: options.controls.clone(),
-            removed: heads_of(model, &options.removed).class(Class::Usage)?,
+            removed: heads_of(model.grid(), &options.removed).class(Class::Usage)?,
             ablation: options.ablation,
             task: task.as_ref().map(|task| task.info.clone()),
             counts: sha256,
@@ -229,7 +228,8 @@ impl<'a> PreparedRun<'a> {
             absent: model.absent().to_vec(),
         };
         let observed = self.plan.observed(&first.passes, None);
-        let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
+        let removed = self.protocol.removed.iter().map(|place| context.grid.index(place.layer, place.head)).collect();
+        let found = Results { removed, ..Results::new(&observed, &context, policy) }.upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
         let passes = self.runner(shard, true).run_again(&first.identity.corpus, observers)?;
         let identity = first.identity.clone();
@@ -324,14 +324,14 @@ fn read_task(
         say(&format!("note: --task: the vector of a text is {}", pooling.words()));
     }
     let items = counted(task.info.items, "item");
-    let note = |what: &str, count: u64, skipped: &BTreeMap<ItemSkip, u64>| {
-        if count > 0 {
-            say(&format!("note: --task: of {items} {count} cannot be {what}: {}", reasons(skipped)));
+    for (what, skipped) in [("scored", &task.texts.skipped), (BESIDE_CORRUPTED, &task.interchanged.skipped)] {
+        if skipped.is_empty() {
+            continue;
         }
-    };
-    note("scored", task.texts.skipped, &task.info.skipped);
-    if let Some(InterchangeInfo { skipped, .. }) = &task.info.interchange {
-        note(BESIDE_CORRUPTED, task.interchanged.skipped, skipped);
+        let lacks_label = skipped.iter().any(|item| item.reason == ItemSkip::UnknownLabel);
+        let known =
+            labels.filter(|_| lacks_label).map_or_else(String::new, |labels| format!("; {}", known_labels(labels)));
+        say(&format!("note: --task: of {items} {} cannot be {what}: {}{known}", skipped.len(), reasons(skipped)));
     }
     Ok(task)
 }

@@ -36,10 +36,22 @@ pub struct StudyRequest {
     pub task: Option<Arc<TaskFile>>,
     /// Whether a study of this kind (`Card::joins`) runs wherever those run that it builds on.
     pub may_join: bool,
-    /// Whether the corpus is that of the binary, because none was named.
-    pub is_first_run: bool,
+    /// What the run is asked about, by which some studies run by themselves.
+    pub asked_of: AskedOf,
     /// Whether the count of each token can be known before the first pass.
     pub has_counts: bool,
+}
+
+/// What a run is asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AskedOf {
+    /// A corpus that is named.
+    #[default]
+    Corpus,
+    /// Nothing that is named: the corpus in the binary.
+    Box,
+    /// A task, and no corpus.
+    TaskAlone,
 }
 
 /// Why a study does not run.
@@ -131,7 +143,8 @@ impl Selection {
     /// The studies that would run if the model were a decoder, by default.
     pub fn joining_decoders(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_off = |study: &&'static dyn AnyStudy| is_among(&self.request.without, study.card().name);
-        STUDIES.iter().copied().filter(move |study| study.card().on_decoders && !is_off(study))
+        let may_join = self.request.asked_of != AskedOf::TaskAlone;
+        STUDIES.iter().copied().filter(move |study| may_join && study.card().on_decoders && !is_off(study))
     }
 
     /// The studies that do not run, in the order of the registry, and why.
@@ -169,8 +182,11 @@ impl StudyRequest {
     /// What switches a study on by itself, without regard to studies that build on it.
     fn own_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
-        let is_default =
-            card.by_default || (self.is_first_run && card.in_first_run) || (is_decoder && card.on_decoders);
+        let is_default = match self.asked_of {
+            AskedOf::Corpus => card.by_default || (is_decoder && card.on_decoders),
+            AskedOf::Box => card.runs_first() || (is_decoder && card.on_decoders),
+            AskedOf::TaskAlone => false,
+        };
         let preset = self.presets.iter().find(|preset| preset.studies.contains(&card.name));
         match () {
             () if is_among(&self.without, card.name) => None,

@@ -18,13 +18,15 @@ use anyhow::{Error, Result, anyhow, ensure};
 
 use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
-use super::analyze::options::Outcome;
+use super::analyze::options::{AnalyzeOptions, Outcome};
 use super::reporting::outputs;
 use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
+use crate::evaluation::askable::Askable;
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
+use crate::passes::run::{heads_of, token_limit};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::files::output::Output;
@@ -82,11 +84,12 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         statuses: BTreeMap::new(),
         failed: Vec::new(),
     };
-    for (model, runs) in by_model(&wanted) {
-        batch.of_model(model, &runs)?;
+    let by_model: Vec<_> = by_model(&wanted).into_iter().map(|(model, runs)| (model, batch.fit(model, runs))).collect();
+    for (model, runs) in by_model.into_iter().filter(|(_, runs)| !runs.is_empty()) {
         if batch.stops() {
             break;
         }
+        batch.of_model(model, &runs)?;
     }
     batch.finish(wanted.len())
 }
@@ -151,6 +154,29 @@ impl Batch<'_> {
     /// Whether no further run begins.
     fn stops(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
+    }
+
+    /// The runs of a model that its files do not forbid, told before any run begins: a local model that is not there, and options
+    /// that do not go with its `config.json`, are failures now and not after hours. Of the Hub nothing is asked yet.
+    fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
+        if !model.is_local() {
+            return runs;
+        }
+        let files = match model.resolve(&Downloads::default()) {
+            Ok(files) => files,
+            Err(error) => {
+                self.fail(&runs, error);
+                return Vec::new();
+            }
+        };
+        let mut fit = Vec::new();
+        for run in runs {
+            match ensure_fit(&run.options, &files).class(Class::Usage) {
+                Ok(()) => fit.push(run),
+                Err(error) => self.fail(&[run], error),
+            }
+        }
+        fit
     }
 
     /// Does the runs of a model.
@@ -335,6 +361,17 @@ impl Batch<'_> {
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
         Err(anyhow!("{} of {} failed: {}", names.len(), counted(asked, "run"), names.join(", ")).class(class))
     }
+}
+
+/// Fails if options do not go with a model, as far as its `config.json` tells.
+fn ensure_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
+    let config = &files.architecture.config;
+    heads_of(files.grid(), &options.removed)?;
+    token_limit(config, options.max_tokens, options.context.unwrap_or_default())?;
+    let is_decoder = config.visibility.are_causal();
+    // What tokenizer and weights would tell is taken as it should be.
+    let askable = Askable { of_residues: false, is_decoder, predicts: true, lacks_heads: !config.absent.is_empty() };
+    options.selection.of_model(&files.id, askable).map(drop)
 }
 
 fn hashed(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {

@@ -57,6 +57,8 @@ pub struct TableRun {
     pub files: BTreeMap<&'static str, PathBuf>,
     /// Its model and the parts of its corpus as they stand in the table.
     named: Vec<Spanned<String>>,
+    /// Where its options stand in the table, by name.
+    places: BTreeMap<String, usize>,
 }
 
 /// The longest table that is read, in bytes: 1 MiB, some ten thousand entries.
@@ -126,7 +128,14 @@ impl Table {
         // A model on the Hub is named with its revision.
         let names = |name: &str, about| name == about || name.split('@').any(|part| part == about);
         let named = about.and_then(|about| run.named.iter().find(|named| names(named.get_ref(), about)));
-        let Some(named) = named else { return error };
+        let Some(named) = named else {
+            let option = errors::option(error.as_ref()).filter(|_| file.is_none());
+            let at = option.and_then(|option| run.places.get(option)).map(|&at| line(&self.text, at));
+            return match at {
+                Some(at) => error.at(self.file.display(), at),
+                None => error,
+            };
+        };
         let (name, at) = (named.get_ref(), line(&self.text, named.span().start));
         let is_path = file.is_some();
         let error = error.of_value(name).at(self.file.display(), at);
@@ -419,7 +428,9 @@ fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) 
     };
     let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts", "task", "links", "link-rules"]].concat();
     let given = command_line(&left_out);
-    Ok(TableRun { name, options, given, files: files.into_iter().collect(), named: [model, values(CORPUS)].concat() })
+    let named = [model, values(CORPUS)].concat();
+    let places = settings.iter().map(|(name, (_, span))| (name.clone(), span.start)).collect();
+    Ok(TableRun { name, options, given, files: files.into_iter().collect(), named, places })
 }
 
 #[cfg(test)]

@@ -87,7 +87,8 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
 
 /// Fails if the model of a report could not read the corpus.
 pub fn ensure_read(report: &Report) -> Result<()> {
-    let Some([why, way_out]) = report.corpus.unread(&report.model) else { return Ok(()) };
+    let unread = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
+    let Some([why, way_out]) = unread else { return Ok(()) };
     let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
     Err(error.hint(way_out)).class(Class::Input)
 }
@@ -122,11 +123,13 @@ pub fn measure(
     let settings = Settings { protocol, policy };
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
-    let mut findings = Results { is_read, ..Results::new(&plan.observed(&passes, None), &context, policy) };
+    let removed = protocol.removed.iter().map(|place| grid.index(place.layer, place.head)).collect::<Vec<_>>();
+    let found = Results::new(&plan.observed(&passes, None), &context, policy);
+    let mut findings = Results { is_read, removed: removed.clone(), ..found };
     let alone = EstimationContext { leaves_out: false, absent: model.absent.clone(), ..context };
     let of_control = |control: &Control| {
         let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
-        (*control, Results { is_read, ..found })
+        (*control, Results { is_read, removed: removed.clone(), ..found })
     };
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);

@@ -5,13 +5,19 @@ use super::references::Paper;
 /// An entry for each paper of the list of references, in its order, with an empty line between them.
 const ENTRIES: &str = include_str!("references.bib");
 
-/// The entry of the program.
-pub fn of_program(title: &str, license: &str, version: &str) -> String {
-    format!(
-        "@software{{headscope,\n  author = {{{{The headscope developers}}}},\n  title = {{{{{}}}}},\n  version = {{{version}}},\n  \
-         note = {{{license}}}\n}}\n",
-        latex(title)
-    )
+/// The entry of the program; a field without a value is left out.
+pub fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
+    let fields = [
+        ("author", "{The headscope developers}".to_owned()),
+        ("title", format!("{{{}}}", latex(title))),
+        ("year", year.to_owned()),
+        ("version", version.to_owned()),
+        ("url", url.to_owned()),
+        ("note", license.to_owned()),
+    ];
+    let given = fields.iter().filter(|(_, value)| !value.is_empty());
+    let given: Vec<String> = given.map(|(name, value)| format!("  {name} = {{{value}}}")).collect();
+    format!("@software{{headscope,\n{}\n}}\n", given.join(",\n"))
 }
 
 /// The entry of a paper.
@@ -82,6 +88,15 @@ mod tests {
 
     fn field<'a>(entry: &'a str, name: &str) -> Option<&'a str> {
         fields(entry).into_iter().find_map(|(of, value)| (of == name).then_some(value))
+    }
+
+    #[test]
+    fn the_program_has_its_year_and_its_address() {
+        let expected = "@software{headscope,\n  author = {{The headscope developers}},\n  title = {{a \\& b}},\n  year = {2026},\n  \
+            version = {1.0},\n  url = {https://example.org},\n  note = {MIT}\n}\n";
+        assert_eq!(of_program("a & b", "MIT", "1.0", ["2026", "https://example.org"]), expected);
+        let without = of_program("a", "MIT", "1.0", ["", ""]);
+        assert!(!without.contains("year") && !without.contains("url"), "{without}");
     }
 
     #[test]

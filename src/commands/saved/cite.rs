@@ -35,7 +35,10 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
 fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
     let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| named_in(entry.source)).collect();
     let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", bibtex::entry(paper))).collect();
-    bibtex::of_program(&field("title"), &field("license"), version) + &of_papers.concat()
+    let released = field("date-released");
+    let year = released.split('-').next().unwrap_or_default();
+    let url = ["repository-code", "url"].map(field).into_iter().find(|url| !url.is_empty()).unwrap_or_default();
+    bibtex::of_program(&field("title"), &field("license"), version, [year, &url]) + &of_papers.concat()
 }
 
 /// A field of [`CITATION`].

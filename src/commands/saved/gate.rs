@@ -45,7 +45,7 @@ pub fn gate(options: &GateOptions) -> Result<bool> {
 
 /// The firm labels of the first analysis, by what became of them.
 struct Judged {
-    /// One of them: a role, or a label of the categories.
+    /// One of them: a label, or one of the categories.
     named: String,
     firm: usize,
     kept: usize,
@@ -75,7 +75,7 @@ impl Judged {
         let labels = outcome.heads.iter().flat_map(|head| head.labels.iter().map(|label| (head.place, label)));
         let firm: Vec<_> = labels.filter(|(_, label)| label.firm()[0] && is_wanted(label)).collect();
         let named =
-            if categories.is_empty() { "role".to_owned() } else { format!("{} label", categories.join(" or ")) };
+            if categories.is_empty() { "label".to_owned() } else { format!("{} label", categories.join(" or ")) };
         ensure!(
             !firm.is_empty(),
             anyhow!("`{before}` has no firm {named}, so that none can be lost")

@@ -83,7 +83,7 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
     let name = path.display().to_string();
     let report = json::parse_to_show(&name, &json::read_text(path)?)?;
     ensure_same_model(&name, &report, files).class(Class::Input)?;
-    let order = order(&name, &report, budget).class(Class::Input)?;
+    let order = order(&name, &report, budget)?;
     ensure!(
         order.removal != Replacement::Mean,
         anyhow!("`{name}` removed heads by their means, one for each class of tokens, which no model file can hold")
@@ -101,13 +101,13 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
             let others: Vec<&str> = others.into_iter().collect();
             format!("`{name}` has no shares of {}: it has those of {}", budget.of.words(), others.join(" and of "))
         });
-        let count = count.of_option("of").class(Class::Input)?;
+        let count = count.of_option("of").class(Class::Usage)?;
         ensure!(
             count > 0,
             anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order, budget.of))
-                .about(&name)
+                .of_option("budget")
                 .hint("give a larger --budget")
-                .class(Class::Input)
+                .class(Class::Usage)
         );
         let without = order.without[count - 1];
         let right = order.right.as_ref().map_or_else(String::new, |(right, without)| {
@@ -146,15 +146,21 @@ fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
     let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
     let is_asked = |order: &PruningOrder| budget.by.as_ref().is_none_or(|by| *by == order.by);
     let found = orders.into_iter().find(is_asked);
-    found.with_context(|| match &budget.by {
-        Some(by) if !names.is_empty() => format!("`{name}` has no order by `{by}`: there are {names}"),
-        _ => format!("`{name}` says nothing about pruning: analyse the model with `--with pruning`"),
-    })
+    match (found, &budget.by) {
+        (Some(order), _) => Ok(order),
+        (None, Some(by)) if !names.is_empty() => {
+            let error = anyhow!("`{name}` has no order by `{by}`: there are {names}").of_option("by").of_value(by);
+            Err(error).class(Class::Usage)
+        }
+        _ => Err(anyhow!("`{name}` says nothing about pruning").hint("analyse the model with `--with pruning`"))
+            .class(Class::Input),
+    }
 }
 
 impl Budget {
     fn words(&self) -> String {
-        format!("{} % of {}", 100.0 * self.rise, self.of.words())
+        // Of 0.0001 % a product of floats has sixteen digits.
+        format!("{} % of {}", (1e12 * self.rise).round() / 1e10, self.of.words())
     }
 }
 

@@ -59,10 +59,10 @@ pub struct MapsOptions {
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.tokenizer)?;
-    let removed = heads_of(&model, &options.removed).class(Class::Usage)?;
+    let removed = heads_of(model.grid(), &options.removed).class(Class::Usage)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
-    let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
+    let limit = token_limit(&model.architecture.config, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
     let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
         .segments(model.architecture.config.type_vocab_size)
         .strict(options.strict);

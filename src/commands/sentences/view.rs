@@ -153,7 +153,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
     let (model, _) = load(&options.model, options.tokenizer)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
-    let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
+    let limit = token_limit(&model.architecture.config, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
         .segments(model.architecture.config.type_vocab_size)
         .spacing(options.words);

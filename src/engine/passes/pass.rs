@@ -70,6 +70,11 @@ impl Sequences {
     pub fn are_items(self) -> bool {
         matches!(self, Self::Task | Self::Interchange)
     }
+
+    /// Whether they are sentences of the corpus.
+    pub fn are_of_corpus(self) -> bool {
+        !self.are_items() && !matches!(self, Self::Repeats(_))
+    }
 }
 
 /// Weights that an architecture can have.

@@ -166,28 +166,32 @@ fn colours() -> String {
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (model, corpus) = (&report.model, &report.corpus);
     let [sentence, word] = model.text_units();
-    let mut facts = vec![
-        (
-            "Model",
-            format!(
-                "{} ({}, {} of {})",
-                model.id,
-                model.family,
-                counted(model.layers, "layer"),
-                counted(model.heads, "head")
-            ),
+    let mut facts = vec![(
+        "Model",
+        format!(
+            "{} ({}, {} of {})",
+            model.id,
+            model.family,
+            counted(model.layers, "layer"),
+            counted(model.heads, "head")
         ),
-        (
-            "Corpus",
-            format!(
-                "{}: {}, {}, {}",
-                corpus.name,
-                counted(corpus.sentences, sentence),
-                counted(corpus.words, word),
-                counted(corpus.tokens, "token")
-            ),
+    )];
+    if let Some(task) = &report.settings.protocol.task {
+        facts.push(("Task", format!("{}: {}", task.name, counted(task.items, "item"))));
+    }
+    if !report.is_of_corpus() {
+        return facts;
+    }
+    facts.push((
+        "Corpus",
+        format!(
+            "{}: {}, {}, {}",
+            corpus.name,
+            counted(corpus.sentences, sentence),
+            counted(corpus.words, word),
+            counted(corpus.tokens, "token")
         ),
-    ];
+    ));
     for (about, remarks) in ["Of the model", "Of the corpus"].into_iter().zip(report.remarks()) {
         if !remarks.is_empty() {
             facts.push((about, remarks.join("; ")));

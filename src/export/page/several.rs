@@ -9,7 +9,7 @@ use super::heads::hue;
 use crate::export::heads::{HeadCell, families};
 use crate::report::roles::Roles;
 use crate::report::{HeadReport, Report};
-use crate::study::labels::{ABSENT, Label, UNLABELLED};
+use crate::study::labels::{ABSENT, Label, REMOVED, UNLABELLED};
 use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
@@ -175,7 +175,7 @@ fn changed(before: &HeadReport, after: &HeadReport) -> String {
 
 /// Whether it stands for heads without a label.
 fn is_none(family: &str) -> bool {
-    [UNLABELLED, ABSENT].contains(&family)
+    [UNLABELLED, ABSENT, REMOVED].contains(&family)
 }
 
 fn heads(reports: &[(String, Report)]) -> Vec<Head> {

@@ -37,6 +37,18 @@ pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], wid
     next(out, labels.first().map(|(_, label)| *label))
 }
 
+/// All that was found on a task, where no study is of a corpus: there are no labels.
+pub(super) fn of_task(out: &mut Summary, report: &Report) -> fmt::Result {
+    super::in_brief(out, report)?;
+    report.views().try_for_each(|(_, view)| super::blocks(out, view.summary))?;
+    remarks(out, report)?;
+    writeln!(
+        out,
+        "More: -c FILE labels the heads over a corpus of yours, -o report.html makes a page, `headscope explain task` tells what is \
+         measured."
+    )
+}
+
 /// Remarks on model and corpus before the labels, on a line each: unknown tokens, copies, families.
 fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
     let of_both = ["model", "corpus"].into_iter().zip(report.remarks()).filter(|(_, remarks)| !remarks.is_empty());

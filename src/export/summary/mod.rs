@@ -70,7 +70,7 @@ fn write_summary(
     (detail, width): (Detail, Option<usize>),
 ) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
-    report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
+    opening(report).map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(
         out,
         "model   {}: {}, {} x {}",
@@ -79,8 +79,18 @@ fn write_summary(
         counted(model.layers, "layer"),
         counted(model.heads, "head")
     )?;
-    let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
-    writeln!(out, "corpus  {}: {size}\n", one_line(&corpus.name))?;
+    if let Some(task) = &report.settings.protocol.task {
+        writeln!(out, "task    {}: {}", one_line(&task.name), counted(task.items, "item"))?;
+    }
+    if report.is_of_corpus() {
+        let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
+        let not_named = if report.is_of_box_beside_task() { " (none was named: -c takes yours)" } else { "" };
+        writeln!(out, "corpus  {}: {size}{not_named}", one_line(&corpus.name))?;
+    }
+    out.blank();
+    if !report.is_of_corpus() {
+        return brief::of_task(out, report);
+    }
     if detail == Detail::Brief {
         return brief::write(out, report, presets, width);
     }
@@ -102,9 +112,14 @@ fn write_summary(
     skipped(out, report)
 }
 
+/// Why the model could not read the corpus, above all else; of a corpus that stands in for one, below what the task shows.
+fn opening(report: &Report) -> Option<String> {
+    report.unread().filter(|_| !report.is_of_box_beside_task())
+}
+
 /// The sentences of a report, without that which stands above all else.
 fn in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
-    let unread = report.unread();
+    let unread = opening(report);
     let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))
 }
@@ -112,7 +127,7 @@ fn in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
 /// Facts on the run to know beside its labels.
 fn about(out: &mut Summary, report: &Report) -> fmt::Result {
     let [of_model, of_corpus] = report.remarks();
-    writeln!(out, "\nIntervals and tests: sampling over {}.", report.unit())?;
+    writeln!(out, "\nq: false-discovery rate.\nIntervals and tests: sampling over {}.", report.unit())?;
     files(out, report)?;
     remarks(out, "model", &of_model)?;
     remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())

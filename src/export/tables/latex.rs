@@ -112,8 +112,11 @@ fn cell(cell: &Cell) -> String {
 /// A text of which LaTeX obeys nothing.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for c in printable(text).chars() {
+    let text = printable(text);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
         match c {
+            '-' if chars.next_if_eq(&'>').is_some() => out.push_str("$\\rightarrow$"),
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
             '\\' => out.push_str("\\textbackslash{}"),
             '~' => out.push_str("\\textasciitilde{}"),
@@ -140,7 +143,7 @@ mod tests {
             vec![
                 Cell::Integer(0),
                 text("L0H1"),
-                text("tag:<a_b> 5%"),
+                text("tag:<a_b> 5% a->b-c"),
                 Cell::Number(-0.25),
                 Cell::Number(-0.5),
                 Cell::Number(1e-9),
@@ -162,7 +165,7 @@ mod tests {
 \\toprule
 head & label & score & 95\\% interval \\\\
 \\midrule
-L0H1 & tag:\\textless{}a\\_b\\textgreater{} 5\\% & $-$0.250 & [$-$0.500, $<$0.001] \\\\
+L0H1 & tag:\\textless{}a\\_b\\textgreater{} 5\\% a$\\rightarrow$b-c & $-$0.250 & [$-$0.500, $<$0.001] \\\\
 L0H2 & x\\textbackslash{}input\\{y\\} &  &  \\\\
 \\bottomrule
 \\end{tabular}

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::stats::blocks::BLOCKS;
+use crate::studies::registry;
 use crate::study::labels;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{ABSENT, Assessment, Detector, Evidence, Label, Measured, Verdict};
+use crate::study::labels::{ABSENT, Assessment, Detector, Evidence, Label, Measured, REMOVED, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part};
@@ -26,6 +27,8 @@ pub struct Results {
     pub is_read: bool,
     /// The places of the heads that the model lacks.
     pub absent: Vec<usize>,
+    /// The places of the heads that the run removed: they have numbers and no labels.
+    pub removed: Vec<usize>,
 }
 
 impl Results {
@@ -37,7 +40,7 @@ impl Results {
     ) -> Self {
         let absent = context.absent.iter().map(|place| context.grid.index(place.layer, place.head)).collect();
         let estimates = Estimates::none(context.grid.count());
-        let mut findings = Self { estimates, sections: Vec::new(), is_read: true, absent };
+        let mut findings = Self { estimates, sections: Vec::new(), is_read: true, absent, removed: Vec::new() };
         for (study, observed) in observed {
             let (estimates, section) = study.measure(&Observed(observed), context);
             findings.estimates.extend(estimates);
@@ -57,7 +60,19 @@ impl Results {
 
     /// The verdict on every head; `[layers * heads]`.
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
-        let mut verdicts: Vec<Verdict> = self.assessments(policy).into_iter().map(Verdict::new).collect();
+        let assessments = self.assessments(policy);
+        let asks_corpus = self.studies().into_iter().filter(|study| registry::is_of_corpus(*study));
+        let mut of_corpus = asks_corpus.flat_map(|study| study.card().labels).filter(|detector| detector.is_on(policy));
+        let has_rules = of_corpus.next().is_some();
+        let verdict = |assessed: Vec<Assessment>| {
+            // Where no rule about the corpus could be tested, what random tokens show is not the last word.
+            let is_untested = has_rules && assessed.iter().all(|one| registry::is_of_random_tokens(&one.label.label));
+            let mut verdict = Verdict::new(assessed);
+            verdict.nearest.retain(|_| !is_untested);
+            verdict
+        };
+        let mut verdicts: Vec<Verdict> = assessments.into_iter().map(verdict).collect();
+        self.removed.iter().for_each(|&place| REMOVED.clone_into(&mut verdicts[place].primary));
         self.absent.iter().for_each(|&place| ABSENT.clone_into(&mut verdicts[place].primary));
         verdicts
     }
@@ -190,7 +205,7 @@ impl Results {
         for (study, section) in &self.sections {
             for detector in detectors(study.card()) {
                 let of_head = |(place, metrics)| {
-                    if self.absent.contains(&place) {
+                    if self.absent.contains(&place) || self.removed.contains(&place) {
                         return Vec::new();
                     }
                     let given = &assessed[place];

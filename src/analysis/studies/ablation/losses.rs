@@ -12,7 +12,7 @@ use crate::model::forward::visitor::Needs;
 use crate::passes::ablation::Conditions;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::sequence::{PredictedToken, ScoreRule, Sequence};
-use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::block_test::{Jackknife, Scale, TAIL};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
@@ -181,14 +181,25 @@ pub struct RightShare {
     /// The share; null where there is no item.
     #[schemars(range(min = 0, max = 1))]
     pub share: Option<f64>,
-    /// Its 95 % interval, over units.
+    /// Its 95 % interval, over units; where all or none are right, that of Clopper & Pearson (1934).
     pub ci95: Option<Interval>,
 }
 
 impl RightShare {
-    /// A share, if it is a number, with the same share left out block by block.
-    pub fn new(share: f64, blocks: Jackknife) -> Self {
-        Self { share: Some(share).filter(|share| share.is_finite()), ci95: blocks.on(Scale::Share).interval() }
+    /// A share, if it is a number, with the same share left out block by block, of so many units.
+    ///
+    /// Where all units are right, or none is, no block varies: the interval is then exact for independent units (Clopper & Pearson
+    /// 1934), `[0.025^(1/n), 1]` or `[0, 1 - 0.025^(1/n)]`.
+    pub fn new(share: f64, blocks: Jackknife, units: u64) -> Self {
+        // A condition may have no unit of its own, and then has one in each block at least.
+        let units = units.max(blocks.blocks() as u64).max(1);
+        let least = TAIL.powf(1.0 / units as f64);
+        let ci95 = blocks.on(Scale::Share).interval().map(|varied| match share {
+            none if none <= 0.0 => Interval(0.0, 1.0 - least),
+            all if all >= 1.0 => Interval(least, 1.0),
+            _ => varied,
+        });
+        Self { share: Some(share).filter(|share| share.is_finite()), ci95 }
     }
 }
 

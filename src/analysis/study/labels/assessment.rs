@@ -7,6 +7,7 @@ use super::label::{Label, Measured, margin};
 use super::policy::Policy;
 use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_of_those_above;
+use crate::study::show::wording::decimal;
 
 /// The outcome of a rule for a head.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +79,7 @@ pub fn assess(
         baseline,
         threshold,
         margin: margin(score, threshold),
-        rule: format!("{number} {sign} {threshold}"),
+        rule: format!("{number} {sign} {}", brief(threshold)),
         borderline: true,
         tied: false,
         rests_on: None,
@@ -93,6 +94,12 @@ pub fn assess(
     let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
     let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
     Some(Assessment { label, fires, p_of_failing, attainable })
+}
+
+/// A threshold in words: a baseline and a margin have more digits than say anything.
+fn brief(threshold: f64) -> String {
+    let (whole, rounded) = (threshold.to_string(), decimal(threshold, 3));
+    if whole.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { whole }
 }
 
 /// The label that asks all of several scores, each with the name of its metric and its threshold, to reach theirs: the

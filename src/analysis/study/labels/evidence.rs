@@ -319,12 +319,12 @@ impl Reach {
     /// The reach in words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Offset => "not shown to be of this relation",
-            Self::Relation => "of this relation, not shown to be beyond word classes",
-            Self::Tags => "beyond word classes",
-            Self::Place => "not shown to be beyond words of the same class",
-            Self::Class => "beyond words of the same class, not shown to be beyond class rules",
-            Self::All => "beyond every rule of place and class",
+            Self::Offset => "beats the offset",
+            Self::Relation => "beats offset and other arcs",
+            Self::Tags => "beats word classes",
+            Self::Place => "beats rules of place",
+            Self::Class => "beats rules of place and same class",
+            Self::All => "beats every rule",
         }
     }
 }

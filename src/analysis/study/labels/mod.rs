@@ -37,6 +37,12 @@ pub const ABSENT: &str = "absent";
 /// How the grid of a summary shows such a head, and its legend.
 pub const ABSENT_SHOWN: [&str; 2] = ["-", "absent: the checkpoint was saved without the head"];
 
+/// The first label of a head that the run removed (`--remove`), which has no other.
+pub const REMOVED: &str = "removed";
+
+/// How the grid of a summary shows such a head, and its legend.
+pub const REMOVED_SHOWN: [&str; 2] = ["x", "removed (`--remove`)"];
+
 /// The mark of a label in the grid whose interval crosses its threshold.
 pub const BORDERLINE: &str = "?";
 
@@ -62,6 +68,17 @@ pub const NO_HEAD: Explanation = Explanation {
     chance: "not applicable",
     source: "Michel et al. 2019 prune heads so.",
     caveats: "Of the model before it was pruned nothing is said.",
+};
+
+/// The documentation of [`REMOVED`].
+pub const REMOVED_HEAD: Explanation = Explanation {
+    name: REMOVED,
+    measures: "The run removed the head (`--remove`). It has no label, no count of heads has it, and no test of labels is \
+        corrected for it.",
+    formula: "listed in `settings.removed`",
+    chance: "not applicable",
+    source: "Zeros stand for what it writes, as Michel et al. 2019 remove heads.",
+    caveats: "Its metrics are of attention that no later layer reads.",
 };
 
 /// One label, or one family of labels that differ in a parameter.
@@ -207,7 +224,7 @@ impl Evidence<'_> {
 /// The verdict on one head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The first of the labels, [`UNLABELLED`] or [`ABSENT`].
+    /// The first of the labels, [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,

@@ -44,7 +44,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
     },
     Term {
         name: "kappa",
-        also: &["Cohen's kappa", "agreement"],
+        also: &["Cohen's kappa", "kappa of heads", "agreement"],
         meaning: "How far two analyses agree on heads beyond chance (Cohen 1960): (share - expected) / (1 - expected), 1 where they \
             agree on all, 0 where on no more than by chance; `-` where one side puts all heads into one category.",
         page: "comparing.md",
@@ -54,5 +54,26 @@ pub const COMPARISON_TERMS: &[Term] = &[
         also: &["firm on one side only", "no-longer-firm"],
         meaning: "Labels that are firm in one analysis and not in the other, while it is not shown that they were lost or gained.",
         page: "comparing.md",
+    },
+    Term {
+        name: "matched",
+        also: &["partner", "partners", "halves_agree"],
+        meaning: "Of heads of two models: paired by `headscope match`, by how alike they attend over one text; each is compared with its \
+            partner, and not with the head at its place.",
+        page: "comparing.md",
+    },
+    Term {
+        name: "confirmed",
+        also: &["confirmed in", "robust", "elsewhere", "predicted above threshold"],
+        meaning: "Of a firm label in `confirm`: its rule holds over another corpus too, with a small enough q. It is robust where the \
+            prediction interval of its score less its threshold, over at least five other corpora, is above 0.",
+        page: "confirm.md",
+    },
+    Term {
+        name: "budget",
+        also: &["can go together"],
+        meaning: "How much the loss may rise, or the share right may fall, when heads go: `prune --budget 1%` writes the model without those \
+            that can go within it.",
+        page: "pruning.md",
     },
 ];

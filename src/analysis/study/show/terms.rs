@@ -16,7 +16,7 @@ pub struct Term {
 pub const TERMS: &[Term] = &[
     Term {
         name: "primary",
-        also: &[],
+        also: &["first label"],
         meaning: "The label of a head that stands first: the firm one with the largest margin, a borderline one only where \
             none is firm, or `unlabelled`. The report lists all labels of the head; the grid shows how many more there \
             are (`case+7`).",
@@ -52,7 +52,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "borderline",
-        also: &["?", "firm"],
+        also: &["?", "firm", "how sure", "too little to say"],
         meaning: "A label whose score is above its threshold while the test does not show it (`?` in the grid): another sample \
             of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`, and the model could read the corpus (`health`). `?` alone is a head without a \
             label of which too little is known.",
@@ -67,14 +67,14 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "nearest",
-        also: &["shortfall"],
+        also: &["shortfall", "not it"],
         meaning: "Of an unlabelled head the two labels with the largest margins, and by how much the score falls short of the \
             threshold.",
         page: "labels.md",
     },
     Term {
         name: "tied",
-        also: &["~"],
+        also: &["~", "near tie"],
         meaning: "Of labels of one head that are as firm as its first: the intervals of the two margins meet, so that either might \
             stand first (`~` in the grid).",
         page: "labels.md",
@@ -138,7 +138,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "offset",
-        also: &["offset baseline"],
+        also: &["offset baseline", "best offset", "where the offset is wrong"],
         meaning: "The best rule `the syntactic head is the word so many places away`, with its accuracy: `+1: 58.9` is the next \
             word, right for 58.9 % of the words of the relation.",
         page: "dependency.md",
@@ -159,9 +159,10 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "beyond",
-        also: &[],
-        meaning: "How far a syntactic label reaches: `offset`, or `tags` if the head is also above the better of both baselines \
-            by more than two points, with a q-value that is small enough (`versus_tags.q`).",
+        also: &["beats the offset", "beats offset and other arcs", "beats word classes"],
+        meaning: "How far a syntactic label reaches: `offset`; `relation` if the head is also better on the relation than on the other arcs; \
+            `tags` if it is also above the better of both baselines by more than two points, with a q-value that is small enough \
+            (`versus_tags.q`).",
         page: "labels.md",
     },
     Term {
@@ -172,12 +173,33 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "q",
-        also: &["q-value", "significant"],
+        also: &["q-value", "significant", "FDR", "false-discovery rate", "largest q"],
         meaning: "A p-value corrected for how many tests of its kind have their estimates above the threshold, each with twice its \
             p (Benjamini & Hochberg 1995; Zhao, Small & Su 2019): of all tests with q of at most 0.05, at most 5 % are expected to be \
             false. A test whose estimate is below its threshold is not among them, and has no q (`-`). `<1e-6` is below one in a \
             million.",
         page: "verdicts.md",
+    },
+    Term {
+        name: "tested",
+        also: &["untested", "not tested", "not assessed"],
+        meaning: "Of a label, a relation or a head: there was text enough for a test, `min_queries` cases in `min_sentences` sentences and at \
+            least 10 blocks. What is not tested is neither shown nor excluded.",
+        page: "labels.md",
+    },
+    Term {
+        name: "nats",
+        also: &["cosines"],
+        meaning: "The unit of a loss, of log-probabilities and of entropies: natural logarithms, 1 nat being 1.44 bits. Tasks of triples have \
+            their loss in cosines.",
+        page: "tasks.md",
+    },
+    Term {
+        name: "lift",
+        also: &["lifts"],
+        meaning: "Of a decoder the attention of a word to another one over what an even head gives it: later words see more words, and so \
+            give each less.",
+        page: "causal.md",
     },
     Term {
         name: "block",

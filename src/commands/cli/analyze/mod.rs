@@ -21,7 +21,7 @@ use super::shared::values::{Named, one_of};
 use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
-use crate::commands::analyze::selection::{Selection, StudyRequest};
+use crate::commands::analyze::selection::{AskedOf, Selection, StudyRequest};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::{Input, LinksFrom, Unit};
 use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
@@ -136,7 +136,7 @@ pub struct AnalyzeArguments {
     presets: Vec<String>,
     /// Score the model on a task of yours, with all heads and without each
     ///
-    /// JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
+    /// Without -c the task alone is run. JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
     /// `foil`; `good` and `bad`, where the good text should be more probable; or `anchor`, `positive` and `negative`. `corrupted` is the
     /// text of `interchange` beside it, `family` names items made from one template, `group` a condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES)]
@@ -322,7 +322,11 @@ impl AnalyzeArguments {
     /// The options.
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
         let model = self.network.model(self.model.as_deref())?;
-        let is_first_run = self.corpora.corpus.is_empty();
+        let asked_of = match (self.corpora.corpus.is_empty(), &self.task) {
+            (false, _) => AskedOf::Corpus,
+            (true, None) => AskedOf::Box,
+            (true, Some(_)) => AskedOf::TaskAlone,
+        };
         let corpus = self.corpora.validate()?;
         if self.truncate {
             ensure_truncatable(&corpus)?;
@@ -344,7 +348,7 @@ impl AnalyzeArguments {
             presets: presets.clone(),
             task: task.clone(),
             may_join,
-            is_first_run,
+            asked_of,
             has_counts: self.counts.is_some() || corpus.iter().all(Input::can_be_read_again),
         })?;
         let studies = selection.studies();

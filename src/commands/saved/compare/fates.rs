@@ -8,7 +8,7 @@ use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
 use crate::report::firm::is_role;
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{ABSENT, Assessment, Verdict};
+use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};
 
 /// The assessments of one side.
 struct Assessed<'a> {
@@ -19,6 +19,8 @@ struct Assessed<'a> {
     is_read: bool,
     /// The places of the heads that the model lacks.
     absent: &'a [usize],
+    /// The places of the heads that the run removed.
+    removed: &'a [usize],
     /// For every label; `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
     /// The assessments of labels of how heads choose.
@@ -33,6 +35,7 @@ impl<'a> Assessed<'a> {
             policy,
             is_read: side.findings.is_read,
             absent: &side.findings.absent,
+            removed: &side.findings.removed,
             roles: side.findings.assessments(policy),
             choices: side.findings.assessments_of_choices(policy),
         }
@@ -40,7 +43,16 @@ impl<'a> Assessed<'a> {
 
     /// The first label of the head at a place.
     fn primary(&self, place: usize) -> String {
-        if self.absent.contains(&place) { ABSENT.to_owned() } else { Verdict::new(self.roles[place].clone()).primary }
+        match (self.absent.contains(&place), self.removed.contains(&place)) {
+            (true, _) => ABSENT.to_owned(),
+            (_, true) => REMOVED.to_owned(),
+            _ => Verdict::new(self.roles[place].clone()).primary,
+        }
+    }
+
+    /// Whether the model ran without the head at a place.
+    fn lacks(&self, place: usize) -> bool {
+        self.absent.contains(&place) || self.removed.contains(&place)
     }
 }
 
@@ -54,9 +66,10 @@ pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let head = |place: usize| {
         let of_both = [(&a, place), (&b, partners[place])];
         let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
-        let labels = of_labels(both, &like_counts, roles.each_ref().map(|roles| &**roles));
+        let lacks = of_both.map(|(side, place)| side.lacks(place));
+        let labels = of_labels((both, lacks), &like_counts, roles.each_ref().map(|roles| &**roles));
         let [primary_a, primary_b] = of_both.map(|(side, place)| side.primary(place));
-        let of_choice = of_labels(both, &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
+        let of_choice = of_labels((both, lacks), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
         let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
             let chosen = side.choices[place].iter().find(|one| one.fires);
             chosen.map(|one| one.label.label.clone())
@@ -85,9 +98,9 @@ fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
     assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
 }
 
-/// The labels that a head has on either side, firm or borderline.
+/// The labels that a head has on either side, firm or borderline; `lacks` is whether a side ran without the head.
 fn of_labels(
-    sides: [&Assessed<'_>; 2],
+    (sides, lacks): ([&Assessed<'_>; 2], [bool; 2]),
     like_counts: &dyn Fn(&str) -> bool,
     assessed: [&[Assessment]; 2],
 ) -> Vec<LabelComparison> {
@@ -111,7 +124,12 @@ fn of_labels(
         } else if !like_counts(label) {
             Err(Doubt::OtherCounts)
         } else if same_rule(label, sides.map(|side| side.policy)) {
-            of_standings(standings)
+            // A head that is not there follows nothing.
+            let gone = |(standing, lacks): (Option<LabelStanding>, bool)| {
+                standing.or_else(|| lacks.then_some(LabelStanding::OutOfReach))
+            };
+            let [a, b] = standings;
+            of_standings([(a, lacks[0]), (b, lacks[1])].map(gone))
         } else {
             Err(Doubt::OtherThresholds)
         };

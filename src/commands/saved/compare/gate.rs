@@ -20,6 +20,11 @@ pub enum FailOn {
 }
 
 impl FailOn {
+    /// Whether it asks for labels of the first analysis, and says nothing where none of them could be tested.
+    pub fn is_of_lost(self) -> bool {
+        matches!(self, Self::Lost | Self::NoLongerFirm)
+    }
+
     /// Whether the comparison found it. Labels of how heads choose count as others do.
     pub fn is_met(self, outcome: &CompareOutcome) -> bool {
         let any = |wanted: &[Fate]| {

@@ -16,7 +16,7 @@ mod verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::sides::matching::HeadMatching;
 use super::sides::outputs::OutcomeOutputs;
@@ -36,6 +36,7 @@ use outcome::{
 };
 pub use tables::ComparedTable;
 pub use text::share;
+pub use verdict::firm_in_words;
 
 /// Two analyses, and where their comparison goes.
 #[derive(Clone, Debug)]
@@ -64,7 +65,8 @@ pub enum Pairing {
 }
 
 /// Compares the labels of two analyses and prints what became of them; whether nothing was found that is to fail.
-/// Fails if either cannot be read, the models have other heads, or an output cannot be written.
+/// Fails if either cannot be read, the models have other heads, an output cannot be written, or a loss of labels is to fail and no
+/// label could be tested.
 pub fn compare(options: &CompareOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(&options.sides, &options.pairing)?;
@@ -75,7 +77,15 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
     };
     let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
     outputs::write_each(outputs, render, text)?;
-    Ok(!options.fail_on.iter().any(|finding| finding.is_met(&outcome)))
+    if options.fail_on.iter().any(|finding| finding.is_met(&outcome)) {
+        return Ok(false);
+    }
+    let asks = options.fail_on.iter().any(|finding| finding.is_of_lost());
+    match outcome.why_none_tested().filter(|_| asks) {
+        Some(why) => Err(anyhow!("--fail-on: {why}").of_option("fail-on").hint("analyse more text, by one command"))
+            .class(Class::Input),
+        None => Ok(true),
+    }
 }
 
 /// The comparison of two analyses.

@@ -245,6 +245,11 @@ impl LabelComparison {
 }
 
 impl UntoldCounts {
+    /// How many are firm in one analysis at least.
+    pub fn firm(self) -> usize {
+        self.firm_in_a + self.firm_in_b + self.firm_in_both
+    }
+
     /// Those of these labels that cannot be told.
     pub fn of<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
         let mut counts = Self::default();

@@ -4,14 +4,16 @@ use std::fmt::{self, Write};
 
 use comfy_table::{CellAlignment, Table};
 
-use super::outcome::{CompareOutcome, Doubt, Fate, LabelComparison, LabelEvidence, OutcomeCounts};
+use super::outcome::{
+    CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, OutcomeCounts, UntoldCounts,
+};
 use crate::commands::saved::sides::described::Valued;
 use crate::commands::saved::sides::text::{most, not_shared, sides};
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
 use crate::stats::interval::Interval;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table};
+use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
@@ -74,10 +76,13 @@ pub const FAMILY_COLUMNS: [&str; 8] =
     ["family", "a", "b", "kept", "gained", "lost", "could not tell", "kappa of heads"];
 
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
-    outcome.families.iter().map(|family| {
-        let OutcomeCounts { kept, gained, lost, could_not_tell, .. } = family.outcomes;
+    outcome.families.iter().map(move |family| {
+        let OutcomeCounts { kept, gained, lost, .. } = family.outcomes;
+        let own =
+            outcome.heads.iter().flat_map(HeadComparison::all_labels).filter(|label| label.family == family.family);
+        let untold = UntoldCounts::of(own).firm();
         let [a, b, kept, gained, lost, untold] =
-            [family.heads_a, family.heads_b, kept, gained, lost, could_not_tell].map(|count| count.to_string());
+            [family.heads_a, family.heads_b, kept, gained, lost, untold].map(|count| count.to_string());
         [one_line(&family.family), a, b, kept, gained, lost, untold, kappa(&family.agreement)]
     })
 }
@@ -86,12 +91,12 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     if outcome.families.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nFamilies of labels: heads with a firm one in a and in b, and what became of labels\n")?;
+    writeln!(out, "\nFamilies of labels: heads with a firm one in a and in b, and what became of firm labels\n")?;
     let mut table = plain_table();
     table.set_header(FAMILY_COLUMNS);
     table.add_rows(family_rows(outcome));
     align_numbers(&mut table, 1..7);
-    out.table(table);
+    out.table_without(table, &[7]);
     Ok(())
 }
 
@@ -130,20 +135,35 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     [place.to_string(), one_line(label), outcome, a, b]
 }
 
+/// As [`label_row`], as narrow as a terminal: with one column of thresholds, and with how far a label reaches only in full.
+fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
+    let LabelComparison { label, outcome, a, b, .. } = label;
+    let side = |side: &LabelEvidence| {
+        let beyond = side.beyond.filter(|_| full).map_or_else(String::new, |reach| format!(", {}", reach.words()));
+        format!("{}{} {}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
+    };
+    let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| "not assessed".to_owned(), side));
+    let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();
+    thresholds.dedup();
+    let [a, b] = sides;
+    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds.join(", ")]
+}
+
 fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
     let mut rows = by_fate(outcome);
     if !full {
-        rows.retain(|(_, label)| label.outcome != Fate::Kept);
+        // What is firm in neither has nothing to keep.
+        rows.retain(|(_, label)| label.outcome != Fate::Kept && label.firm() != [false, false]);
     }
     if rows.is_empty() {
         return Ok(());
     }
-    let title = if full { "All labels" } else { "Labels that were not kept" };
-    writeln!(out, "\n{title}: score with its 95 % interval, of the threshold\n")?;
+    let title = if full { "All labels" } else { "Firm labels that were not kept" };
+    writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
     let mut table = plain_table();
-    table.set_header(["head", "label", "", "a", "b"]);
-    table.add_rows(rows.iter().take(most(LABELS, full)).map(|row| label_row(*row)));
-    out.table(table);
+    table.set_header(["head", "label", "", "a", "b", "threshold"]);
+    table.add_rows(rows.iter().take(most(LABELS, full)).map(|row| brief_row(*row, full)));
+    out.table_without(table, &[5]);
     match rows.len().saturating_sub(most(LABELS, full)) {
         0 => Ok(()),
         more => writeln!(out, " and {}: --full", counted(more, "more label")),

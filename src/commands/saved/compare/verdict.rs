@@ -1,12 +1,17 @@
 //! A comparison in a few sentences: what became of labels, which were lost, and what became of heads.
 
 use super::matched::MatchedHeads;
-use super::outcome::{CompareOutcome, Fate, LabelComparison, OutcomeCounts, UntoldCounts};
+use super::outcome::{CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, OutcomeCounts, UntoldCounts};
 use crate::stats::agreement::ShareByChance;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
+
+/// So many labels that are firm on either side.
+pub fn firm_in_words(count: usize) -> String {
+    format!("{} firm in a or b", counted(count, "label"))
+}
 
 impl CompareOutcome {
     /// The fate of the labels, in a sentence.
@@ -15,7 +20,36 @@ impl CompareOutcome {
             return format!("Could not tell: {units}");
         }
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
-        format!("Labels: {kept} kept, {lost} lost, {gained} gained")
+        let untold = self.untold.firm();
+        format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
+    }
+
+    /// How many labels are firm in either analysis, but for `broad` and for how heads choose: the count of `compare`, of
+    /// `compare --numbers` and of `gate`.
+    pub fn firm_labels(&self) -> usize {
+        let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
+        kept + lost + gained + self.untold.firm()
+    }
+
+    fn firm_in_words(&self) -> String {
+        firm_in_words(self.firm_labels())
+    }
+
+    /// Why a finding about labels of the first analysis says nothing: none is firm there, or none could be tested in the second;
+    /// `None` where one could.
+    pub fn why_none_tested(&self) -> Option<String> {
+        let labels = self.heads.iter().flat_map(HeadComparison::all_labels);
+        let firm: Vec<&LabelComparison> = labels.filter(|label| label.firm()[0]).collect();
+        let is_tested =
+            |label: &&LabelComparison| matches!(label.doubt, None | Some(Doubt::Borderline | Doubt::WithinReach));
+        match firm.first() {
+            None => Some(format!("`{}` has no firm label, so that none can be lost", self.a.file)),
+            Some(first) if !firm.iter().any(is_tested) => {
+                let why = first.doubt.map_or("", Doubt::words);
+                Some(format!("`{}` says of no label whether it is lost: {why}", self.b.file))
+            }
+            Some(_) => None,
+        }
     }
 
     /// The sentences after the verdict: which labels were lost and gained, which

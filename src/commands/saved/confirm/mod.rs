@@ -22,6 +22,7 @@ use crate::model::grid::HeadGrid;
 use crate::report::firm::is_firm_role;
 use crate::stats::random_effects::RandomEffects;
 use crate::stats::significance::benjamini_hochberg;
+use crate::studies::registry;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Assessment, Label};
 use crate::study::show::table::Table;
@@ -75,9 +76,16 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     let policy = &first.circumstances.settings.policy;
     let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
     let grid = first.circumstances.model.grid();
-    let fixed: Vec<(usize, Label)> = firm_roles(first).collect();
+    let roles = firm_roles(first);
+    // What random tokens show does not depend on the corpus, so that another one confirms nothing of it.
+    let (of_random_tokens, fixed): (Vec<_>, Vec<_>) =
+        roles.partition(|(_, label)| registry::is_of_random_tokens(&label.label));
     let why = first.unread().map_or_else(String::new, |why| format!(": {why}"));
-    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{why}", first.file());
+    let random = match of_random_tokens.len() {
+        0 => String::new(),
+        count => format!(" but {count} from random tokens, which no corpus changes"),
+    };
+    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{random}{why}", first.file());
     let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(first, side, &fixed, most)).collect();
     let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
         let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
@@ -97,6 +105,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
             started_at: first.circumstances.run.as_ref().map(|run| run.started_at.clone()),
             label_q: most,
         },
+        of_random_tokens: of_random_tokens.len(),
         corpora: others.iter().zip(&found).map(corpus).collect(),
         labels: labels.collect(),
         other_weights: others

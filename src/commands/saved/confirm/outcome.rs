@@ -18,6 +18,8 @@ pub struct ConfirmOutcome {
     pub schema_version: u32,
     /// The report whose firm labels were fixed beforehand.
     pub fixed_by: FixedBy,
+    /// Firm labels of that report which are left out: they come from random tokens, and no corpus changes them.
+    pub of_random_tokens: usize,
     /// The other corpora.
     pub corpora: Vec<CorpusOutcome>,
     /// The labels, head by head.

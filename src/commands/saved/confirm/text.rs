@@ -18,11 +18,15 @@ const LABELS: usize = 30;
 /// The text; with `full` every label.
 pub fn render(outcome: &ConfirmOutcome, full: bool) -> Summary {
     Summary::written(|out| {
-        let ConfirmOutcome { fixed_by, corpora, labels, other_weights, .. } = outcome;
+        let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
         writeln!(out, "{}", verdict(labels, corpora.len()))?;
         let FixedBy { report, policy_sha256, started_at, label_q } = fixed_by;
         let began = started_at.as_ref().map_or_else(String::new, |at| format!(", run of {at}"));
         writeln!(out, "Fixed by {}{began}, policy {}; q <= {label_q}.", report.in_words(), &policy_sha256[..12])?;
+        if *of_random_tokens > 0 {
+            let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));
+            writeln!(out, "{labels} {are} from random tokens, which no corpus changes: left out.")?;
+        }
         if !other_weights.is_empty() {
             writeln!(out, "Other weights than those of the first report: {}.", one_line(&other_weights.join(", ")))?;
         }

@@ -7,6 +7,8 @@ use super::pairs::{NumberPairs, Pair};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::described::LeftAside;
 use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
+use crate::report::firm::is_role;
+use crate::studies::registry;
 use crate::study::labels::Assessment;
 
 /// The labels of two sides.
@@ -16,7 +18,9 @@ pub struct Labels {
     pub changes: Vec<LabelChange>,
     /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
-    /// How many are firm on either side and were compared.
+    /// How many are firm on either side, those of how heads choose not among them.
+    pub firm: usize,
+    /// How many of these were compared.
     pub compared: usize,
     /// The labels that did not.
     pub left_aside: Vec<LeftAside>,
@@ -45,6 +49,13 @@ impl Labels {
                 let standings = sides.map(|side| side.map(LabelStanding::of));
                 let is_firm = standings.map(|standing| standing == Some(LabelStanding::Firm));
                 let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
+                let is_choice = registry::is_of_choice(label);
+                // Every untrained head is `broad`.
+                if !is_choice && sides.iter().flatten().any(|side| !is_role(&side.label)) {
+                    continue;
+                }
+                let counts = usize::from(!is_choice);
+                found.firm += counts;
                 let [Some(in_a), Some(in_b)] = sides else {
                     missing.push(label);
                     continue;
@@ -57,7 +68,7 @@ impl Labels {
                     uncounted.push(label);
                     continue;
                 }
-                found.compared += 1;
+                found.compared += counts;
                 if is_firm[1 - firm] {
                     continue;
                 }
@@ -88,7 +99,8 @@ impl Labels {
         }
         let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
         found.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
-        let aside = |(labels, why): (Vec<&str>, &str)| {
+        let aside = |(mut labels, why): (Vec<&str>, &str)| {
+            labels.retain(|label| !registry::is_of_choice(label));
             let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
             (!labels.is_empty()).then(|| LeftAside {
                 why: why.to_owned(),

@@ -78,6 +78,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         tolerances: options.tolerances,
         only: options.only.clone(),
         compared: Compared {
+            firm_labels: labels.firm,
             labels: labels.compared,
             relations: pairs.count(Part::Relations),
             metrics: pairs.count(Part::Metrics),

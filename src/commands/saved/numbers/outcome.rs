@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::commands::saved::compare::firm_in_words;
 use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
@@ -75,7 +76,9 @@ pub enum Method {
 /// How many things were compared.
 #[derive(Serialize, JsonSchema)]
 pub struct Compared {
-    /// Labels that are firm on either side.
+    /// Labels that are firm on either side, but for `broad` and for how heads choose.
+    pub firm_labels: usize,
+    /// Those of them that were compared.
     pub labels: usize,
     /// Accuracies on relations.
     pub relations: usize,
@@ -233,15 +236,11 @@ impl NumbersOutcome {
 
     /// The labels that were compared, and when one has changed.
     pub fn labels_in_words(&self) -> String {
-        match self.compared.labels {
-            0 => "No label that is firm on either side could be compared.".to_owned(),
-            labels => format!(
-                "Compared {} {} firm on either side: changed where out of reach on the other, and where the number that its rule is about \
-                 changed as well.",
-                counted(labels, "label"),
-                plural(&labels, "that is", "that are")
-            ),
-        }
+        let Compared { firm_labels, labels, .. } = self.compared;
+        format!(
+            "{}, {labels} compared: changed where out of reach on the other side, and the number of its rule changed as well.",
+            firm_in_words(firm_labels)
+        )
     }
 
     /// The labels that are firm on one side only, none of which is shown to have changed, and where more is said of them;

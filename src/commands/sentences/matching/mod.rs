@@ -103,7 +103,7 @@ fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [Dist
         return Err(error.class(Class::Input));
     }
     let sequences = |model: &Model| -> Result<Vec<NamedSentence>> {
-        let limit = token_limit(model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
+        let limit = token_limit(&model.architecture.config, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
         let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
             .segments(model.architecture.config.type_vocab_size);
         chosen(&options.sentences, &mut encoder.spacing(options.words), |_| true)

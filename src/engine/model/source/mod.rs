@@ -158,6 +158,16 @@ impl ModelRef {
         outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", suggestion)
     }
 
+    /// Whether its files are here, in a folder or in the binary, or should be: `runs/last` beside a folder `runs` is hardly of the
+    /// Hub.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Folder(_) | Self::Bundled(_) => true,
+            Self::Adapted { base, .. } => base.is_local(),
+            Self::Hub { id, .. } => Path::new(id).parent().is_some_and(Path::is_dir),
+        }
+    }
+
     /// A model folder of much the same name as one that is not there.
     fn nearby(&self) -> Option<String> {
         let path = match self {

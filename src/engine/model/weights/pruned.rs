@@ -94,11 +94,11 @@ impl PrunedWeights {
         let names = architecture.names.spelled(|name| super::Tensors::has_tensor(&checkpoint, name));
         if let Some(absent) = removed.keys().find(|head| config.absent.contains(head)) {
             let error = anyhow!("{absent} is absent: `{id}` was saved without it (pruned_heads)").of_value(absent);
-            return Err(error.hint("leave it out"));
+            return Err(error.hint("leave it out").class(Class::Usage));
         }
         let dim = config.head_dim();
         let mut changes: Vec<TensorChanges> = weights.iter().map(|_| BTreeMap::new()).collect();
-        for (stem, heads) in by_weights(architecture.grid(), &names.layers, removed)? {
+        for (stem, heads) in by_weights(architecture.grid(), &names.layers, removed).class(Class::Usage)? {
             let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
             // Layers that share their weights lack the same heads.
             let present = config.present_heads(names.layers.iter().position(|layer| layer == stem).expect("a layer"));

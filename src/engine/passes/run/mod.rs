@@ -311,7 +311,7 @@ impl Runner<'_> {
         let progress = Analysis::new(Some(texts.sequence_count(takes)), None, Arc::default());
         let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok), &progress)?;
         // Items that cannot be scored have no number, so one shard counts them all.
-        let left_out = if shard.takes(0) { texts.skipped } else { 0 };
+        let left_out = if shard.takes(0) { texts.skipped.len() as u64 } else { 0 };
         Ok(PassSums { pass, left_out, sums })
     }
 

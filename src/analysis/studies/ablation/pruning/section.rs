@@ -163,7 +163,7 @@ impl Curves {
             right: task.map(|_| {
                 let blocks =
                     Jackknife::new(&sums.per_block(|block| block.right(None)), &sums.per_block(Q::predictions));
-                RightShare::new(total.right(None) / total.predictions(), blocks)
+                RightShare::new(total.right(None) / total.predictions(), blocks, total.units())
             }),
             orders: curves,
             interaction: (scored && !sums.removals.negligible.is_empty())

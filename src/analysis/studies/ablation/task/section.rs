@@ -133,7 +133,8 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
 
     fn right(&self) -> RightShare {
         let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.right(None));
-        RightShare::new(self.value(ratio).value().unwrap_or(f64::NAN), self.jackknife(ratio))
+        let all = self.value(ratio);
+        RightShare::new(all.value().unwrap_or(f64::NAN), self.jackknife(ratio), all.basis().sentences)
     }
 }
 

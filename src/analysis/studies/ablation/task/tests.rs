@@ -13,7 +13,9 @@ use crate::sequences::derived::task::TaskKind;
 use crate::sequences::sequence::{ItemPart, ScoreRule, TripleText};
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::Merge;
+use crate::studies::ablation::losses::RightShare;
 use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
 use crate::study::section::{Completion, Section};
@@ -264,4 +266,16 @@ fn no_head_matters_where_signs_are_exchanged() {
     let decided: u64 = (0..20).map(decided).sum();
     // 5 % of 320 heads.
     assert!(decided <= 16, "{decided}");
+}
+
+/// Of 40 units the limits are `0.025^(1/40)`, `exp(ln 0.025 / 40)`.
+#[test]
+fn where_all_or_none_are_right_the_interval_is_not_a_point() {
+    let share = |right: f64| {
+        let blocks = Jackknife::new(&[right; 40], &[1.0; 40]);
+        RightShare::new(right, blocks, 40).ci95.unwrap()
+    };
+    let (all, none) = (share(1.0), share(0.0));
+    assert!((all.low() - 0.911_903).abs() < 1e-6 && all.high() >= 1.0, "{all:?}");
+    assert!((none.high() - 0.088_097).abs() < 1e-6 && none.low() <= 0.0, "{none:?}");
 }

@@ -189,7 +189,7 @@ impl TaskResult {
         }
         writeln!(
             out,
-            "The heads with the largest and smallest effects on the loss, ± half of the 95 % interval, q of being other than 0, and \
+            "The heads with the largest and smallest effects on the loss, ± half of the 95 % interval, q (false-discovery rate), and \
              the change in the share right:\n"
         )?;
         let order = self.ranked();

@@ -5,6 +5,7 @@ mod assessment;
 mod labels;
 mod link;
 mod measure;
+mod paper;
 mod section;
 mod sums;
 mod table;
@@ -13,11 +14,22 @@ mod thresholds;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::show::terms::Term;
 use crate::study::{Card, Observed, PassSpec, Study};
 use crate::system::parallel::in_parallel;
 use link::LinkMetrics;
 use section::LinksSection;
 use sums::LinksSums;
+
+/// The word for what a head of links is held against.
+const CLASS_RULES: Term = Term {
+    name: "class rules",
+    also: &["same class", "sources", "to special"],
+    meaning: "In tables of links: `sources` are the words that a link starts from; `place` is the best rule by places alone, `same class` \
+        the best that takes a candidate of the source's class, `class rules` the nearest candidate of a class chosen for each class; \
+        `to special` is how often a special token has more weight than every candidate.",
+    page: "links.md",
+};
 
 /// The links that each head's attention follows.
 pub struct Links;
@@ -36,7 +48,8 @@ impl Study for Links {
         verdicts: &[labels::BEYOND],
         caveats: section::CAVEATS,
         figures: &["links"],
-        tables: &["links", "links_by_head", "link_rules"],
+        tables: &["links", "links_by_head", "link_rules", "paper_links"],
+        terms: &[CLASS_RULES],
         options: &["links-from", "links", "link-rules", "undirected", "min-distance"],
         ..Card::NEW
     };

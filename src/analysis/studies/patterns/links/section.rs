@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::assessment::{accuracy_of, is_tested, of_links};
 use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, REACHES};
+use super::paper;
 use super::table::{MAY_GO, table};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
@@ -178,7 +179,7 @@ impl Section for LinksSection {
             in_brief: self.in_brief(policy),
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: self.figures(policy),
-            tables: self.tables(),
+            tables: self.tables(policy),
             numbers: self.numbers(policy),
             ..View::default()
         }
@@ -267,8 +268,8 @@ impl LinksSection {
         }]
     }
 
-    /// The types; every head on each of them; every rule.
-    fn tables(&self) -> Vec<TableRows<'_>> {
+    /// The types; every head on each of them; every rule; the types as a paper shows them.
+    fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
         /// The values of a type, with its name.
         #[derive(Serialize)]
         struct TypedRow<'a, T> {
@@ -286,6 +287,7 @@ impl LinksSection {
             TableRows::of("links", &self.links),
             TableRows::of("links_by_head", by_head),
             TableRows::of("link_rules", rules),
+            paper::table(self.tested(policy), policy),
         ]
     }
 }

@@ -6,7 +6,8 @@ use anyhow::{Context, Error, Result, anyhow};
 
 use super::file::{ClozeContext, Item, ItemContent, TaskFile};
 use super::{
-    BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, Task, TaskInfo, TaskKind, reasons,
+    BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
+    reasons,
 };
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::files::Pooling;
@@ -67,11 +68,12 @@ impl TaskReader<'_> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
         let pooling = pooling.context("it is not known how the model makes one vector of a text");
         let pooling = pooling.of_option("task").class(Class::Model)?;
-        let (texts, skipped) = self.items(file, None, pooling)?;
+        let texts = self.items(file, None, pooling)?;
         let (interchanged, interchange) = match self.exchanged {
             None => (ItemTexts::default(), None),
             Some(positions) => {
-                let (texts, skipped) = self.items(file, Some(positions), pooling)?;
+                let texts = self.items(file, Some(positions), pooling)?;
+                let skipped = counts(&texts.skipped);
                 (texts, Some(InterchangeInfo { positions, skipped }))
             }
         };
@@ -82,23 +84,23 @@ impl TaskReader<'_> {
             kind: *kind,
             pooling,
             items: file.items.len() as u64,
-            skipped,
+            skipped: counts(&texts.skipped),
             interchange,
         };
         let mask = self.mask.filter(|_| *kind == TaskKind::Pair);
         Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
     }
 
-    /// The texts of each item, or with its corrupted text where contexts are exchanged, and how many items have none, by reason.
+    /// The texts of each item, or with its corrupted text where contexts are exchanged, and the items that have none.
     fn items(
         &self,
         file: &TaskFile,
         exchanged: Option<ExchangedPositions>,
         pooling: Option<Pooling>,
-    ) -> Result<(ItemTexts, BTreeMap<ItemSkip, u64>)> {
+    ) -> Result<ItemTexts> {
         let mut items: Vec<Vec<Sequence>> = Vec::new();
-        let mut skipped: BTreeMap<ItemSkip, u64> = BTreeMap::new();
-        let (mut first_skipped, mut units) = (None, HashSet::new());
+        let mut skipped: Vec<SkippedItem> = Vec::new();
+        let mut units = HashSet::new();
         for item in &file.items {
             let family = SentenceFamily { number: item.unit, is_first: !units.contains(&item.unit) };
             let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path, pooling };
@@ -112,33 +114,48 @@ impl TaskReader<'_> {
                     items.push(sequences);
                 }
                 Err(Unscored::Failed(error)) => return Err(error.class(Class::Input)),
-                Err(Unscored::Skipped(reason)) if self.strict => {
-                    let error = anyhow!("an item {} would be skipped, and --strict skips none", reason.describe());
-                    return Err(self.refusal(error, reason, file, item.line));
-                }
                 Err(Unscored::Skipped(reason)) => {
-                    *skipped.entry(reason).or_default() += 1;
-                    first_skipped.get_or_insert((reason, item.line));
+                    let label = self.unknown_label(&item.content).filter(|_| reason == ItemSkip::UnknownLabel);
+                    let item = SkippedItem { reason, line: item.line, label: label.map(str::to_owned) };
+                    if self.strict {
+                        let named = item.label.as_ref().map_or_else(String::new, |label| format!(" (`{label}`)"));
+                        let why = reason.describe();
+                        let error = anyhow!("an item {why}{named} would be skipped, and --strict skips none");
+                        return Err(self.refusal(error, &item, file));
+                    }
+                    skipped.push(item);
                 }
             }
         }
-        if let Some((reason, line)) = first_skipped.filter(|_| items.is_empty()) {
+        if let Some(first) = skipped.first().filter(|_| items.is_empty()) {
             let error = anyhow!(
                 "no item of the task can be {}: {}",
                 exchanged.map_or("scored", |_| BESIDE_CORRUPTED),
                 reasons(&skipped)
             );
-            return Err(self.refusal(error, reason, file, line));
+            return Err(self.refusal(error, first, file));
         }
-        Ok((ItemTexts { items, mask: None, skipped: skipped.values().sum() }, skipped))
+        Ok(ItemTexts { items, mask: None, skipped })
+    }
+
+    /// The first label or foil of an item that the model does not have.
+    fn unknown_label<'b>(&self, content: &'b ItemContent) -> Option<&'b str> {
+        let labels = self.labels?;
+        let is_unknown = |name: &&String| labels.number(name).is_none();
+        let unknown = match content {
+            ItemContent::Classify { label, foil, .. } => [label].into_iter().chain(foil).find(is_unknown),
+            ItemContent::Tag { labels, foils, .. } => labels.iter().chain(foils).flatten().find(is_unknown),
+            ItemContent::Triple { .. } | ItemContent::Cloze { .. } | ItemContent::Pair { .. } => None,
+        };
+        unknown.map(String::as_str)
     }
 
     /// The error of an item that cannot be scored.
-    fn refusal(&self, error: Error, reason: ItemSkip, file: &TaskFile, line: u64) -> Error {
+    fn refusal(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error
-            .hint(reason.way_out(mask.as_deref(), self.labels))
-            .at(&file.path, line)
+            .hint(item.reason.way_out(mask.as_deref(), self.labels))
+            .at(&file.path, item.line)
             .of_option("task")
             .class(Class::Input)
     }
@@ -147,6 +164,13 @@ impl TaskReader<'_> {
     fn known(&self, id: u32) -> Scored<u32> {
         if Some(id) == self.tokenizer.unknown() { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }
+}
+
+/// How many items there are of each reason.
+fn counts(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
+    let mut counts = BTreeMap::new();
+    skipped.iter().for_each(|item| *counts.entry(item.reason).or_default() += 1);
+    counts
 }
 
 /// Reads one item.

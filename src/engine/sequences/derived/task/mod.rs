@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::files::Pooling;
 use crate::model::parameters::Labels;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
-use crate::system::counted::counted;
+use crate::system::counted::{counted, plural};
+use crate::system::printable::shortened;
 
 /// A kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,7 +59,7 @@ impl fmt::Display for TaskKind {
     }
 }
 
-/// The most labels that a message names.
+/// The most labels, and the most lines, that a message names.
 const MOST_NAMED: usize = 8;
 
 /// Why an item cannot be scored.
@@ -136,11 +137,7 @@ impl ItemSkip {
             Self::NeedsPrompt => "give `prompt`, the text up to the answer".to_owned(),
             Self::NotOneToken => "take words that the vocabulary has whole".to_owned(),
             Self::JoinedToPrompt => "begin `answer` and `foil` with the space that stands before them".to_owned(),
-            Self::UnknownLabel => labels.map_or_else(String::new, |Labels { names, count, .. }| match names.len() {
-                0 => format!("give numbers from 0 to {}", count - 1),
-                1..=MOST_NAMED => format!("its labels are {}", names.join(", ")),
-                _ => format!("its {count} labels are {}, ...", names[..MOST_NAMED].join(", ")),
-            }),
+            Self::UnknownLabel => labels.map_or_else(String::new, known_labels),
             Self::NoPairs => "give one text an item".to_owned(),
             Self::NotCorrupted => {
                 "give `corrupted`, the text with the words exchanged that the answer depends on".to_owned()
@@ -156,10 +153,40 @@ impl ItemSkip {
     }
 }
 
-/// Numbers of items with the reasons why they cannot be scored.
-pub fn reasons(skipped: &BTreeMap<ItemSkip, u64>) -> String {
-    let reason = |(reason, count): (&ItemSkip, &u64)| format!("{} {}", counted(*count, "item"), reason.describe());
-    skipped.iter().map(reason).collect::<Vec<_>>().join(", ")
+/// The labels of a model, or the first of many.
+pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
+    match names.len() {
+        0 => format!("give numbers from 0 to {}", count - 1),
+        1..=MOST_NAMED => format!("its labels are {}", names.join(", ")),
+        _ => format!("its {count} labels are {}, ...", names[..MOST_NAMED].join(", ")),
+    }
+}
+
+/// An item that cannot be scored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedItem {
+    pub reason: ItemSkip,
+    /// 1-based line of the file.
+    pub line: u64,
+    /// The label that the model does not have, if that is the reason.
+    pub label: Option<String>,
+}
+
+/// Numbers of items with the reasons why they cannot be scored, and the lines of the first of them.
+pub fn reasons(skipped: &[SkippedItem]) -> String {
+    let mut by_reason: BTreeMap<ItemSkip, Vec<&SkippedItem>> = BTreeMap::new();
+    skipped.iter().for_each(|item| by_reason.entry(item.reason).or_default().push(item));
+    let place = |item: &&SkippedItem| match &item.label {
+        Some(label) => format!("{} `{}`", item.line, shortened(label)),
+        None => item.line.to_string(),
+    };
+    let reason = |(reason, items): (&ItemSkip, &Vec<&SkippedItem>)| {
+        let named = items.iter().take(MOST_NAMED).map(place).collect::<Vec<_>>().join(", ");
+        let more = if items.len() > MOST_NAMED { ", ..." } else { "" };
+        let lines = plural(&items.len(), "line", "lines");
+        format!("{} {} ({lines} {named}{more})", counted(items.len(), "item"), reason.describe())
+    };
+    by_reason.iter().map(reason).collect::<Vec<_>>().join(", ")
 }
 
 /// A task as a run reads it; whatever the sums depend on.
@@ -244,7 +271,7 @@ pub struct ItemTexts {
     /// The mask that hides what is to be predicted, in texts that are scored token by token.
     mask: Option<u32>,
     /// Items of the file that are left out.
-    pub skipped: u64,
+    pub skipped: Vec<SkippedItem>,
 }
 
 impl ItemTexts {

@@ -1,0 +1,72 @@
+//! Words that the terminal prints: each is explained.
+
+use std::fs;
+
+use crate::support::{fixture, path, run};
+
+/// The headings of a table of a text: the line that begins with `first`, whose columns are two spaces apart.
+fn headings<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
+    let is_heading = |line: &&str| line.trim_start().starts_with(first) && line.contains("  ");
+    let line = text.lines().find(is_heading).unwrap_or_else(|| panic!("no table of {first}: {text}"));
+    line.split("  ").map(str::trim).filter(|heading| !heading.is_empty()).collect()
+}
+
+#[test]
+fn headings_of_tables_and_words_of_sentences_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
+    let [a, b] = [0, 1].map(|half| {
+        let (corpus, report) = (at(&format!("{half}.conllu")), at(&format!("{half}.json")));
+        fs::write(&corpus, text.split_inclusive("\n\n").skip(half).step_by(2).collect::<String>()).unwrap();
+        run(&["analyze", "box:small", "-c", path(&corpus), "-q", "-o", path(&report)]).unwrap();
+        report
+    });
+    let task = fixture("tasks/copies.jsonl");
+    let said = [
+        (run(&["show", path(&a), "L2H3"]).unwrap(), "label"),
+        (run(&["show", path(&a), "--relation", "case"]).unwrap(), "head"),
+        (run(&["compare", path(&a), path(&b), "--fail-on", "never"]).unwrap(), "family"),
+        (run(&["confirm", path(&a), path(&b)]).unwrap(), "head"),
+        (run(&["analyze", "box:causal", "--task", path(&task)]).unwrap(), "head"),
+    ];
+    let mut words: Vec<&str> = said.iter().flat_map(|(text, first)| headings(text, first)).collect();
+    // What stands in cells and sentences.
+    words.extend([
+        "near tie",
+        "tested",
+        "confirmed",
+        "firm",
+        "lift",
+        "borderline",
+        "too little to say",
+        "no role found",
+        "out of reach",
+        "within reach",
+        "not assessed",
+        "could not tell",
+        "matched",
+        "robust",
+        "removed",
+        "absent",
+        "helpful",
+        "negligible",
+        "nats",
+        "false-discovery rate",
+        "beats word classes",
+        "class rules",
+        "same class",
+        "to special",
+        "word classes",
+        "best offset",
+        "budget",
+        "baseline",
+    ]);
+    // Which of two reports a column is about, and its head, need no words.
+    words.retain(|word| !["a", "b"].contains(word));
+    words.sort_unstable();
+    words.dedup();
+    let unknown: Vec<String> =
+        words.iter().filter_map(|word| run(&["explain", word]).err()).map(|(_, error)| error).collect();
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
