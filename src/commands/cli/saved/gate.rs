@@ -15,7 +15,7 @@ use crate::studies::registry;
 use crate::system::errors::Class;
 
 /// The statuses of `gate` that mean something else.
-const PASSED: &str = "0 no firm role is lost, 1 a firm role is lost, 2 wrong usage or trouble";
+const PASSED: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
 
 const EXAMPLES: &str = "\
 Examples:
