@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headscope::commands::analyze::selection::{Absence, Selection, StudyRequest};
+use headscope::commands::analyze::selection::{Absence, AskedOf, Selection, StudyRequest};
 use headscope::evaluation::askable::Askable;
 use headscope::evaluation::presets;
 use headscope::sequences::derived::task::TaskKind;
@@ -27,7 +27,8 @@ fn request(words: &str) -> (StudyRequest, Option<Askable>) {
                 request.task = Some(Arc::new(TaskFile { path, name, sha256, kind, items: Vec::new() }));
             }
             ("join", _) => request.may_join = true,
-            ("first-run", _) => request.is_first_run = true,
+            ("first-run", _) => request.asked_of = AskedOf::Box,
+            ("no-corpus", _) => request.asked_of = AskedOf::TaskAlone,
             ("read-once", _) => request.has_counts = false,
             ("encoder", _) => model = Some(ENCODER),
             ("headless", _) => model = Some(Askable { predicts: false, ..model.unwrap() }),
@@ -57,7 +58,7 @@ fn outcome(words: &str) -> String {
         study.card().by_default || !matches!(why, Absence::Unrequested | Absence::SwitchedOff)
     };
     let fewer = selection.absent().iter().filter(is_told).map(|(study, why)| match why {
-        Absence::Unrequested => unreachable!("it runs by default"),
+        Absence::Unrequested => format!("-{}", study.card().name),
         Absence::SwitchedOff => format!("-{} (off)", study.card().name),
         Absence::Uncounted => format!("-{} (uncounted)", study.card().name),
         Absence::Beyond(why) => format!("-{} ({})", study.card().name, why.split([',', ':']).next().unwrap()),
@@ -85,6 +86,9 @@ fn options_corpus_and_model_decide_which_studies_run() {
         ("task=pair", "+task"),
         ("task=pair without=task", ""),
         ("task=pair with=pruning", "+task +pruning"),
+        // Without a corpus nothing else runs by itself, not even on a decoder.
+        ("task=pair no-corpus", &format!("+task -{}", ALL.replace(',', " -"))),
+        ("task=pair no-corpus decoder", &format!("+task -{}", ALL.replace(',', " -"))),
         (
             "task=pair with=interchange",
             "--with interchange: it takes items of kind cloze, and `items.jsonl` has items of kind \

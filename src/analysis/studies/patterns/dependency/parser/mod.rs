@@ -111,7 +111,7 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "right-branching",
-        also: &["best head", "best offset"],
+        also: &["best head"],
         meaning: "Simple parsers beside it, in the study `parser`: the head of a word is the next word; the word that one attention head \
             attends to most, or that attends most to it; the word at a fixed offset; the nearest word of a word class that goes with the \
             word's own. The last three are chosen on one half of the blocks and scored on the other.",
