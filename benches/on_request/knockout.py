@@ -131,7 +131,7 @@ def with_all_heads(heads, batch, mask):
     """What goes into each layer and comes out of the last, and the contexts and weights of each layer's heads."""
     inputs, attended = [heads.model.base_model.embeddings(input_ids=batch.ids)], []
     for block in heads.blocks:
-        attended.append(block.attention.self(inputs[-1], mask))
+        attended.append(block.attention.self(inputs[-1], mask, output_attentions=True))
         inputs.append(block.feed_forward_chunk(block.attention.output(attended[-1][0], inputs[-1])))
     return inputs, attended
 

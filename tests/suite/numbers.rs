@@ -272,7 +272,7 @@ fn other_policies_are_said() {
         report["settings"]["policy"]["separator_mass"] = json!(0.99);
     });
     let (status, found) = context.json(&stricter, &[]);
-    assert_eq!((status, aside(&found, "firm labels have other thresholds")), (0, (1, json!(["separator"]))));
+    assert_eq!((status, aside(&found, "of the firm labels have other thresholds")), (0, (1, json!(["separator"]))));
     // Under one policy for both they are compared.
     let policy = context.file("policy.toml", "separator_mass = 0.7\n");
     let (status, found) = context.json(&stricter, &["--policy", path(&policy)]);

@@ -65,9 +65,9 @@ fn choices(report: &Report) -> String {
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 has attention that follows from one thing alone.".to_owned();
+        return "No head above layer 0 is explained by one cue alone.".to_owned();
     }
-    format!("Heads above layer 0 whose attention follows from one thing alone: {kinds}.")
+    format!("Heads above layer 0 that one cue alone explains: {kinds}.")
 }
 
 /// Firm roles in each control, in the mean over its seeds.

@@ -189,7 +189,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         model.objective.is_some(),
         anyhow!("{asking}: `{id}` has no {head}, so it has no loss").hint(format!(
             "name a checkpoint with the head by which it was trained; in models without one, such as sentence encoders, nothing stands \
-             in for that loss, and --with {} removes heads without it",
+             in for that loss, and --with {} removes heads without it; --task FILE asks about a task of yours",
             registry::removing_without_loss().card().name
         ))
     );

@@ -319,14 +319,19 @@ impl AnalyzeArguments {
         Ok(Command::new(move || analyze(&options)))
     }
 
-    /// The options.
-    fn validate(self) -> Result<AnalyzeOptions, Usage> {
-        let model = self.network.model(self.model.as_deref())?;
-        let asked_of = match (self.corpora.corpus.is_empty(), &self.task) {
+    /// The thing that the run is asked about.
+    fn asked_of(&self) -> AskedOf {
+        match (self.corpora.corpus.is_empty(), &self.task) {
             (false, _) => AskedOf::Corpus,
             (true, None) => AskedOf::Box,
             (true, Some(_)) => AskedOf::TaskAlone,
-        };
+        }
+    }
+
+    /// The options.
+    fn validate(self) -> Result<AnalyzeOptions, Usage> {
+        let model = self.network.model(self.model.as_deref())?;
+        let asked_of = self.asked_of();
         let corpus = self.corpora.validate()?;
         if self.truncate {
             ensure_truncatable(&corpus)?;

@@ -68,8 +68,8 @@ fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
 }
 
 /// The meaning of the intervals of agreement.
-pub const INTERVALS: &str = "Intervals of 95 % are over heads, as if each were drawn by itself; what other sentences would \
-    change is what cannot be told.";
+pub const INTERVALS: &str = "Intervals of 95 % treat heads as independent draws, and leave out how other sentences would change \
+    the labels.";
 
 /// The heading of the columns of families.
 pub const FAMILY_COLUMNS: [&str; 8] =

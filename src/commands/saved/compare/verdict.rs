@@ -73,7 +73,7 @@ impl CompareOutcome {
         });
         let both = (firm_in_both > 0).then(|| {
             let are = plural(&firm_in_both, "is", "are");
-            format!("{} {are} firm in both, by other thresholds.", counted(firm_in_both, "label"))
+            format!("{} {are} firm in both, under other thresholds or counts of words.", counted(firm_in_both, "label"))
         });
         let beyond_one = |[has, lacks]: [&str; 2], is_beyond: [bool; 2]| {
             let names = self.names(most, |label| {

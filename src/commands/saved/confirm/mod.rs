@@ -135,7 +135,10 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
         Some(if let Some(units) = &units {
             format!("no label can be tested: {units}")
         } else if !first.has_like_counts(side, &label.label) {
-            format!("`{}` depends on the counts of words, which are others (`--counts`)", label.label)
+            format!(
+                "`{}` depends on counts of words, which differ between these corpora (`--counts` gives all the same)",
+                label.label
+            )
         } else {
             format!("`{}` has too little text, or was not measured", label.label)
         })

@@ -109,10 +109,16 @@ impl Labels {
             })
         };
         let reasons = [
-            (unlike, "firm labels have other thresholds in the two policies; --policy gives both the same"),
-            (uncounted, "firm labels rest on token counts of corpora of other sizes; --counts gives both the same"),
-            (missing, "firm labels could not be assessed on the other side"),
-            (unfounded, "firm labels are out of reach on the other side, and rest on numbers that were not tested"),
+            (unlike, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
+            (
+                uncounted,
+                "of the firm labels rest on token counts of corpora of other sizes; --counts gives both the same",
+            ),
+            (missing, "of the firm labels could not be assessed on the other side"),
+            (
+                unfounded,
+                "of the firm labels are out of reach on the other side, and rest on numbers that were not tested",
+            ),
         ];
         found.left_aside = reasons.into_iter().filter_map(aside).collect();
         found

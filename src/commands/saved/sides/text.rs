@@ -42,7 +42,7 @@ pub fn not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Resu
     if facts.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nNot shared (a | b), and no change:")?;
+    writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;
     for fact in facts.iter().take(most(FACTS, full)) {
         let [a, b] = values([&fact.a, &fact.b], full);
         writeln!(out, "  {}: {a} | {b}", one_line(&fact.key))?;
