@@ -7,7 +7,6 @@ use super::label::{Label, Measured, margin};
 use super::policy::Policy;
 use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_of_those_above;
-use crate::study::show::wording::decimal;
 
 /// The outcome of a rule for a head.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +97,7 @@ pub fn assess(
 
 /// A threshold in words: a baseline and a margin have more digits than say anything.
 fn brief(threshold: f64) -> String {
-    let (whole, rounded) = (threshold.to_string(), decimal(threshold, 3));
+    let (whole, rounded) = (threshold.to_string(), format!("{threshold:.3}"));
     if whole.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { whole }
 }
 
