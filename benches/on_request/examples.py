@@ -130,7 +130,7 @@ def examples(heads, data, labels, tags):
         states, mask = heads.model.base_model.embeddings(input_ids=one.batch.ids), heads.mask(one.batch)
         for layer, block in enumerate(heads.blocks):
             own = {group: places for group, places in groups.items() if group[0] == layer}
-            context, weights = block.attention.self(states, mask)
+            context, weights = block.attention.self(states, mask, output_attentions=True)
             for (_, label, direction), places in own.items():
                 of_heads = weights[:, [labels[place]["head"] for place in places]].transpose(0, 1)
                 values, queries = scores(label, direction, of_heads, one, tags)
