@@ -118,7 +118,7 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     sources(out, head)
 }
 
-/// What a column of q-values is.
+/// The description of a column of q-values.
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 
 /// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.

@@ -64,7 +64,7 @@ fn five_other_corpora_predict_another() {
     assert!(run(&[&["confirm"], &reports[..]].concat()).unwrap().contains(" robust."));
 }
 
-/// What random tokens show is the same over every corpus, so that it is not counted as confirmed.
+/// Results on random tokens are the same over every corpus, so they are not counted as confirmed.
 #[test]
 fn labels_from_random_tokens_are_left_out() {
     let folder = tempfile::tempdir().unwrap();

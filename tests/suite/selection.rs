@@ -41,7 +41,8 @@ fn request(words: &str) -> (StudyRequest, Option<Askable>) {
     (request, model)
 }
 
-/// What differs from the studies by default: `+` those that run as well, `-` those that do not and why; or the error.
+/// The difference from the studies by default: `+` before one that runs as well, `-` before one that does not, with the
+/// reason; or the error.
 fn outcome(words: &str) -> String {
     let (request, model) = request(words);
     let selected = Selection::new(request).and_then(|selection| match model {

@@ -154,6 +154,6 @@ fn a_task_without_a_corpus_is_run_alone() {
     assert!(said.contains("\ncorpus  box:gold: 700 sentences, ") && said.contains("-c takes yours"), "{said}");
     // A model that cannot read the corpus in the box is not told of it.
     let triples = fixture("tasks/triples.jsonl");
-    let said = run(&["analyze", path(&tiny_bert()), "--task", path(&triples)]).unwrap();
+    let said = run(&["analyze", path(&tiny_bert()), "--task", path(&triples), "--strict"]).unwrap();
     assert!(!said.contains("could not read"), "{said}");
 }

@@ -87,6 +87,8 @@ pub struct PreparedRun<'a> {
     pub(super) tokenizer: Cow<'a, ModelTokenizer>,
     pub(super) protocol: Protocol,
     plan: Plan,
+    /// Whether the run asks about the corpus; if not, `strict` lets its sentences be skipped.
+    is_about_corpus: bool,
     task: Option<Task>,
     counts: Option<Arc<TokenCounts>>,
     /// The corpus that the counts are from.
@@ -138,6 +140,7 @@ impl<'a> PreparedRun<'a> {
             studies: plan::names(selection.studies()),
         };
         let plan = Plan::new(&protocol)?;
+        let is_about_corpus = selection.is_about_corpus();
         // A process that runs a shard runs it in one stage.
         let bound = if let Outcome::Report { .. } = options.outcome { kept::bound(options.keep) } else { 0 };
         let kept = KeptPasses::new(plan.keeps(), &model.architecture.config, bound);
@@ -152,6 +155,7 @@ impl<'a> PreparedRun<'a> {
             tokenizer,
             protocol,
             plan,
+            is_about_corpus,
             task,
             counts,
             counted,
@@ -253,7 +257,7 @@ impl<'a> PreparedRun<'a> {
     fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
         let Self { options, scope, model, tokenizer, protocol, mean_contexts, kept, .. } = self;
         let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
-        let (strict, threads) = (*strict, *threads);
+        let (strict, threads) = (*strict && self.is_about_corpus, *threads);
         let index = self.index.as_ref();
         let (counts, task) = (self.counts.clone(), self.task.as_ref());
         Runner {

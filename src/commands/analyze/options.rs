@@ -110,7 +110,7 @@ impl AnalyzeOptions {
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
     }
 
-    /// Whether some study has a pass of which `is_wanted` is true.
+    /// Whether some study has a pass that `is_wanted` accepts.
     pub fn has_pass(&self, is_wanted: impl Fn(&Pass) -> bool) -> bool {
         self.selection.studies().iter().any(|study| self.passes_of(*study).iter().any(|spec| is_wanted(&spec.pass)))
     }

@@ -30,19 +30,19 @@ pub struct StudyRequest {
     pub with: Vec<String>,
     /// Names of studies that are switched off.
     pub without: Vec<String>,
-    /// Presets, each of which switches its studies on.
+    /// Presets: each switches its studies on.
     pub presets: Vec<&'static Preset>,
     /// Task, which switches its study on.
     pub task: Option<Arc<TaskFile>>,
     /// Whether a study of this kind (`Card::joins`) runs wherever those run that it builds on.
     pub may_join: bool,
-    /// What the run is asked about, by which some studies run by themselves.
+    /// What the run is asked about. Some studies run by themselves for it.
     pub asked_of: AskedOf,
     /// Whether the count of each token can be known before the first pass.
     pub has_counts: bool,
 }
 
-/// What a run is asked about.
+/// The subject of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskedOf {
     /// A corpus that is named.
@@ -65,7 +65,7 @@ pub enum Absence {
     Beyond(String),
 }
 
-/// What switches a study on.
+/// The reason that a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
     /// The corpus, the model or studies that it builds on.
@@ -129,6 +129,11 @@ impl Selection {
         &self.studies
     }
 
+    /// Whether the run asks about the corpus: of a task alone, a selected study may.
+    pub fn is_about_corpus(&self) -> bool {
+        self.request.asked_of != AskedOf::TaskAlone || self.studies.iter().any(|study| registry::is_of_corpus(*study))
+    }
+
     /// Whether a study of this name runs.
     pub fn runs(&self, name: &str) -> bool {
         self.studies.iter().any(|study| study.card().name == name)
@@ -179,7 +184,7 @@ impl StudyRequest {
         study.card().needed(self.task.is_some())
     }
 
-    /// What switches a study on by itself, without regard to studies that build on it.
+    /// The reason that a study is switched on by itself, without regard to studies that build on it.
     fn own_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
         let is_default = match self.asked_of {
@@ -196,7 +201,7 @@ impl StudyRequest {
         }
     }
 
-    /// What switches each study of the registry on, if anything does.
+    /// The reason that each study of the registry is switched on; `None` if it is off.
     /// Fails if the options contradict one another.
     fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
         if let Some(both) = self.with.iter().find(|name| is_among(&self.without, name)) {

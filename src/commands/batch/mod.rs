@@ -363,7 +363,7 @@ impl Batch<'_> {
     }
 }
 
-/// Fails if options do not go with a model, as far as its `config.json` tells.
+/// Fails if options contradict a model's `config.json`.
 fn ensure_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     let config = &files.architecture.config;
     heads_of(files.grid(), &options.removed)?;

@@ -191,7 +191,7 @@ impl RightShare {
     /// Where all units are right, or none is, no block varies: the interval is then exact for independent units (Clopper & Pearson
     /// 1934), `[0.025^(1/n), 1]` or `[0, 1 - 0.025^(1/n)]`.
     pub fn new(share: f64, blocks: Jackknife, units: u64) -> Self {
-        // A condition may have no unit of its own, and then has one in each block at least.
+        // A condition may have no unit in a block; it is given one.
         let units = units.max(blocks.blocks() as u64).max(1);
         let least = TAIL.powf(1.0 / units as f64);
         let ci95 = blocks.on(Scale::Share).interval().map(|varied| match share {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::evidence::{LABEL_Q, MarginTest};
+use super::evidence::{Direction, LABEL_Q, MarginTest};
 use super::label::{Label, Measured, margin};
 use super::policy::Policy;
 use crate::stats::block_test::TAIL;
@@ -164,12 +164,23 @@ pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, polic
     let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
     let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
     for (assessment, q) in assessed.into_iter().zip(q_of_those_above(&p)) {
-        let firm = match policy.rule(&LABEL_Q) {
-            Some(most) => q.is_some_and(|q| q <= most),
-            None => assessment.p_above().is_some_and(|p| p <= TAIL),
-        };
+        assessment.label.borderline = !is_significant(assessment.p_above(), q, policy);
         assessment.label.test.q = q;
-        assessment.label.borderline = !firm;
+    }
+}
+
+/// Whether one of the labels of a head fires in a direction and is firm. `p` and `q` are of the test that is corrected with
+/// those of all heads.
+pub fn is_firm(assessed: &[Assessment], direction: Direction, [p, q]: [Option<f64>; 2], policy: &Policy) -> bool {
+    let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(direction));
+    fires && is_significant(p, q, policy)
+}
+
+/// Whether a label that fires is firm by its corrected or, where the policy has no bound on that, its own p-value.
+fn is_significant(p: Option<f64>, q: Option<f64>, policy: &Policy) -> bool {
+    match policy.rule(&LABEL_Q) {
+        Some(most) => q.is_some_and(|q| q <= most),
+        None => p.is_some_and(|p| p <= TAIL),
     }
 }
 

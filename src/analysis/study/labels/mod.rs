@@ -15,7 +15,7 @@ use anstyle::AnsiColor;
 
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Metrics;
-pub use assessment::{Assessment, Bound, assess, assess_all, assess_any, correct, one_of_each};
+pub use assessment::{Assessment, Bound, assess, assess_all, assess_any, correct, is_firm, one_of_each};
 use evidence::LABEL_Q;
 pub use label::{Label, Measured, Near};
 pub use phrase::Phrase;

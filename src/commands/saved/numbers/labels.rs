@@ -18,7 +18,7 @@ pub struct Labels {
     pub changes: Vec<LabelChange>,
     /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
-    /// How many are firm on either side, those of how heads choose not among them.
+    /// Firm labels on either side, without labels of how heads choose.
     pub firm: usize,
     /// How many of these were compared.
     pub compared: usize,

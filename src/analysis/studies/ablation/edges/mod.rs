@@ -103,7 +103,7 @@ const TERMS: &[Term] = &[
     Term {
         name: "chain",
         also: &["chains"],
-        meaning: "Heads of which each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
+        meaning: "Heads in a row: each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
             it, all of them above.",
         page: "edges.md",
     },

@@ -268,7 +268,7 @@ fn no_head_matters_where_signs_are_exchanged() {
     assert!(decided <= 16, "{decided}");
 }
 
-/// Of 40 units the limits are `0.025^(1/40)`, `exp(ln 0.025 / 40)`.
+/// With 40 units the limits are `0.025^(1/40)`, `exp(ln 0.025 / 40)`.
 #[test]
 fn where_all_or_none_are_right_the_interval_is_not_a_point() {
     let share = |right: f64| {

@@ -22,7 +22,7 @@ use crate::study::upstream::Obstacle;
 use crate::system::counted::{counted, plural};
 
 /// Heads that the summary shows from either end.
-const SHOWN: usize = 5;
+const SHOWN: usize = 3;
 
 /// Heads that the figure shows from either end.
 const DRAWN: usize = 12;

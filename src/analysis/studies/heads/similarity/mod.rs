@@ -76,8 +76,8 @@ const TERMS: &[Term] = &[
         name: "cluster",
         also: &["clusters", "together", "from_even", "nearer_than_even"],
         meaning: "Heads that look alike: joined at a mean distance of at most half of the median of all pairs. `together` is the share \
-            of resamples in which all of them are in one cluster. Kept are those of at least 80 % whose heads are shown to be nearer to \
-            each other than to even attention (`from_even`, `nearer_than_even`).",
+            of resamples in which all of them are in one cluster. A cluster is kept if that is at least 80 % and its heads are shown to be \
+            nearer to each other than to even attention (`from_even`, `nearer_than_even`).",
         page: "similarity.md",
     },
     Term {

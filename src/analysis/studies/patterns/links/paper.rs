@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::assessment::of_links;
 use super::link::LinkMetrics;
-use crate::stats::block_test::TAIL;
-use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels;
 use crate::study::labels::policy::Policy;
 use crate::study::show::table::TableRows;
 use crate::study::show::wording::with_interval;
@@ -50,11 +49,7 @@ pub(super) fn table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'st
 fn is_firm(links: &LinkMetrics, policy: &Policy) -> bool {
     let place = links.by_head.iter().position(|head| head.place == links.place);
     let assessed = place.map_or_else(Vec::new, |place| of_links(links, place, policy));
-    let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(links.direction));
     let leads = links.best().and_then(|head| head.leads.get(links.direction).as_ref());
-    let is_shown = leads.is_some_and(|leads| match policy.rule(&LABEL_Q) {
-        Some(most) => leads.over_place.q.is_some_and(|q| q <= most),
-        None => leads.over_place.p.is_some_and(|p| p <= TAIL),
-    });
-    fires && is_shown
+    let test = leads.map_or([None; 2], |leads| [leads.over_place.p, leads.over_place.q]);
+    labels::is_firm(&assessed, links.direction, test, policy)
 }

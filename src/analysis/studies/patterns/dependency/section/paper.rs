@@ -7,8 +7,7 @@ use serde::Serialize;
 use super::super::assessment::of_relation;
 use super::super::relation::RelationMetrics;
 use super::super::thresholds::MIN_COUNT;
-use crate::stats::block_test::TAIL;
-use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels;
 use crate::study::labels::policy::Policy;
 use crate::study::show::table::TableRows;
 use crate::study::show::wording::with_interval;
@@ -57,11 +56,6 @@ pub(super) fn table(relations: &[RelationMetrics], policy: &Policy) -> TableRows
 fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| of_relation(relation, place, policy));
-    let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(relation.direction));
     let test = &relation.versus_offset;
-    let is_shown = match policy.rule(&LABEL_Q) {
-        Some(most) => test.q.is_some_and(|q| q <= most),
-        None => test.p.is_some_and(|p| p <= TAIL),
-    };
-    fires && is_shown
+    labels::is_firm(&assessed, relation.direction, [test.p, test.q], policy)
 }
