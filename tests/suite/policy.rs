@@ -90,6 +90,27 @@ fn relabelling_is_analysing_with_that_policy() {
     assert_eq!(context.relabel(&report, &default, &[]), (0, "No label changes.\n".to_owned()));
 }
 
+/// A report of six digits lacks what no policy asks for, so the loosest policy gives it the labels of an analysis.
+#[test]
+fn relabelling_a_rounded_report_gives_the_labels_of_an_analysis() {
+    let context = EstimationContext::new();
+    let policy = context.file("loose.toml", LOOSE);
+    context.analyze("rounded.json", &["--digits", "6"]);
+    context.analyze("analysed.json", &["--digits", "6", "--policy", path(&policy)]);
+    let relabelled = context.path("relabelled.json");
+    let (status, text) = context.relabel(&context.path("rounded.json"), &policy, &["-o", path(&relabelled)]);
+    assert_eq!(status, 0, "{text}");
+    let labels = |name: &str| -> Vec<(Value, Value, Value)> {
+        let report = context.json(name);
+        let heads = report["heads"].as_array().unwrap().clone();
+        let all = heads.iter().flat_map(|head| head["labels"].as_array().unwrap().clone());
+        all.map(|label| (label["label"].clone(), label["borderline"].clone(), label["beyond"].clone())).collect()
+    };
+    let found = labels("relabelled.json");
+    assert!(found.iter().any(|(label, ..)| label.as_str().unwrap().starts_with("syntactic:")));
+    assert_eq!(found, labels("analysed.json"));
+}
+
 #[test]
 fn the_command_line_has_the_last_word_on_the_fewest_words() {
     let context = EstimationContext::new();

@@ -387,6 +387,13 @@ impl Report {
         Ok(report)
     }
 
+    /// The report as it is written with fewer digits than there are.
+    pub fn rounded(mut self) -> Self {
+        let all = self.sections.0.iter_mut().map(|(_, section)| section);
+        all.for_each(|section| section.complete(&Completion::Rounded));
+        self
+    }
+
     /// The first fault of a report that is not whole, if there is any: a whole one has every head, each with the same
     /// metrics, and whole sections.
     pub fn defect(&self) -> Option<String> {

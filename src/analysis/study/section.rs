@@ -87,6 +87,8 @@ pub enum Completion<'a> {
     Reading(Context),
     /// How many of the seven ways to mask every seventh word of a sentence were run; `None` where no head was removed.
     Phases(Option<u8>),
+    /// The report is written with fewer digits than there are: sections drop what no policy asks for.
+    Rounded,
 }
 
 /// The part of a section on the card of one head.

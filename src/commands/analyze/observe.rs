@@ -41,6 +41,7 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
+use crate::system::progress::run::RunProgress;
 use crate::system::terminal::say;
 
 /// The sums of the first of two stages over the whole corpus; passes of the second stage follow them.
@@ -99,6 +100,8 @@ pub struct PreparedRun<'a> {
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep for passes of the second.
     kept: KeptPasses,
+    /// The bar of all passes.
+    progress: RunProgress,
 }
 
 impl<'a> PreparedRun<'a> {
@@ -162,6 +165,7 @@ impl<'a> PreparedRun<'a> {
             first_layers: first_layers(&model.architecture.names.layers),
             mean_contexts: MeanContexts::default(),
             kept,
+            progress: RunProgress::shown(),
         })
     }
 
@@ -255,9 +259,11 @@ impl<'a> PreparedRun<'a> {
     }
 
     fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
-        let Self { options, scope, model, tokenizer, protocol, mean_contexts, kept, .. } = self;
+        let Self { options, scope, model, tokenizer, protocol, mean_contexts, kept, progress, .. } = self;
         let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
         let (strict, threads) = (*strict && self.is_about_corpus, *threads);
+        let is_whole = shard == Shard::WHOLE && matches!(options.outcome, Outcome::Report { .. });
+        let later = if is_whole && !follows { self.plan.later() } else { Vec::new() };
         let index = self.index.as_ref();
         let (counts, task) = (self.counts.clone(), self.task.as_ref());
         Runner {
@@ -276,6 +282,8 @@ impl<'a> PreparedRun<'a> {
             mean_contexts,
             kept,
             follows,
+            progress,
+            later,
         }
     }
 

@@ -23,6 +23,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+use crate::system::progress;
 
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
@@ -62,7 +63,9 @@ pub fn write_sums(observation: &Observation, mut output: Output) -> Result<()> {
 /// Fails if nothing was observed.
 pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
+    let measuring = progress::step("computing intervals and tests");
     let (mut circumstances, findings) = measure(observation, policy, threads, false)?;
+    measuring.finish_and_clear();
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
     Ok(Report::new(circumstances, findings))
 }
@@ -82,6 +85,7 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
         anyhow!("{named}{more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
+    let report = if digits == Digits::ALL { report } else { report.rounded() };
     json::as_saved(&report, digits).map_err(no_run).class(Class::Input)
 }
 

@@ -142,6 +142,34 @@ impl Pass {
         shown: Shown::Activations,
     };
 
+    /// Its name for a reader: its sequences, the change of its weights, what is done to heads.
+    pub fn name(&self) -> String {
+        let sequences = match self.sequences {
+            Sequences::Sentences => "sentences",
+            Sequences::Shuffled { .. } => "shuffled words",
+            Sequences::Pairs { .. } => "pairs of segments",
+            Sequences::Windows => "windows",
+            Sequences::SentencePairs => "pairs of sentences",
+            Sequences::Corrupted(_) => "tokens to predict",
+            Sequences::Repeats(_) => "repeated random tokens",
+            Sequences::Task => "task",
+            Sequences::Interchange => "task beside corrupted texts",
+        };
+        let weights = match self.weights {
+            Weights::Trained => "",
+            Weights::Fresh { .. } => ", untrained weights",
+            Weights::Sharp { .. } => ", untrained sharp weights",
+            Weights::Rotated { .. } => ", rotated outputs",
+        };
+        let shown = match (self.shown, self.portion) {
+            (Shown::Derivatives, _) => ", derivatives",
+            (Shown::Fits, _) => ", fits of gates",
+            (Shown::Activations, Portion::All) => "",
+            (Shown::Activations, _) => ", without heads",
+        };
+        format!("{sequences}{weights}{shown}")
+    }
+
     /// Whether the pass also runs the prediction head of the weights.
     pub fn predicts(&self) -> bool {
         let are_of_corpus = matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted));

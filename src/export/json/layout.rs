@@ -11,8 +11,8 @@ use crate::system::printable::is_unprintable;
 /// Whether JSON is indented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// By two spaces a level. An object in an array is a row and has one line, but for its own arrays of objects, which have a
-    /// line a row. Arrays of numbers have one line: intervals read as `[0.25, 0.5]`.
+    /// By two spaces a level. An object in an array is a row and has one line without spaces, but for its own arrays of objects,
+    /// which have a line a row. Arrays of numbers have one line.
     Indented,
     /// All on one line.
     Compact,
@@ -70,7 +70,8 @@ impl JsonWriter {
     }
 
     fn space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
-        if self.layout == Layout::Indented { out.write_all(b" ") } else { Ok(()) }
+        let is_wanted = self.layout == Layout::Indented && !self.is_in_a_row();
+        if is_wanted { out.write_all(b" ") } else { Ok(()) }
     }
 
     fn is_in_a_row(&self) -> bool {
@@ -176,8 +177,7 @@ impl Formatter for JsonWriter {
             out.write_all(b",")?;
         }
         match self.open.last() {
-            Some(Container::Row) if is_first => Ok(()),
-            Some(Container::Row) => self.space(out),
+            Some(Container::Row) => Ok(()),
             _ => self.new_line(out),
         }
     }
@@ -233,7 +233,7 @@ mod tests {
     "["
   ],
   "c": [
-    {"d": [2]},
+    {"d":[2]},
     [],
     [
       [0.5, null]
@@ -256,10 +256,10 @@ mod tests {
         let row = json!({ "at": { "x": 1, "y": [2, 3] }, "of": ["a", "b"], "parts": [{ "p": 0.5 }, { "p": null }], "z": true });
         let expected = r#"{
   "rows": [
-    {"at": {"x": 1, "y": [2, 3]}, "of": ["a", "b"], "parts": [
-      {"p": 0.5},
-      {"p": null}
-    ], "z": true},
+    {"at":{"x":1,"y":[2,3]},"of":["a","b"],"parts":[
+      {"p":0.5},
+      {"p":null}
+    ],"z":true},
     {}
   ]
 }

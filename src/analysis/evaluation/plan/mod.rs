@@ -98,6 +98,11 @@ impl Plan {
         Self::for_each(&self.passes[self.followers..], observer)
     }
 
+    /// The passes of the second stage.
+    pub fn later(&self) -> Vec<Pass> {
+        self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
+    }
+
     /// Passes of the second stage that can be replayed from kept activations, each with the activations to keep.
     pub fn keeps(&self) -> Vec<(Pass, Vec<Keep>)> {
         let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {

@@ -203,6 +203,11 @@ impl<T> ByDirection<T> {
         if direction.is_forward() { &self.dependent_to_head } else { &self.head_to_dependent }
     }
 
+    /// The value for `direction`, to change it.
+    pub fn get_mut(&mut self, direction: Direction) -> &mut T {
+        if direction.is_forward() { &mut self.dependent_to_head } else { &mut self.head_to_dependent }
+    }
+
     /// Both values, in the order of [`Direction::BOTH`], to change them.
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.dependent_to_head, &mut self.head_to_dependent]
@@ -214,7 +219,15 @@ impl<T> ByDirection<T> {
     }
 }
 
-/// A head against the best fixed offset of a relation, on the same words.
+impl<T> ByDirection<Option<T>> {
+    /// Whether there is no value in either direction.
+    pub fn is_null(&self) -> bool {
+        self.dependent_to_head.is_none() && self.head_to_dependent.is_none()
+    }
+}
+
+/// A head against the best fixed offset of a relation, on the same words. Without `--digits 17` the difference and its interval
+/// are all that is written of heads below the offset, which no policy labels, but for the best head of the relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The head's accuracy less the offset's.
@@ -222,25 +235,42 @@ pub struct Comparison {
     pub difference: f64,
     /// The 95 % interval of the difference; null where fewer than 10 blocks have such a word.
     pub ci95: Option<Interval>,
-    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 10 have such a
+    /// The standard error of the difference, by leaving out one block at a time; absent where fewer than 10 have such a
     /// word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
     pub standard_error: Option<f64>,
     /// Words on which the head alone is right, in sentences that are the first of their family.
-    pub head_only: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub head_only: Option<u64>,
     /// Words on which the offset alone is right, likewise.
-    pub offset_only: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub offset_only: Option<u64>,
     /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal and words
     /// independent. It decides nothing.
-    #[schemars(range(min = 0, max = 1))]
-    pub mcnemar_p: f64,
-    /// The one-sided block test of whether the difference is above `settings.policy.syntactic_margin`; null where there is
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64", range(min = 0, max = 1))]
+    pub mcnemar_p: Option<f64>,
+    /// The one-sided block test of whether the difference is above `settings.policy.syntactic_margin`; absent where there is
     /// no standard error.
-    #[schemars(range(min = 0, max = 1))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64", range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// Twice `p` corrected by Benjamini & Hochberg for all heads, directions and relations with a difference above the
-    /// margin; null for others, and where the relation has too few words to be tested.
-    #[schemars(range(min = 0, max = 1))]
+    /// margin; absent of others, and where the relation has too few words to be tested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64", range(min = 0, max = 1))]
     pub q: Option<f64>,
+}
+
+impl Comparison {
+    /// A difference with its interval alone.
+    pub fn of_difference(difference: f64, ci95: Option<Interval>) -> Self {
+        let (standard_error, mcnemar_p) = (None, None);
+        Self { difference, ci95, standard_error, head_only: None, offset_only: None, mcnemar_p, p: None, q: None }
+    }
 }
 
 /// A head against the best tags of a relation, on the same words.

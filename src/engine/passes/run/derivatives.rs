@@ -11,7 +11,7 @@ use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::{ScoreRule, Sequence};
-use crate::system::progress::Analysis;
+use crate::system::progress::run::RunProgress;
 
 /// Shows the gradient of every sequence with a token to predict to fresh observers.
 ///
@@ -24,7 +24,7 @@ pub fn differentiate(
     (gates, removed, steps): (&Gates, &[usize], Option<NonZeroU16>),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
-    progress: &Analysis,
+    progress: &RunProgress,
 ) -> Result<ObserverSet> {
     let steps = steps.filter(|_| observers.follows_path());
     let show = |observers: &mut ObserverSet, (_, pack): (usize, &Pack), scratch: &mut GradientScratch| {

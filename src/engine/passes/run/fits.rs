@@ -24,7 +24,7 @@ use crate::stats::box_minimum::{Valued, box_minimum};
 use crate::stats::exact::ExactSum;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
-use crate::system::progress::Analysis;
+use crate::system::progress::run::RunProgress;
 
 /// Evaluations of a fit at most: four times as many as any fit of the trained models of fixtures/ takes.
 const MOST_EVALUATIONS: usize = 100;
@@ -95,7 +95,7 @@ pub fn fit(
     (fold, starts): (usize, Vec<u64>),
     sequences: impl Iterator<Item = Result<Sequence>>,
     threads: NonZeroUsize,
-    progress: &Analysis,
+    progress: &RunProgress,
 ) -> Result<GateFits> {
     if starts.is_empty() {
         return Ok(GateFits::default());
@@ -106,7 +106,7 @@ pub fn fit(
         let sums = ObserverSet::new(vec![observer_of(LossSums::new(heads.grid))]);
         let gates = (&heads.open(shares), &[][..], None);
         let sequences = sequences.iter().cloned().map(Ok);
-        let seen = differentiate(sums, (model, encoder), gates, sequences, threads, &Analysis::silent())?;
+        let seen = differentiate(sums, (model, encoder), gates, sequences, threads, &RunProgress::default())?;
         let seen = seen.into_observers();
         let LossSums { loss, gates, .. } = observer::sums(&*seen[0]);
         let mean = |sum: f64| sum / units as f64;
@@ -117,6 +117,7 @@ pub fn fit(
         return Ok(GateFits { known: Some(FittedLoss { units, ..FittedLoss::default() }), fits: BTreeMap::new() });
     }
     let count = heads.groups.len();
+    let tokens: usize = sequences.iter().map(|sequence| sequence.ids.len()).sum();
     let [loss, loss_without_heads] = [1.0, 0.0].map(|share| Ok::<_, anyhow::Error>(evaluate(&vec![share; count])?.0));
     let (loss, loss_without_heads) = (loss?, loss_without_heads?);
     let band = band(loss_without_heads - loss, heads.present);
@@ -140,9 +141,9 @@ pub fn fit(
             converged: found.converged,
         };
         fits.insert(start, fit);
-        progress.advance(sequences.len() / starts.len(), 0);
+        progress.advance(sequences.len() / starts.len(), tokens / starts.len());
     }
-    progress.finish();
+    progress.finish_pass();
     Ok(GateFits { known, fits })
 }
 
@@ -258,7 +259,7 @@ mod tests {
         let heads = GatedHeads { grid: GRID, whole: &whole, groups, present: 2 };
         let predictions = (1..=tokens).map(|at| PredictedToken::masked(at, at - 1, Some(1))).collect();
         let sequences = [sentence(0, 3, "dep"), Sequence { predictions, ..sentence(1, 3, "dep") }];
-        let progress = Analysis::silent();
+        let progress = RunProgress::default();
         let run = (0, vec![0, 1, 2, 3, 4]);
         let threads = NonZeroUsize::MIN;
         fit(("model", &Formula(formula)), &heads, run, sequences.into_iter().map(Ok), threads, &progress).unwrap()

@@ -12,8 +12,10 @@ mod removal;
 mod room;
 pub mod show;
 pub mod variants;
+mod work;
 pub mod workers;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -48,7 +50,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::progress::Analysis;
+use crate::system::progress::run::{Measure, PassWork, RunProgress};
 pub use checks::{heads_of, token_limit};
 use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
@@ -89,6 +91,10 @@ pub struct Runner<'a> {
     pub kept: &'a KeptPasses,
     /// Whether the passes are of the second stage, and are shown what was kept.
     pub follows: bool,
+    /// The progress of the run.
+    pub progress: &'a RunProgress,
+    /// The passes of the second stage, where it follows in the same process; the bar counts with them.
+    pub later: Vec<Pass>,
 }
 
 /// A corpus that passes were run over.
@@ -105,14 +111,26 @@ impl Runner<'_> {
     /// Fails if the corpus cannot be read, is not the same each time, or a forward pass fails.
     /// Panics if there is no pass.
     pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<RunOutcome> {
+        self.progress.plan(self.works(&passes).chain(self.later.iter().map(|pass| self.expected(pass))));
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::once(pass.gates());
+        self.progress.next_pass();
         let everything = (CorpusPart::of(self.shard), self.scope.sentence_count());
         let (first, tally, corpus) = self.over_corpus(opened, everything, pass, observers, &variants)?;
         let mut done = vec![first];
-        done.extend(self.run_again(&corpus, passes)?);
+        done.extend(self.run_each(&corpus, passes)?);
         Ok(RunOutcome { tally, corpus, passes: done })
+    }
+
+    /// The expected work of passes.
+    fn works(&self, passes: &[(Pass, Vec<Box<dyn Observer>>)]) -> impl Iterator<Item = PassWork> {
+        // Heads are removed from the sentences of a sample alone.
+        let removed = |pass: &Pass, observers: &[Box<dyn Observer>]| match pass.portion {
+            Portion::All => BTreeSet::new(),
+            _ => ObserverSet::variants_of(observers),
+        };
+        passes.iter().map(move |(pass, observers)| self.work(pass, &removed(pass, observers)))
     }
 
     /// Runs further passes over the corpus, whose identity the first pass found.
@@ -120,9 +138,19 @@ impl Runner<'_> {
     pub fn run_again(
         &self,
         corpus: &CorpusIdentity,
+        passes: Vec<(Pass, Vec<Box<dyn Observer>>)>,
+    ) -> Result<Vec<PassSums>> {
+        self.progress.plan(self.works(&passes));
+        self.run_each(corpus, passes)
+    }
+
+    fn run_each(
+        &self,
+        corpus: &CorpusIdentity,
         passes: impl IntoIterator<Item = (Pass, Vec<Box<dyn Observer>>)>,
     ) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| {
+            self.progress.next_pass();
             if pass.portion != Portion::All {
                 let removed = ObserverSet::variants_of(&observers);
                 let run = self.as_run(&pass, &removed);
@@ -205,7 +233,12 @@ impl Runner<'_> {
         let protocol = self.protocol;
         let CorpusPart { shard, sample, .. } = part;
         let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
-        let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
+        let measure = match (sequences, corpus.bytes()) {
+            (Some(sentences), _) => Measure::Sentences(sentences),
+            (None, Some(bytes)) => Measure::Bytes(bytes, corpus.bytes_read()),
+            (None, None) => Measure::Unknown,
+        };
+        self.begin(&pass, variants, measure);
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let segments = self.model.architecture.config.type_vocab_size;
@@ -232,7 +265,7 @@ impl Runner<'_> {
             } else {
                 Box::new(sentences)
             };
-            self.over_texts(texts, &pass, observers, variants, &progress)?
+            self.over_texts(texts, &pass, observers, variants)?
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;
         let tally = Tally { passed_over: corpus.passed_over(), windows, ..encoder.into_tally() };
@@ -246,10 +279,9 @@ impl Runner<'_> {
         pass: &Pass,
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
-        progress: &Analysis,
     ) -> Result<(Vec<Box<dyn Observer>>, u64)> {
         let Self { model, protocol, .. } = *self;
-        let sum = |sequences: &mut Sequencer<'_>| self.sum(pass, observers, variants, sequences, progress);
+        let sum = |sequences: &mut Sequencer<'_>| self.sum(pass, observers, variants, sequences);
         Ok(match pass.sequences {
             Sequences::Sentences | Sequences::Shuffled { .. } => (sum(&mut *texts)?, 0),
             // A decoder may read them so in any case.
@@ -290,8 +322,8 @@ impl Runner<'_> {
         let is_asked = repeats != Repeats::Masked || !self.model.is_decoder();
         let made = if is_asked { repeats.sequences(self.tokenizer, positions)? } else { Vec::new() };
         let mut own = made.into_iter().filter(|sequence| shard.takes(sequence.index)).map(Ok);
-        let progress = Analysis::new(None, None, Arc::default());
-        let sums = self.sum(&pass, observers, variants, &mut own, &progress)?;
+        self.begin(&pass, variants, Measure::Unknown);
+        let sums = self.sum(&pass, observers, variants, &mut own)?;
         Ok(PassSums { pass, left_out: 0, sums })
     }
 
@@ -308,11 +340,17 @@ impl Runner<'_> {
         let sample = Sample::new(self.ablation().sample, texts.count());
         let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
         let takes = |sequence: &Sequence| part.takes(sequence.index, sequence.family.number);
-        let progress = Analysis::new(Some(texts.sequence_count(takes)), None, Arc::default());
-        let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok), &progress)?;
+        self.begin(&pass, variants, Measure::Sentences(texts.sequence_count(takes)));
+        let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok))?;
         // Items that cannot be scored have no number, so one shard counts them all.
         let left_out = if shard.takes(0) { texts.skipped.len() as u64 } else { 0 };
         Ok(PassSums { pass, left_out, sums })
+    }
+
+    /// Lets the bar show what is run next.
+    fn begin(&self, pass: &Pass, variants: &Variants, measure: Measure) {
+        let removed = variants.others.iter().map(|variant| variant.removed.clone()).collect();
+        self.progress.begin(self.work(pass, &removed), measure);
     }
 
     /// The corruption of the sentences, from which the model predicts the true tokens.
@@ -353,7 +391,6 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
         sequences: &mut Sequencer<'_>,
-        progress: &Analysis,
     ) -> Result<Vec<Box<dyn Observer>>> {
         let other = other_encoder(self.model, pass.weights, || self.first_sentences())?;
         let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
@@ -380,7 +417,7 @@ impl Runner<'_> {
         let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
         let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
         let setup = PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants, fits: None };
-        let (model, threads) = (self.model.id.as_str(), self.threads);
+        let (model, threads, progress) = (self.model.id.as_str(), self.threads, self.progress);
         let differentiable = || encoder.differentiable().context("derivatives are needed of an encoder that has none");
         let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
         observers.begin_pass(&setup);

@@ -18,7 +18,7 @@ use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::parallel::on_threads;
-use crate::system::progress::Analysis;
+use crate::system::progress::run::RunProgress;
 
 /// The sequences of a shard, in order, as the tokenizer encodes them.
 pub struct TokenizedSentences<'a> {
@@ -65,7 +65,7 @@ pub fn sum_up(
     variants: &Variants,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
-    progress: &Analysis,
+    progress: &RunProgress,
     kept: Option<KeptPass<'_>>,
 ) -> Result<ObserverSet> {
     let kept = kept.filter(|kept| kept.suits(&observers));
@@ -97,7 +97,7 @@ pub(super) fn over_packs<B: Default>(
     observers: ObserverSet,
     (model, cost, reserved): (&str, &CostOf<'_>, u64),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
-    (threads, progress): (NonZeroUsize, &Analysis),
+    (threads, progress): (NonZeroUsize, &RunProgress),
     show: impl Fn(&mut ObserverSet, (usize, &Pack), &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
     let room = Room::new(cost, (observers.keeping_attention(), reserved), threads.get());
@@ -146,7 +146,7 @@ pub(super) fn over_packs<B: Default>(
     if parts.iter().all(Result::is_ok) && !large_packs().is_empty() {
         parts.extend(on_threads(together, || work(&|| Ok(large_packs().pop()))));
     }
-    progress.finish();
+    progress.finish_pass();
     let mut whole = observers;
     for part in parts {
         whole.merge(&part?);

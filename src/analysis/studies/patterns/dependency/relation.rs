@@ -238,20 +238,23 @@ pub struct HeadAccuracy {
     pub accuracy: ByDirection<Option<f64>>,
     /// Its 95 % interval; null where no two blocks have such a word.
     pub ci95: ByDirection<Option<Interval>>,
-    /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
-    #[serde(default)]
+    /// The accuracy on the words that the best fixed offset gets wrong; null where there are none, and, without `--digits 17`, where
+    /// the head is below the best fixed offset and not the best, so that no policy labels it. Absent where both directions are null.
+    #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub where_offset_wrong: ByDirection<Option<f64>>,
     /// Share of words for which a special token has more weight than every other word; null where nobody sees in it, for `head->dep`
-    /// in decoders.
-    #[serde(default)]
+    /// in decoders, and for heads below the best fixed offset as `where_offset_wrong` is. Absent where both directions are null.
+    #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub to_special: ByDirection<Option<f64>>,
     /// The head against the relation's best fixed offset; null as the accuracy is.
     pub versus_offset: ByDirection<Option<Comparison>>,
-    /// The head against the relation's best tags; null where no such word has a UPOS.
-    #[serde(default)]
+    /// The head against the relation's best tags; null where no such word has a UPOS, and for heads below the best fixed offset as
+    /// `where_offset_wrong` is. Absent where both directions are null.
+    #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub versus_tags: ByDirection<Option<TagComparison>>,
-    /// The head on the relation against the other arcs of the same sentences; null where none has any.
-    #[serde(default)]
+    /// The head on the relation against the other arcs of the same sentences; null where none has any, and for heads below the best
+    /// fixed offset as `where_offset_wrong` is. Absent where both directions are null.
+    #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub specific: ByDirection<Option<Specificity>>,
     /// Its accuracy without each block, for the block test of two analyses.
     #[serde(skip)]
@@ -287,6 +290,25 @@ pub(super) struct BaselineMargin {
 }
 
 impl RelationMetrics {
+    /// Leaves the accuracy and its difference from the offset, with intervals, of heads below the best fixed offset, which no policy
+    /// labels; the best head stays as it is.
+    pub(super) fn drop_what_no_policy_labels(&mut self) {
+        for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
+            for direction in Direction::BOTH {
+                let versus = head.versus_offset.get_mut(direction);
+                if let Some(Comparison { difference, ci95, .. }) = versus
+                    && *difference < 0.0
+                {
+                    *versus = Some(Comparison::of_difference(*difference, *ci95));
+                    *head.versus_tags.get_mut(direction) = None;
+                    *head.specific.get_mut(direction) = None;
+                    *head.to_special.get_mut(direction) = None;
+                    *head.where_offset_wrong.get_mut(direction) = None;
+                }
+            }
+        }
+    }
+
     /// The comparisons of all heads, both directions of the first head first.
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
         self.by_head

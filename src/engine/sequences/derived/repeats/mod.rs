@@ -48,6 +48,13 @@ pub enum Repeats {
 }
 
 impl Repeats {
+    /// About so many tokens have all sequences: two copies of the mean length, the mean filler, two special tokens.
+    pub fn expected_tokens(self) -> f64 {
+        let mean = |of: &std::ops::RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
+        let variants = if self == Self::Masked { MASKED } else { 1 };
+        (BLOCKS * variants) as f64 * (2.0 * mean(&LENGTHS) + mean(&FILLERS) + 2.0)
+    }
+
     /// The sequences for a model with this many positions: none if the vocabulary has too few words, a sequence has no
     /// room, or a needed mask is missing.
     /// Fails if the tokenizer fails.

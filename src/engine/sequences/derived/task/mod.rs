@@ -287,6 +287,15 @@ impl ItemTexts {
         taken.map(count).sum::<usize>() as u64
     }
 
+    /// Number of tokens of the sequences of all items.
+    pub fn token_count(&self) -> usize {
+        let count = |sequence: &Sequence| {
+            let texts = if self.mask.is_some() { sequence.text_places().count() } else { 1 };
+            texts * sequence.ids.len()
+        };
+        self.items.iter().flatten().map(count).sum()
+    }
+
     /// The sequences of the items that are taken.
     pub fn sequences(&self, takes: impl Fn(&Sequence) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
         let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence));

@@ -226,7 +226,8 @@ impl ArcScores<'_> {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
         let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
-        let mcnemar_p = mcnemar(head_only, offset_only);
+        let mcnemar_p = Some(mcnemar(head_only, offset_only));
+        let [head_only, offset_only] = [head_only, offset_only].map(Some);
         Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
     }
 

@@ -313,8 +313,10 @@ stored!(Relations { relations: Vec<RelationMetrics>, tests: Tests });
 
 impl Section for Relations {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.correct(policy);
+        match known {
+            Completion::Policy(policy) => self.correct(policy),
+            Completion::Rounded => self.relations.iter_mut().for_each(RelationMetrics::drop_what_no_policy_labels),
+            _ => {}
         }
     }
 

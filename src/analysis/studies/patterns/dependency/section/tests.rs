@@ -9,14 +9,9 @@ use crate::study::metrics::metric::Denominator;
 fn q_values_go_to_the_tests_they_are_of() {
     let relation = |name: &str, count: u64, differences: [f64; 2]| {
         let comparison = |difference| Comparison {
-            difference,
-            ci95: None,
             standard_error: Some(0.05),
-            head_only: 0,
-            offset_only: 0,
-            mcnemar_p: 1.0,
-            p: None,
             q: Some(0.5),
+            ..Comparison::of_difference(difference, None)
         };
         let [dependent_to_head, head_to_dependent] = differences;
         let versus_offset = ByDirection {

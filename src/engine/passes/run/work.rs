@@ -1,0 +1,69 @@
+//! The expected work of passes, for the bar.
+
+use std::collections::BTreeSet;
+
+use super::Runner;
+use crate::passes::gate_fits::STARTS;
+use crate::passes::observer::requests::{HeadSet, each_head_and_all};
+use crate::passes::pass::{Pass, Portion, Sequences, Shown};
+use crate::sequences::derived::task::Task;
+use crate::system::progress::run::{Extent, PassWork};
+
+/// Forward passes that take as long as a loss and its derivative.
+const DERIVATIVE: f64 = 3.0;
+
+/// Evaluations that a fit of gates takes.
+const EVALUATIONS: f64 = 25.0;
+
+impl Runner<'_> {
+    /// The expected work of a pass that removes these sets of heads.
+    pub(super) fn work(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> PassWork {
+        PassWork { name: pass.name(), extent: self.extent(pass), factor: self.factor(pass, removed) }
+    }
+
+    /// The expected work of a pass whose heads follow from results: every second head of a sample, by itself.
+    pub(super) fn expected(&self, pass: &Pass) -> PassWork {
+        let heads = each_head_and_all(self.model.grid()).into_iter().step_by(2);
+        let removed = if pass.portion == Portion::All { BTreeSet::new() } else { heads.collect() };
+        self.work(pass, &removed)
+    }
+
+    fn extent(&self, pass: &Pass) -> Extent {
+        let of_shards = f64::from(self.shard.of());
+        match pass.sequences {
+            Sequences::Repeats(repeats) => Extent::Tokens(repeats.expected_tokens() / of_shards),
+            Sequences::Task | Sequences::Interchange => {
+                let texts = |task: &Task| match pass.sequences {
+                    Sequences::Interchange => task.interchanged.token_count(),
+                    _ => task.texts.token_count(),
+                };
+                Extent::Tokens(self.task.map_or(0, texts) as f64 / of_shards)
+            }
+            _ => match pass.portion {
+                Portion::All => Extent::Corpus,
+                Portion::Sample => Extent::Sample(self.ablation().sample as f64 / of_shards),
+                Portion::EvenSample | Portion::OddSample => {
+                    Extent::Sample(self.ablation().sample as f64 / 2.0 / of_shards)
+                }
+            },
+        }
+    }
+
+    /// How often each token of the sentences goes through all layers.
+    fn factor(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> f64 {
+        let phases = match pass.sequences {
+            Sequences::Corrupted(phases) => f64::from(self.phases(phases)),
+            _ => 1.0,
+        };
+        let layers = self.model.grid().layers as f64;
+        let from = |heads: &HeadSet| heads.first().map_or(1.0, |place| 1.0 - place.layer as f64 / layers);
+        let runs = match pass.shown {
+            Shown::Activations => 1.0 + removed.iter().map(from).sum::<f64>(),
+            Shown::Derivatives => {
+                DERIVATIVE * self.ablation().gradient_steps.map_or(1.0, |steps| f64::from(steps.get()))
+            }
+            Shown::Fits => DERIVATIVE * EVALUATIONS * STARTS as f64,
+        };
+        phases * runs
+    }
+}

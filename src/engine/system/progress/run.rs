@@ -1,0 +1,308 @@
+//! The progress of a whole run: its passes, each with an estimate of its work, and one bar for all of them.
+//!
+//! Work is counted in tokens that go through all layers. The corpus is measured in the first pass: until that is over, by the share of
+//! its bytes or sentences that was read.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+
+use super::keep_moving;
+use crate::system::printable::one_line;
+use crate::system::terminal::say;
+
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+
+/// The sequences of a pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extent {
+    /// The whole corpus.
+    Corpus,
+    /// So many sentences of the corpus, or all if it has fewer.
+    Sample(f64),
+    /// So many tokens, whatever the corpus.
+    Tokens(f64),
+}
+
+/// The expected work of a pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PassWork {
+    /// The name of the pass, as the bar shows it.
+    pub name: String,
+    pub extent: Extent,
+    /// How often each token goes through all layers.
+    pub factor: f64,
+}
+
+/// The measure of a pass before the corpus is measured.
+pub enum Measure {
+    /// Sentences, of which there are so many.
+    Sentences(u64),
+    /// Bytes of the corpus: all, and those that were read.
+    Bytes(u64, Arc<AtomicU64>),
+    /// Neither is known.
+    Unknown,
+}
+
+/// The size of a corpus.
+#[derive(Clone, Copy)]
+struct Size {
+    sentences: f64,
+    tokens: f64,
+}
+
+/// The pass that runs.
+struct Current {
+    work: PassWork,
+    measure: Measure,
+    sentences: f64,
+    tokens: f64,
+}
+
+/// The passes of a run.
+struct State {
+    begun: Instant,
+    /// Passes that have not begun.
+    planned: VecDeque<PassWork>,
+    /// The number of the pass that runs, from 1.
+    number: usize,
+    /// The work of all passes that are over.
+    done: f64,
+    /// The tokens of all passes.
+    tokens: f64,
+    /// The size of the corpus, once a pass over it is over.
+    corpus: Option<Size>,
+    current: Option<Current>,
+}
+
+/// The progress of a run.
+pub struct RunProgress {
+    bar: ProgressBar,
+    state: Mutex<State>,
+}
+
+impl PassWork {
+    /// The tokens of its sequences, in a corpus of a size.
+    fn tokens(&self, corpus: Size) -> f64 {
+        match self.extent {
+            Extent::Corpus => corpus.tokens,
+            Extent::Sample(sentences) => corpus.tokens * (sentences / corpus.sentences.max(1.0)).min(1.0),
+            Extent::Tokens(tokens) => tokens,
+        }
+    }
+}
+
+impl Current {
+    /// The share of its sequences that are done, if their number is known.
+    fn share(&self, corpus: Option<Size>) -> Option<f64> {
+        let known = match (self.work.extent, corpus) {
+            (Extent::Tokens(tokens), _) => Some(tokens),
+            (_, Some(corpus)) => Some(self.work.tokens(corpus)),
+            _ => None,
+        };
+        let share = match (known, &self.measure) {
+            (Some(tokens), _) => self.tokens / tokens,
+            (None, Measure::Sentences(all)) => self.sentences / *all as f64,
+            (None, Measure::Bytes(all, read)) => read.load(Ordering::Relaxed) as f64 / *all as f64,
+            (None, Measure::Unknown) => return None,
+        };
+        share.is_finite().then_some(share.min(1.0))
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let (begun, planned) = (Instant::now(), VecDeque::new());
+        Self { begun, planned, number: 0, done: 0.0, tokens: 0.0, corpus: None, current: None }
+    }
+}
+
+impl State {
+    /// The share of the work of all passes that is done, if it can be told.
+    fn share(&self) -> Option<f64> {
+        let (mut done, mut left, mut corpus) = (self.done, 0.0, self.corpus);
+        if let Some(current) = &self.current {
+            let share = current.share(corpus).filter(|share| *share > 0.0)?;
+            let own = current.work.factor * current.tokens;
+            done += own;
+            left += own * (1.0 - share) / share;
+            let so_far = Size { sentences: current.sentences / share, tokens: current.tokens / share };
+            corpus = corpus.or((current.work.extent == Extent::Corpus).then_some(so_far));
+        }
+        let corpus = corpus?;
+        left += self.planned.iter().map(|work| work.factor * work.tokens(corpus)).sum::<f64>();
+        Some(done / (done + left)).filter(|share| share.is_finite())
+    }
+
+    fn finish_pass(&mut self) {
+        let Some(Current { work, sentences, tokens, .. }) = self.current.take() else { return };
+        self.done += work.factor * tokens;
+        if work.extent == Extent::Corpus && self.corpus.is_none() {
+            self.corpus = Some(Size { sentences, tokens });
+        }
+    }
+
+    /// The line beside the bar, so long after the run began.
+    fn words(&self, elapsed: Duration) -> String {
+        let speed = self.tokens / elapsed.as_secs_f64().max(1e-3);
+        let left = self.share().filter(|share| *share > 0.0).map_or_else(String::new, |share| {
+            let left = elapsed.mul_f64((1.0 - share) / share);
+            format!("{:.0} %, {:#} left: ", 100.0 * share, HumanDuration(left))
+        });
+        let (name, sentences) = self.current.as_ref().map_or(("", 0.0), |now| (&now.work.name, now.sentences));
+        let passes = self.number + self.planned.len();
+        format!("{left}pass {} of {passes} ({name}), {sentences} sentences, {speed:.0} tokens/s", self.number)
+    }
+}
+
+impl Default for RunProgress {
+    fn default() -> Self {
+        Self { bar: ProgressBar::hidden(), state: Mutex::default() }
+    }
+}
+
+impl RunProgress {
+    /// Progress on standard error.
+    pub fn shown() -> Self {
+        let style = ProgressStyle::with_template("{spinner} [{bar:30}] {msg}").expect("a valid template");
+        Self { bar: ProgressBar::new(STEPS).with_style(style), ..Self::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Plans the passes that come next, in place of those that were expected. Where none were, a run begins.
+    pub fn plan(&self, passes: impl IntoIterator<Item = PassWork>) {
+        let mut state = self.state();
+        if state.planned.is_empty() {
+            *state = State::default();
+            self.bar.reset();
+        }
+        state.planned = passes.into_iter().collect();
+        keep_moving(&self.bar);
+    }
+
+    /// Takes the next pass from the plan, to begin it.
+    pub fn next_pass(&self) {
+        let mut state = self.state();
+        state.number += 1;
+        state.planned.pop_front();
+    }
+
+    /// Begins the sequences of a pass, or others that the pass needs before them.
+    pub fn begin(&self, work: PassWork, measure: Measure) {
+        self.state().current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
+    }
+
+    /// Says something beside the bar.
+    pub fn note(&self, text: &str) {
+        self.bar.suspend(|| say(&format!("note: {}", one_line(text))));
+    }
+
+    /// Counts a pack that is done.
+    pub fn advance(&self, sentences: usize, tokens: usize) {
+        let mut state = self.state();
+        state.tokens += tokens as f64;
+        if let Some(current) = &mut state.current {
+            current.sentences += sentences as f64;
+            current.tokens += tokens as f64;
+        }
+        if !self.bar.is_hidden() {
+            self.bar.set_message(state.words(state.begun.elapsed()));
+            self.bar.set_position(state.share().map_or(0, |share| (STEPS as f64 * share) as u64));
+        }
+    }
+
+    /// Ends what was begun. The bar goes when no pass is planned.
+    pub fn finish_pass(&self) {
+        let mut state = self.state();
+        state.finish_pass();
+        if state.planned.is_empty() {
+            self.bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(extent: Extent, factor: f64) -> PassWork {
+        PassWork { name: "words".to_owned(), extent, factor }
+    }
+
+    fn share(progress: &RunProgress) -> f64 {
+        progress.state().share().unwrap()
+    }
+
+    /// A corpus of 100 sentences and 1,000 tokens: once as it is, 50 sentences eleven times, 500 other tokens twice.
+    #[test]
+    fn the_share_of_a_run_is_that_of_the_work_of_all_passes() {
+        let progress = RunProgress::default();
+        let works = [work(Extent::Corpus, 1.0), work(Extent::Sample(50.0), 11.0), work(Extent::Tokens(500.0), 2.0)];
+        progress.plan(works.clone());
+        let all = 1000.0 + 5500.0 + 1000.0;
+        let read = Arc::new(AtomicU64::new(0));
+        let [first, second, third] = works;
+        progress.next_pass();
+        progress.begin(first, Measure::Bytes(4000, Arc::clone(&read)));
+        assert_eq!(progress.state().share(), None);
+        read.store(1000, Ordering::Relaxed);
+        progress.advance(25, 250);
+        assert!((share(&progress) - 250.0 / all).abs() < 1e-9);
+        let words = progress.state().words(Duration::from_secs(5));
+        // 29 times what took five seconds.
+        assert_eq!(words, "3 %, 2m left: pass 1 of 3 (words), 25 sentences, 50 tokens/s");
+        progress.advance(75, 750);
+        progress.finish_pass();
+        progress.next_pass();
+        // What the pass needs before: two fifths of the corpus, once, that nobody planned.
+        progress.begin(work(Extent::Sample(40.0), 1.0), Measure::Unknown);
+        progress.advance(20, 200);
+        assert!((share(&progress) - 1200.0 / (all + 400.0)).abs() < 1e-9);
+        progress.advance(20, 200);
+        progress.finish_pass();
+        progress.begin(second, Measure::Unknown);
+        progress.advance(25, 250);
+        assert!((share(&progress) - (1400.0 + 2750.0) / (all + 400.0)).abs() < 1e-9);
+        progress.advance(25, 250);
+        progress.finish_pass();
+        progress.next_pass();
+        progress.begin(third, Measure::Unknown);
+        progress.advance(1, 500);
+        assert!((share(&progress) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn passes_that_were_expected_make_way_for_those_that_are_planned() {
+        let progress = RunProgress::default();
+        progress.plan([work(Extent::Corpus, 1.0), work(Extent::Corpus, 3.0)]);
+        progress.next_pass();
+        progress.begin(work(Extent::Corpus, 1.0), Measure::Sentences(10));
+        progress.advance(10, 100);
+        progress.finish_pass();
+        assert!((share(&progress) - 0.25).abs() < 1e-9);
+        progress.plan([work(Extent::Corpus, 1.0)]);
+        assert!((share(&progress) - 0.5).abs() < 1e-9);
+        progress.next_pass();
+        // Nothing is expected: another run begins.
+        progress.plan([work(Extent::Corpus, 1.0)]);
+        assert_eq!(progress.state().share(), None);
+    }
+
+    /// Text from standard input has no end that is known.
+    #[test]
+    fn nothing_is_said_of_an_end_that_is_not_known() {
+        let progress = RunProgress::default();
+        progress.plan([work(Extent::Corpus, 1.0)]);
+        progress.next_pass();
+        progress.begin(work(Extent::Corpus, 1.0), Measure::Unknown);
+        progress.advance(3, 30);
+        assert_eq!(progress.state().words(Duration::from_secs(1)), "pass 1 of 1 (words), 3 sentences, 30 tokens/s");
+    }
+}
