@@ -5,7 +5,6 @@
 //! from the embeddings on. Printed are the best of three of each, in seconds, and as whole passes.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -25,7 +24,8 @@ use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::sequence::{PredictedToken, Sequence, TokenKind};
 use headscope::stats::blocks::Merge;
 use headscope::stats::surprisal::surprisal;
-use headscope::system::progress::{Analysis, Downloads};
+use headscope::system::progress::Downloads;
+use headscope::system::progress::run::RunProgress;
 use serde::{Deserialize, Serialize};
 
 /// Tokens of a sentence, with the two special ones.
@@ -102,7 +102,7 @@ fn time(model: &Model, variants: &Variants, packs: usize) -> Result<f64> {
     for _ in 0..3 {
         let asked = variants.others.iter().map(|variant| variant.removed.clone()).collect();
         let observers = ObserverSet::new(vec![observer_of(Losses { variants: asked, sum: 0.0 })]);
-        let (started, progress) = (Instant::now(), Analysis::new(None, None, Arc::default()));
+        let (started, progress) = (Instant::now(), RunProgress::default());
         let sequences = sentences(packs, model.architecture.config.vocab_size);
         sum_up(observers, (&model.id, &*model.encoder), variants, sequences, NonZeroUsize::MIN, &progress, None)?;
         best = best.min(started.elapsed().as_secs_f64());

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::random::{RandomEncoder, sentences};
@@ -26,7 +25,7 @@ use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::shard::Shard;
 use headscope::stats::blocks::Merge;
-use headscope::system::progress::Analysis;
+use headscope::system::progress::run::RunProgress;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -127,7 +126,7 @@ proptest! {
         let pass = |kept: &KeptPasses, follows: bool| {
             let counted = CountedPasses(&packed, AtomicUsize::new(0));
             let log = ActivationLog { needs_logits: !follows, ..ActivationLog::default() };
-            let (observers, progress) = (ObserverSet::new(vec![observer_of(log)]), Analysis::new(None, None, Arc::default()));
+            let (observers, progress) = (ObserverSet::new(vec![observer_of(log)]), RunProgress::default());
             let kept = kept.of(&Pass::PLAIN, Shard::WHOLE, follows);
             let (variants, given) = (Variants::once(Gates::default()), sequences.iter().cloned().map(Ok));
             let seen = sum_up(observers, ("random", &counted), &variants, given, NonZeroUsize::new(2).unwrap(), &progress, kept);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use crate::golden::record;
 use crate::random::{RandomEncoder, sentences};
@@ -37,7 +36,7 @@ use headscope::studies::ablation::output_shift::OutputShift;
 use headscope::study::metrics::estimates::{Estimates, EstimationContext};
 use headscope::study::section::Section;
 use headscope::study::{AnyStudy, Observed, ObservedPass, Subject};
-use headscope::system::progress::Analysis;
+use headscope::system::progress::run::RunProgress;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -104,7 +103,7 @@ fn masked(lengths: &[usize]) -> Vec<Sequence> {
 }
 
 fn run(encoder: &dyn Encoder, variants: &Variants, observers: ObserverSet, sequences: &[Sequence]) -> ObserverSet {
-    let progress = Analysis::new(None, None, Arc::default());
+    let progress = RunProgress::default();
     let sequences = sequences.iter().cloned().map(Ok);
     sum_up(observers, ("random", encoder), variants, sequences, NonZeroUsize::new(2).unwrap(), &progress, None).unwrap()
 }
@@ -286,7 +285,7 @@ fn found(
     });
     let seen = if study.passes()[0].pass.shown == Shown::Derivatives {
         let (variants, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
-        let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
+        let (sequences, progress) = (sequences.iter().cloned().map(Ok), RunProgress::default());
         differentiate(observers, ("random", &encoder), (&variants.first, &[], None), sequences, threads, &progress)
             .unwrap()
     } else {
