@@ -465,6 +465,10 @@ fn what_cannot_be_scored_is_named() {
             && message.ends_with(": an item has `good` and `bad` (pair)\n"),
         "{message}"
     );
+    let misspelt = "{\"good\": \"the house\", \"bad\": \"house the\", \"famliy\": \"x\"}\n";
+    let (status, message) = error("box:small", &format!("{pair}{misspelt}"), &[]);
+    let expected = "error: DIR/items.jsonl:2: an item has no key `famliy`; did you mean `family`?\n";
+    assert_eq!((status, &*message), (3, expected));
     let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");
     assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
     let missing = folder.path().join("none.jsonl");
