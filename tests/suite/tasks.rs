@@ -475,3 +475,40 @@ fn what_cannot_be_scored_is_named() {
     let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
     assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
 }
+
+/// Heads are offered for pruning only by a task that the model is shown to do, and by a measure that the report has.
+#[test]
+fn heads_go_by_a_task_that_the_model_can_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (items, report, pruned) = (at("items.jsonl"), at("report.json"), at("pruned"));
+    let copies = fs::read_to_string(fixture("tasks/copies.jsonl")).unwrap();
+    let analyzed = |text: &str| {
+        fs::write(&items, text).unwrap();
+        let arguments = ["analyze", "box:causal", "--task", path(&items), "--with", "pruning", "--removal", "zero"];
+        run(&[&arguments[..], &["-o", path(&report)]].concat()).unwrap()
+    };
+    let prune = |more: &[&str]| {
+        let arguments = ["prune", "box:causal", "--report", path(&report), "-o", path(&pruned)];
+        run(&[&arguments[..], more].concat())
+    };
+    let swapped = copies.replace("\"answer\"", "\"x\"").replace("\"foil\"", "\"answer\"").replace("\"x\"", "\"foil\"");
+    let said = analyzed(&swapped);
+    let why = "the model is not shown to be above the baseline of the task";
+    assert!(said.contains(&format!("- How many heads can go is not said: {why}.\n")), "{said}");
+    assert!(!said.contains("can be removed together") && !said.contains("Heads that can go, in"), "{said}");
+    let (status, message) = prune(&["--budget", "50%", "--of", "right"]).unwrap_err();
+    assert!(status == 3 && message.contains(why) && message.contains("name heads: `--heads L0H1,L3H2`"), "{message}");
+    assert!(!pruned.exists());
+
+    let said = analyzed(&copies);
+    let together =
+        said.lines().find(|line| line.contains("can be removed together")).unwrap_or_else(|| panic!("{said}"));
+    assert!(together.contains(" on the half of the items that did not choose the order; "), "{together}");
+    assert!(together.contains(" % in the best of 3 random orders"), "{together}");
+    assert!(said.contains(" shown to matter for this task, each removed alone"), "{said}");
+    // A difference of log-probabilities has no share: the measure that works is named, and works.
+    let (status, message) = prune(&["--budget", "50%"]).unwrap_err();
+    assert!(status == 2 && message.ends_with(": give `--of right`\n"), "{status} {message}");
+    prune(&["--budget", "50%", "--of", "right"]).unwrap();
+}

@@ -33,8 +33,11 @@ impl Section for EdgesSection {
                 self.edges.labels = heads.zip(labels.iter().cloned()).collect();
             }
             Completion::Reading(read) => self.edges.read = *read,
-            Completion::Estimates(..) | Completion::Control(..) | Completion::SharedKeys(_) | Completion::Phases(_) => {
-            }
+            Completion::Estimates(..)
+            | Completion::Control(..)
+            | Completion::SharedKeys(_)
+            | Completion::Phases(_)
+            | Completion::AboveBaseline(_) => {}
         }
     }
 

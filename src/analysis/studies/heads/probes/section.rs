@@ -277,7 +277,8 @@ impl Section for ProbesSection {
             | Completion::Labels(_)
             | Completion::SharedKeys(_)
             | Completion::Reading(_)
-            | Completion::Phases(_) => {}
+            | Completion::Phases(_)
+            | Completion::AboveBaseline(_) => {}
         }
     }
 
