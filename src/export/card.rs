@@ -45,6 +45,9 @@ pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
     })
 }
 
+/// The sentence on a head of `model.constant_heads`.
+pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
+
 /// What the studies that remove heads say of one.
 fn of_removal<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
@@ -71,6 +74,9 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     writeln!(out, "{}", head.description)?;
     if head.is_absent() {
         return Ok(());
+    }
+    if report.model.constant_heads.contains(&head.place) {
+        writeln!(out, "{WRITES_CONSTANT}")?;
     }
     writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(row);

@@ -2,6 +2,7 @@
 
 pub mod described;
 pub mod facts;
+pub mod idle;
 pub mod matching;
 pub mod outputs;
 pub mod page;
@@ -174,6 +175,12 @@ impl Side {
         let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);
         let [a, b] = [self, other].map(|side| side.circumstances.corpus.tokens as f64);
         !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
+    }
+
+    /// Whether the study that gives a label ran.
+    pub fn has_study_of(&self, label: &str) -> bool {
+        let study = registry::study_of_label(label).map(|study| study.card().name);
+        study.is_none_or(|study| self.findings.studies().iter().any(|run| run.card().name == study))
     }
 
     /// Every number that can be compared.
