@@ -68,9 +68,9 @@ fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
 }
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
-    let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
+    let (model, subject) = (one_line(&report.model.id), one_line(&report.subject()));
     report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
-    writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
+    writeln!(out, "{} of {model}, over {subject}\n", head.place)?;
     writeln!(out, "{}", head.description)?;
     if head.is_absent() {
         return Ok(());
@@ -81,7 +81,9 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(row);
     let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
-    if rows.is_empty() {
+    if rows.is_empty() && !report.is_of_corpus() {
+        writeln!(out, "No label: no corpus was asked about (`headscope analyze MODEL --task FILE -c CORPUS`).")?;
+    } else if rows.is_empty() {
         writeln!(out, "No label.")?;
     } else {
         let has_q = !head.labels.is_empty();

@@ -183,3 +183,22 @@ fn a_head_without_value_weights_writes_a_constant() {
     let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
     assert_eq!(report["model"]["constant_heads"], json!(["L1H3"]));
 }
+
+/// A report rounds its numbers and a partial does not; both are of one run.
+#[test]
+fn a_report_and_a_partial_of_one_run_are_over_the_same_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let partial = folder.path().join("run.headscope");
+    let report = analyzed(folder.path(), "box:small", "run.json", &["--digits", "6", "--partial", path(&partial)]);
+    for sides in [[&report, &partial], [&partial, &report]] {
+        let [a, b] = sides.map(|side| path(side));
+        let gate = run(&["gate", a, b]).unwrap();
+        assert!(gate.starts_with("pass: no firm label is lost ("), "{gate}");
+        for numbers in [&[][..], &["--numbers"]] {
+            let outcome = run(&[&["compare", a, b, "--json"], numbers].concat()).unwrap();
+            let outcome: Value = serde_json::from_str(&outcome).unwrap();
+            assert_eq!((&outcome["corpora"], &outcome["not_shared"]), (&Value::Null, &json!([])));
+            assert_eq!(outcome["changed"], false);
+        }
+    }
+}

@@ -476,6 +476,25 @@ fn what_cannot_be_scored_is_named() {
     assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
 }
 
+/// A report of a task alone has no labels: comparisons of labels say so, and a card says what it is over.
+#[test]
+fn a_task_alone_has_no_labels_to_compare() {
+    let folder = tempfile::tempdir().unwrap();
+    let (task, report) = (fixture("tasks/copies.jsonl"), folder.path().join("task.json"));
+    run(&["analyze", "box:causal", "--task", path(&task), "--sample", "30", "-q", "-o", path(&report)]).unwrap();
+    for command in ["gate", "compare"] {
+        let (status, message) = run(&[command, path(&report), path(&report)]).unwrap_err();
+        let why = "task.json` is of the task `copies.jsonl` alone: no corpus was asked about, so no head has a label: ";
+        let way_out = "`headscope analyze MODEL --task FILE -c CORPUS` labels the heads as well; ";
+        assert!(status == 3 && message.contains(&format!("{why}{way_out}")), "{status} {message}");
+    }
+    let numbers = run(&["compare", "--numbers", path(&report), path(&report)]).unwrap();
+    assert!(numbers.contains("box:causal over the task copies.jsonl\n") && !numbers.contains("corpus"), "{numbers}");
+    let shown = run(&["show", path(&report), "L1H0"]).unwrap();
+    assert!(shown.contains("L1H0 of box:causal, over the task copies.jsonl\n"), "{shown}");
+    assert!(shown.contains("No label: no corpus was asked about ("), "{shown}");
+}
+
 /// Heads are offered for pruning only by a task that the model is shown to do, and by a measure that the report has.
 #[test]
 fn heads_go_by_a_task_that_the_model_can_do() {

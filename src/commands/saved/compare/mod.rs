@@ -92,6 +92,7 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
 /// Fails if either cannot be read, or the models have other heads.
 pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
     let [a, b] = sides::read(sides).class(Class::Input)?;
+    [&a, &b].into_iter().try_for_each(Side::ensure_labelled).class(Class::Input)?;
     let matching = match pairing {
         Pairing::Matched(file) => {
             let matching = HeadMatching::read(file).class(Class::Input)?;
