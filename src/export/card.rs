@@ -45,6 +45,9 @@ pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
     })
 }
 
+/// The sentence on a head of `model.constant_heads`.
+pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
+
 /// What the studies that remove heads say of one.
 fn of_removal<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
@@ -65,17 +68,22 @@ fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
 }
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
-    let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
+    let (model, subject) = (one_line(&report.model.id), one_line(&report.subject()));
     report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
-    writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
+    writeln!(out, "{} of {model}, over {subject}\n", head.place)?;
     writeln!(out, "{}", head.description)?;
     if head.is_absent() {
         return Ok(());
     }
+    if report.model.constant_heads.contains(&head.place) {
+        writeln!(out, "{WRITES_CONSTANT}")?;
+    }
     writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(row);
     let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
-    if rows.is_empty() {
+    if rows.is_empty() && !report.is_of_corpus() {
+        writeln!(out, "No label: no corpus was asked about (`headscope analyze MODEL --task FILE -c CORPUS`).")?;
+    } else if rows.is_empty() {
         writeln!(out, "No label.")?;
     } else {
         let has_q = !head.labels.is_empty();

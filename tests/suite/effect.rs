@@ -208,6 +208,7 @@ fn what_cannot_be_measured_is_refused() {
     let (status, error) = refusal(&[path(&tiny_bert()), "-c", path(&corpus), "--with", "effect"]);
     assert_eq!(status, 4);
     assert!(error.starts_with("error: --with effect: `tiny-bert` has no masked-LM head"), "{error}");
+    assert!(error.contains(", so it has no loss: `--task FILE` takes items for a classifier"), "{error}");
     let (status, error) = refusal(&["box:small", "-c", path(&corpus), "--sample", "9"]);
     assert_eq!(status, 2);
     assert!(error.contains("--sample is about heads that are removed or cut: give --with effect, "), "{error}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{changed_small, fixture, path, run};
@@ -16,6 +16,9 @@ const WIDTH: usize = 32;
 
 /// The deviation of the noise, as a share of the deviation of a tensor's weights.
 const NOISE: f32 = 0.02;
+
+/// The studies that run unasked.
+const OTHERS: &str = "attention,trees,dependency,links,words,classes,frequency,explained-variance";
 
 /// A report of a model over the gold corpus.
 fn analyzed(folder: &Path, model: &str, name: &str, more: &[&str]) -> PathBuf {
@@ -107,4 +110,95 @@ fn a_gate_that_cannot_judge_does_not_pass() {
     let (status, message) = refused(&before, &["--family", "sytactic"]);
     assert_eq!(status, 2, "{message}");
     assert!(message.contains("a similar value exists: 'syntactic'"), "{message}");
+}
+
+/// Pruning by a constant leaves queries and keys, so heads attend as before; nothing reads that any more.
+#[test]
+fn a_head_that_writes_a_constant_has_lost_its_roles() {
+    let (folder, before) = before();
+    let at = |name: &str| folder.path().join(name);
+    let (pruning, corpus, model) = (at("pruning.json"), fixture("corpus/gold.conllu"), at("pruned"));
+    let analyze = ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--removal", "constant"];
+    run(&[&analyze[..], &["--sample", "24", "--without", OTHERS, "-q", "-o", path(&pruning)]].concat()).unwrap();
+    // All heads but L0H0.
+    let heads: Vec<String> = (1..16).map(|place| format!("L{}H{}", place / 4, place % 4)).collect();
+    let prune = ["prune", "box:small", "--report", path(&pruning), "--heads", &heads.join(",")];
+    run(&[&prune[..], &["-o", path(&model)]].concat()).unwrap();
+    let after = analyzed(folder.path(), path(&model), "after.json", &[]);
+    let saved = |report: &Path| -> Value { serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap() };
+    let report = saved(&after);
+    assert_eq!(report["model"]["constant_heads"], json!(heads));
+    assert!(saved(&before)["model"].get("constant_heads").is_none());
+    // Their attention is a fact of the report all the same.
+    assert_ne!(report["heads"][7]["labels"], json!([]));
+    let said = "15 of 16 heads write a constant, whatever they attend to (L0H1, ";
+    assert!(report["in_brief"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().starts_with(said)));
+    let shown = run(&["show", path(&after), "L1H3"]).unwrap();
+    assert!(shown.contains("\nIt writes a constant, whatever it attends to.\n"), "{shown}");
+    let kept = run(&["show", path(&after), "L0H0"]).unwrap();
+    assert!(!kept.contains("It writes a constant"), "{kept}");
+
+    let failed = |arguments: &[&str]| {
+        let output = crate::support::headscope(arguments).output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?} {printed}");
+        printed
+    };
+    let firm = |report: &Value, head: usize| {
+        let labels = report["heads"][head]["labels"].as_array().unwrap();
+        let is_firm = |label: &&Value| label["borderline"] == false && label["label"] != "broad";
+        labels.iter().filter(is_firm).count()
+    };
+    let lost: usize = (1..16).map(|head| firm(&saved(&before), head)).sum();
+    let gate = failed(&["gate", path(&before), path(&after)]);
+    assert!(gate.starts_with(&format!("fail: {lost} of {} firm labels ", lost + firm(&saved(&before), 0))), "{gate}");
+    assert!(gate.contains("L1H3 previous-token ") && gate.contains(" -> writes a constant"), "{gate}");
+    let idle = "Heads that do nothing on one side: L0H1, L0H2, ";
+    let compared = failed(&["compare", path(&before), path(&after), "--matched"]);
+    assert!(compared.contains(&format!(": {} kept, {lost} lost, 0 gained", firm(&saved(&before), 0))), "{compared}");
+    assert!(compared.contains(idle) && compared.contains(" (writes a constant in b)."), "{compared}");
+    let numbers = failed(&["compare", "--numbers", path(&before), path(&after), "--only", "labels"]);
+    assert!(numbers.starts_with(&format!("Changed beyond chance: {lost} labels.\n{idle}")), "{numbers}");
+    // The other way round a model gains roles, and none is lost.
+    let back = run(&["gate", path(&after), path(&before)]).unwrap();
+    assert!(back.starts_with("pass: no firm label is lost ("), "{back}");
+    // What both lack is no change.
+    let itself = run(&["gate", path(&after), path(&after)]).unwrap();
+    assert!(itself.starts_with("pass: no firm label is lost ("), "{itself}");
+}
+
+/// The values of a head are constant where its value weights are 0, whatever the output projection has.
+#[test]
+fn a_head_without_value_weights_writes_a_constant() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("dead");
+    changed_small(&model, |name, tensor| {
+        if !name.contains("layer.1.attention.self.value.weight") {
+            return tensor;
+        }
+        let dead = tensor.narrow(0, 3 * WIDTH, WIDTH).unwrap().zeros_like().unwrap();
+        tensor.slice_scatter(&dead, 0, 3 * WIDTH).unwrap()
+    });
+    let report = analyzed(folder.path(), path(&model), "report.json", &["--limit", "40"]);
+    let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    assert_eq!(report["model"]["constant_heads"], json!(["L1H3"]));
+}
+
+/// A report rounds its numbers and a partial does not; both are of one run.
+#[test]
+fn a_report_and_a_partial_of_one_run_are_over_the_same_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let partial = folder.path().join("run.headscope");
+    let report = analyzed(folder.path(), "box:small", "run.json", &["--digits", "6", "--partial", path(&partial)]);
+    for sides in [[&report, &partial], [&partial, &report]] {
+        let [a, b] = sides.map(|side| path(side));
+        let gate = run(&["gate", a, b]).unwrap();
+        assert!(gate.starts_with("pass: no firm label is lost ("), "{gate}");
+        for numbers in [&[][..], &["--numbers"]] {
+            let outcome = run(&[&["compare", a, b, "--json"], numbers].concat()).unwrap();
+            let outcome: Value = serde_json::from_str(&outcome).unwrap();
+            assert_eq!((&outcome["corpora"], &outcome["not_shared"]), (&Value::Null, &json!([])));
+            assert_eq!(outcome["changed"], false);
+        }
+    }
 }

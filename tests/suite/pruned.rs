@@ -87,6 +87,13 @@ fn check(name: &str) -> bool {
         pruned.write(number, &mut file).unwrap();
         file.flush().unwrap();
     }
+    // The weights say which heads write a constant, and no others.
+    let constant_heads = |weights: Vec<ModelFile>| {
+        let checkpoint = Checkpoint::open(weights, files.architecture.family).unwrap().unwrapped(&files.architecture);
+        Parameters::load(&checkpoint, &files.architecture).unwrap().constant_heads()
+    };
+    assert_eq!(constant_heads(files.weights.clone()), [], "{name}");
+    assert_eq!(constant_heads(opened(&written)), removed.keys().copied().collect::<Vec<_>>(), "{name}");
     let expected = last_states(&files, files.weights.clone(), &gates, &golden);
     let found = last_states(&files, opened(&written), &Gates::default(), &golden);
     let whole = last_states(&files, files.weights.clone(), &Gates::default(), &golden);

@@ -70,6 +70,28 @@ fn a_removed_head_has_no_label_and_is_in_no_count() {
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     assert!(status == Some(1) && gate.contains("L1H3 previous-token"), "{status:?} {gate}");
+    // So does the comparison of numbers, which holds none of a head that is not there against one that is.
+    let numbers = |more: &[&str]| {
+        let output =
+            crate::support::headscope(&[&["compare", "--numbers", path(&before), path(&after)], more].concat())
+                .output();
+        let output = output.unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (status, labels) = numbers(&["--only", "labels"]);
+    let line =
+        "Heads that do nothing on one side: L1H3 (removed in b). 2 labels of these heads are firm on the other side.\n";
+    assert!(status == 1 && labels.contains(line), "{status} {labels}");
+    assert!(labels.starts_with("Changed beyond chance: "), "{labels}");
+    let (_, all) = numbers(&["--json"]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let firm_labels = ["chooses:position", "previous-token"];
+    assert_eq!(
+        all["idle"],
+        json!([{"layer": 1, "head": 3, "name": "L1H3", "side": "b", "why": "removed", "firm_labels": firm_labels}])
+    );
+    let changed = ["heads", "metrics", "relations"].map(|key| all[key].as_array().unwrap());
+    assert!(changed.iter().all(|list| list.iter().all(|one| one["name"] != "L1H3")), "{changed:#?}");
     let shown = run(&["show", path(&after), "L1H3"]).unwrap();
     assert!(shown.contains("L1H3 is removed (`--remove`).") && !shown.contains("previous-token"), "{shown}");
 }

@@ -238,7 +238,7 @@ fn heads_that_can_go_are_told_with_their_interval_alone() {
     };
     let (told, beside) = (
         " of the heads can be removed together",
-        "; in a random order at most 50 %, so this order is no better than chance here.",
+        "; 50 % in the best of 3 random orders, so this order is no better than chance here.",
     );
     walk(
         folder.path(),

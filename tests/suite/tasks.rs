@@ -465,9 +465,69 @@ fn what_cannot_be_scored_is_named() {
             && message.ends_with(": an item has `good` and `bad` (pair)\n"),
         "{message}"
     );
+    let misspelt = "{\"good\": \"the house\", \"bad\": \"house the\", \"famliy\": \"x\"}\n";
+    let (status, message) = error("box:small", &format!("{pair}{misspelt}"), &[]);
+    let expected = "error: DIR/items.jsonl:2: an item has no key `famliy`; did you mean `family`?\n";
+    assert_eq!((status, &*message), (3, expected));
     let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");
     assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
     let missing = folder.path().join("none.jsonl");
     let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
     assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
+}
+
+/// A report of a task alone has no labels: comparisons of labels say so, and a card says what it is over.
+#[test]
+fn a_task_alone_has_no_labels_to_compare() {
+    let folder = tempfile::tempdir().unwrap();
+    let (task, report) = (fixture("tasks/copies.jsonl"), folder.path().join("task.json"));
+    run(&["analyze", "box:causal", "--task", path(&task), "--sample", "30", "-q", "-o", path(&report)]).unwrap();
+    for command in ["gate", "compare"] {
+        let (status, message) = run(&[command, path(&report), path(&report)]).unwrap_err();
+        let why = "task.json` is of the task `copies.jsonl` alone: no corpus was asked about, so no head has a label: ";
+        let way_out = "`headscope analyze MODEL --task FILE -c CORPUS` labels the heads as well; ";
+        assert!(status == 3 && message.contains(&format!("{why}{way_out}")), "{status} {message}");
+    }
+    let numbers = run(&["compare", "--numbers", path(&report), path(&report)]).unwrap();
+    assert!(numbers.contains("box:causal over the task copies.jsonl\n") && !numbers.contains("corpus"), "{numbers}");
+    let shown = run(&["show", path(&report), "L1H0"]).unwrap();
+    assert!(shown.contains("L1H0 of box:causal, over the task copies.jsonl\n"), "{shown}");
+    assert!(shown.contains("No label: no corpus was asked about ("), "{shown}");
+}
+
+/// Heads are offered for pruning only by a task that the model is shown to do, and by a measure that the report has.
+#[test]
+fn heads_go_by_a_task_that_the_model_can_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (items, report, pruned) = (at("items.jsonl"), at("report.json"), at("pruned"));
+    let copies = fs::read_to_string(fixture("tasks/copies.jsonl")).unwrap();
+    let analyzed = |text: &str| {
+        fs::write(&items, text).unwrap();
+        let arguments = ["analyze", "box:causal", "--task", path(&items), "--with", "pruning", "--removal", "zero"];
+        run(&[&arguments[..], &["-o", path(&report)]].concat()).unwrap()
+    };
+    let prune = |more: &[&str]| {
+        let arguments = ["prune", "box:causal", "--report", path(&report), "-o", path(&pruned)];
+        run(&[&arguments[..], more].concat())
+    };
+    let swapped = copies.replace("\"answer\"", "\"x\"").replace("\"foil\"", "\"answer\"").replace("\"x\"", "\"foil\"");
+    let said = analyzed(&swapped);
+    let why = "the model is not shown to be above the baseline of the task";
+    assert!(said.contains(&format!("- How many heads can go is not said: {why}.\n")), "{said}");
+    assert!(!said.contains("can be removed together") && !said.contains("Heads that can go, in"), "{said}");
+    let (status, message) = prune(&["--budget", "50%", "--of", "right"]).unwrap_err();
+    assert!(status == 3 && message.contains(why) && message.contains("name heads: `--heads L0H1,L3H2`"), "{message}");
+    assert!(!pruned.exists());
+
+    let said = analyzed(&copies);
+    let together =
+        said.lines().find(|line| line.contains("can be removed together")).unwrap_or_else(|| panic!("{said}"));
+    assert!(together.contains(" on the half of the items that did not choose the order; "), "{together}");
+    assert!(together.contains(" % in the best of 3 random orders"), "{together}");
+    assert!(said.contains(" shown to matter for this task, each removed alone"), "{said}");
+    // A difference of log-probabilities has no share: the measure that works is named, and works.
+    let (status, message) = prune(&["--budget", "50%"]).unwrap_err();
+    assert!(status == 2 && message.ends_with(": give `--of right`\n"), "{status} {message}");
+    prune(&["--budget", "50%", "--of", "right"]).unwrap();
 }

@@ -3,10 +3,12 @@
 use super::text::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
 use crate::corpus::CorpusIdentity;
+use crate::passes::observation::identity::Protocol;
 use crate::sequences::tally::{SkipReason, Tally};
 use crate::study::AnyStudy;
 use crate::study::health::{Health, HealthCheck, HealthId};
 use crate::study::labels::policy::Policy;
+use crate::study::section::Section;
 use crate::study::show::wording::{decimal, percent_of};
 use crate::system::boxed;
 
@@ -35,13 +37,24 @@ fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
     (usual > 0.0).then(|| tally.text_tokens as f64 / usual)
 }
 
+/// Whether one of these studies looks at sentences of the corpus; where a task alone was asked about, none does.
+pub fn is_of_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
+    let has_task = protocol.task.is_some();
+    let is_of_it =
+        |study: &dyn AnyStudy| study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus());
+    !has_task || sections.iter().any(|(study, _)| is_of_it(*study))
+}
+
 impl Report {
     /// Whether a study looks at sentences of the corpus; where a task alone was asked about, none does.
     pub fn is_of_corpus(&self) -> bool {
-        let has_task = self.settings.protocol.task.is_some();
-        let is_of_it =
-            |study: &dyn AnyStudy| study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus());
-        !has_task || self.sections.0.iter().any(|(study, _)| is_of_it(*study))
+        is_of_corpus(&self.settings.protocol, &self.sections.0)
+    }
+
+    /// What its numbers are over: the corpus, or the task where that alone was asked about.
+    pub fn subject(&self) -> String {
+        let task = self.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus());
+        task.map_or_else(|| self.corpus.name.clone(), |task| format!("the task {}", task.name))
     }
 
     /// Whether the corpus stands in for one that was not named, in a run that was asked about a task.

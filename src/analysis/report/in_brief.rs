@@ -13,15 +13,17 @@ use crate::study::labels::Label;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{decimal, percent_of};
-use crate::system::counted::counted;
+use crate::system::counted::{counted, plural};
 
 /// So many kinds of a thing are named, the most frequent first.
 const KINDS: usize = 5;
 /// Heads of one kind are named where there are no more than these.
 const NAMED: usize = 2;
+/// A list of heads names so many.
+const MOST_NAMED: usize = 16;
 
-/// Why the model could not read the text, if so; which heads have a firm role; the relation with the strongest evidence; how heads choose; what removing them costs; what was too
-/// little to say. Each but the first and the last only where a study asked.
+/// Why the model could not read the text, if so; which heads have a firm role; the relation with the strongest evidence; which heads write a
+/// constant; how heads choose; what removing them costs; what was too little to say. Each only where there is something to say.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
     let unread = report.unread();
@@ -29,6 +31,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let is_of_corpus = report.is_of_corpus();
     let of_corpus = || unread.into_iter().chain([roles(report)]).chain(relation(&report.heads)).collect();
     let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };
+    lines.extend(constant(report));
     let mut shortages = lacking::shortages(report);
     for (study, view) in report.views() {
         let InBrief { found, shortage, opens } = view.in_brief;
@@ -54,6 +57,24 @@ fn roles(report: &Report) -> String {
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
     let beside = in_controls(report);
     format!("{} a firm role{kinds}{beside}.", roles.at_least(roles.firm))
+}
+
+/// The heads that write a constant; `None` without any.
+fn constant(report: &Report) -> Option<String> {
+    let heads = &report.model.constant_heads;
+    let count = heads.len();
+    let (writes, attends) = plural(&count, ("writes a constant", "it attends"), ("write a constant", "they attend"));
+    let of = counted(report.present_heads().count(), "head");
+    let uses = "the model makes no use of that attention";
+    (count > 0).then(|| format!("{count} of {of} {writes}, whatever {attends} to ({}): {uses}.", named(heads)))
+}
+
+/// The first of these heads, and how many more there are.
+fn named(heads: &[HeadPlace]) -> String {
+    let names: Vec<String> = heads.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    let more = heads.len() - names.len();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    names.join(", ") + &more
 }
 
 /// Which heads go by one kind of information alone.

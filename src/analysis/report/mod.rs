@@ -247,10 +247,12 @@ impl Report {
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
         let read = Completion::Reading(settings.protocol.context());
         let phases = Completion::Phases(settings.protocol.ablation.map(|ablation| ablation.phases));
+        let above = above_baseline(&settings, &sections);
         sections.iter_mut().for_each(|(_, section)| {
             section.complete(&Completion::Labels(&first));
             section.complete(&read);
             section.complete(&phases);
+            section.complete(&above);
         });
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
@@ -378,10 +380,12 @@ impl Report {
         let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
         let read = Completion::Reading(report.settings.protocol.context());
         let phases = Completion::Phases(report.settings.protocol.ablation.map(|ablation| ablation.phases));
+        let above = above_baseline(&report.settings, &report.sections.0);
         report.sections.0.iter_mut().for_each(|(_, section)| {
             section.complete(&Completion::Labels(&first));
             section.complete(&read);
             section.complete(&phases);
+            section.complete(&above);
         });
         report.describe();
         Ok(report)
@@ -456,6 +460,14 @@ impl Report {
         (self.chance, self.chance_ci95) = (chance, chance_ci95);
         None
     }
+}
+
+/// Whether the model is shown to be above the baseline of its task, for sections that depend on it.
+fn above_baseline(settings: &Settings, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> Completion<'static> {
+    let views = sections.iter().map(|(_, section)| section.view(&settings.policy));
+    let tested =
+        settings.protocol.task.as_ref().and_then(|_| views.into_iter().find_map(|view| view.is_above_baseline));
+    Completion::AboveBaseline(tested)
 }
 
 fn lacking(head: &HeadReport) -> String {

@@ -62,6 +62,8 @@ pub struct View<'a> {
     pub typical: Vec<(HeadPlace, u64)>,
     /// The orders in which heads were removed.
     pub pruning: Vec<PruningOrder>,
+    /// Whether the model is shown to be above the baseline of the task, from the study that tests it.
+    pub is_above_baseline: Option<bool>,
 }
 
 impl View<'_> {
@@ -89,6 +91,8 @@ pub enum Completion<'a> {
     Phases(Option<u8>),
     /// The report is written with fewer digits than there are: sections drop what no policy asks for.
     Rounded,
+    /// Whether the model is shown to be above the baseline of the task; `None` without a task.
+    AboveBaseline(Option<bool>),
 }
 
 /// The part of a section on the card of one head.
@@ -157,6 +161,8 @@ pub struct PruningOrder {
     pub right: Option<(f64, Vec<f64>)>,
     /// How many heads can go by each measure of loss, within each rise of the report.
     pub budgets: Vec<(ShareOf, f64, usize)>,
+    /// Whether the model is shown to be above the baseline of the task; `None` of a loss of tokens.
+    pub is_above_baseline: Option<bool>,
 }
 
 impl PruningOrder {
@@ -344,6 +350,7 @@ mod tests {
             without: vec![2.05, 2.01, 2.3, 3.0],
             right: None,
             budgets: vec![(ShareOf::Loss, 0.01, 1), (ShareOf::AllHeads, 0.01, 0)],
+            is_above_baseline: None,
         };
         assert_eq!(order.can_go(0.01, ShareOf::Loss), Some(1), "as the report counted");
         let of_loss = [0.02, 0.03, 0.15, 0.5].map(|rise| order.can_go(rise, ShareOf::Loss));

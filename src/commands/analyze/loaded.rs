@@ -188,8 +188,8 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     ensure!(
         model.objective.is_some(),
         anyhow!("{asking}: `{id}` has no {head}, so it has no loss").hint(format!(
-            "name a checkpoint with the head by which it was trained; in models without one, such as sentence encoders, nothing stands \
-             in for that loss, and --with {} removes heads without it; --task FILE asks about a task of yours",
+            "`--task FILE` takes items for a classifier (`label` or `labels`), or triples of texts for any model (`anchor`); --with {} \
+             removes heads without a loss; or name a checkpoint with the head by which it was trained",
             registry::removing_without_loss().card().name
         ))
     );

@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow, ensure};
 use super::compare::outcome::{CompareOutcome, Doubt, Fate, LabelComparison};
 use super::compare::{Pairing, outcome};
 use super::sides::SidesOptions;
+use super::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
 use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
@@ -119,8 +120,9 @@ impl Judged {
 /// The label with its scores before and after, beside the threshold of the latter.
 fn in_words((place, label): &(HeadPlace, &LabelComparison)) -> String {
     let score = |score: f64| decimal(score, 2);
-    let scores = label.a.as_ref().zip(label.b.as_ref()).map(|(before, after)| {
-        format!(" {} -> {} (threshold {})", score(before.score), score(after.score), score(after.threshold))
+    let scores = label.a.as_ref().zip(label.b.as_ref()).map(|(before, after)| match after.standing {
+        LabelStanding::WritesConstant => format!(" {} -> {}", score(before.score), after.standing.words()),
+        _ => format!(" {} -> {} (threshold {})", score(before.score), score(after.score), score(after.threshold)),
     });
     format!("{place} {}{}", one_line(&label.label), scores.unwrap_or_default())
 }

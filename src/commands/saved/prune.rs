@@ -96,10 +96,21 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
         let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
         (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
     } else {
+        ensure!(
+            order.is_above_baseline != Some(false),
+            anyhow!("by `{name}` the model is not shown to be above the baseline of the task, so nothing says which heads can go")
+                .about(&name)
+                .hint("give a report on a task that the model can do, or name heads: `--heads L0H1,L3H2`")
+                .class(Class::Input)
+        );
         let count = order.can_go(budget.rise, budget.of).with_context(|| {
             let others: BTreeSet<&str> = order.budgets.iter().map(|(of, ..)| of.words()).collect();
             let others: Vec<&str> = others.into_iter().collect();
             format!("`{name}` has no shares of {}: it has those of {}", budget.of.words(), others.join(" and of "))
+        });
+        let count = count.map_err(|error| match order.right {
+            Some(_) => error.hint("give `--of right`"),
+            None => error,
         });
         let count = count.of_option("of").class(Class::Usage)?;
         ensure!(

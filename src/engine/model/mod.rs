@@ -58,6 +58,8 @@ pub struct Model {
     pub adapter: Option<String>,
     /// The tensors of the checkpoint that are no part of the encoder.
     pub left: Vec<LeftTensors>,
+    /// The heads that write a constant whatever they attend to, layer by layer.
+    pub constant_heads: Vec<HeadPlace>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
@@ -101,6 +103,7 @@ impl Model {
         ensure_room(&id, &architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         let left = checkpoint.left(&architecture)?;
+        let constant_heads = parameters.constant_heads();
         let mut labels = None;
         match (head, objective) {
             (Some(HeadKind::Training), Some(objective)) => {
@@ -128,6 +131,7 @@ impl Model {
             refused_head,
             adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
             left,
+            constant_heads,
             tokenizer,
             encoder,
             sources,

@@ -3,6 +3,7 @@
 use minijinja::value::Value;
 use serde::Serialize;
 
+use crate::export::card::WRITES_CONSTANT;
 use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
@@ -170,6 +171,8 @@ pub fn cards(report: &Report) -> Vec<Card> {
             let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
             format!("Labels kept in the control {kind}, with every seed: {kept}.")
         });
+        let is_constant = report.model.constant_heads.contains(&head.place);
+        let constant = is_constant.then(|| WRITES_CONSTANT.to_owned()).into_iter();
         Card {
             name: head.place.to_string(),
             primary: head.primary.clone(),
@@ -179,8 +182,8 @@ pub fn cards(report: &Report) -> Vec<Card> {
             chooses: head.chooses.as_ref().map(chooses),
             lines: match (head.is_absent(), head.labels.is_empty()) {
                 (true, _) => Vec::new(),
-                (_, true) => lacking.clone(),
-                _ => kept.collect(),
+                (_, true) => constant.chain(lacking.clone()).collect(),
+                _ => constant.chain(kept).collect(),
             },
             neighbours: neighbours(report, head),
             studies: studies(report, head),

@@ -121,7 +121,7 @@ fn described((name, report): &(String, Report)) -> ReportColumn {
         name: name.clone(),
         model: report.model.id.clone(),
         grid: format!("{} × {}", report.model.layers, report.model.heads),
-        corpus: report.corpus.name.clone(),
+        corpus: report.subject(),
         sentences: report.corpus.sentences,
         firm,
     }

@@ -24,7 +24,8 @@ Examples:
   headscope gate before.json after.json --family syntactic,offset -q
 
 A label counts where it is firm before. It is lost where the test after finds its score below its threshold (one-sided, \
-2.5 %). Labels that are gained, or that the test cannot decide, stop nothing. Both reports must be over the same text. \
+2.5 %), or where its head is gone or writes a constant after. Labels that are gained, or that the test cannot decide, stop \
+nothing. Both reports must be over the same text. \
 `headscope compare` has each label with its evidence.
 ";
 

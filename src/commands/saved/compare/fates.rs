@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::{ChoiceComparison, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use crate::commands::saved::sides::Side;
+use crate::commands::saved::sides::idle::{self, Idleness};
 use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
 use crate::report::firm::is_role;
 use crate::studies::registry;
@@ -49,11 +50,6 @@ impl<'a> Assessed<'a> {
             _ => Verdict::new(self.roles[place].clone()).primary,
         }
     }
-
-    /// Whether the model ran without the head at a place.
-    fn lacks(&self, place: usize) -> bool {
-        self.absent.contains(&place) || self.removed.contains(&place)
-    }
 }
 
 /// Every head of two sides that have the same heads, each with its partner on the second, `[layers * heads]`; without heads that both
@@ -61,15 +57,16 @@ impl<'a> Assessed<'a> {
 pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let like_counts = |label: &str| a.has_like_counts(b, label);
+    let idleness = |place: usize| idle::idleness([(a, place), (b, partners[place])]);
     let [a, b] = [a, b].map(Assessed::new);
     let both = [&a, &b];
     let head = |place: usize| {
         let of_both = [(&a, place), (&b, partners[place])];
         let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
-        let lacks = of_both.map(|(side, place)| side.lacks(place));
-        let labels = of_labels((both, lacks), &like_counts, roles.each_ref().map(|roles| &**roles));
+        let idle = idleness(place);
+        let labels = of_labels((both, idle), &like_counts, roles.each_ref().map(|roles| &**roles));
         let [primary_a, primary_b] = of_both.map(|(side, place)| side.primary(place));
-        let of_choice = of_labels((both, lacks), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
+        let of_choice = of_labels((both, idle), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
         let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
             let chosen = side.choices[place].iter().find(|one| one.fires);
             chosen.map(|one| one.label.label.clone())
@@ -98,21 +95,21 @@ fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
     assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
 }
 
-/// The labels that a head has on either side, firm or borderline; `lacks` is whether a side ran without the head.
+/// The labels that a head has on either side, firm or borderline; `idle` is why the head does nothing on a side, which has none then.
 fn of_labels(
-    (sides, lacks): ([&Assessed<'_>; 2], [bool; 2]),
+    (sides, idle): ([&Assessed<'_>; 2], [Option<Idleness>; 2]),
     like_counts: &dyn Fn(&str) -> bool,
     assessed: [&[Assessment]; 2],
 ) -> Vec<LabelComparison> {
     let by_label = |all: &'_ [Assessment]| -> BTreeMap<String, Assessment> {
         all.iter().map(|one| (one.label.label.clone(), one.clone())).collect()
     };
-    let fired = assessed.iter().flat_map(|all| all.iter()).filter(|one| one.fires);
+    let at_work = assessed.iter().zip(idle).filter(|(_, idle)| idle.is_none());
+    let fired = at_work.flat_map(|(all, _)| all.iter()).filter(|one| one.fires);
     let names: BTreeSet<&str> = fired.map(|one| one.label.label.as_str()).collect();
     let known = assessed.map(by_label);
     let comparison = |label: &str| {
         let found = known.each_ref().map(|known| known.get(label));
-        let standings = found.map(|one| one.map(LabelStanding::of));
         let is_measured = |side: &&Assessed<'_>| {
             let study = registry::study_of_label(label).map(|study| study.card().name);
             study.is_none_or(|study| side.studies.contains(&study))
@@ -124,16 +121,11 @@ fn of_labels(
         } else if !like_counts(label) {
             Err(Doubt::OtherCounts)
         } else if same_rule(label, sides.map(|side| side.policy)) {
-            // A head that is not there follows nothing.
-            let gone = |(standing, lacks): (Option<LabelStanding>, bool)| {
-                standing.or_else(|| lacks.then_some(LabelStanding::OutOfReach))
-            };
-            let [a, b] = standings;
-            of_standings([(a, lacks[0]), (b, lacks[1])].map(gone))
+            of_standings([0, 1].map(|side| standing(found[side], idle[side])))
         } else {
             Err(Doubt::OtherThresholds)
         };
-        let [a, b] = found.map(|one| one.map(evidence));
+        let [a, b] = [0, 1].map(|side| found[side].map(|one| evidence(one, idle[side])));
         LabelComparison {
             label: label.to_owned(),
             family: registry::detector_of(label).map_or(label, |of| of.explanation.name).to_owned(),
@@ -146,18 +138,29 @@ fn of_labels(
     names.into_iter().map(comparison).collect()
 }
 
+/// How a head stands to a label on a side; `None` where it could not be assessed. A head that is not there follows nothing.
+fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
+    match idle {
+        Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
+        Some(Idleness::Absent | Idleness::Removed) => Some(LabelStanding::OutOfReach),
+        None => assessed.map(LabelStanding::of),
+    }
+}
+
 /// The fate of a label that a head has on one side at least, by how it stands on both; `None` where it could not be assessed.
 pub(super) fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
-    use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach};
+    use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach, WritesConstant};
     match sides {
         [Some(Firm), Some(Firm)] => Ok(Fate::Kept),
-        [Some(Firm), Some(OutOfReach)] => Ok(Fate::Lost),
-        [Some(OutOfReach), Some(Firm)] => Ok(Fate::Gained),
+        [Some(Firm), Some(OutOfReach | WritesConstant)] => Ok(Fate::Lost),
+        [Some(OutOfReach | WritesConstant), Some(Firm)] => Ok(Fate::Gained),
         [None, _] | [_, None] => Err(Doubt::TooLittle),
         [Some(Borderline), _] | [_, Some(Borderline)] => Err(Doubt::Borderline),
         [Some(Untested), _] | [_, Some(Untested)] => Err(Doubt::Untested),
         [Some(WithinReach), _] | [_, Some(WithinReach)] => Err(Doubt::WithinReach),
-        [Some(OutOfReach), Some(OutOfReach)] => unreachable!("the head has the label on one side"),
+        [Some(OutOfReach | WritesConstant), Some(OutOfReach | WritesConstant)] => {
+            unreachable!("the head has the label on one side")
+        }
     }
 }
 
@@ -175,10 +178,10 @@ fn of_all(labels: &[LabelComparison]) -> Fate {
     }
 }
 
-fn evidence(assessment: &Assessment) -> LabelEvidence {
+fn evidence(assessment: &Assessment, idle: Option<Idleness>) -> LabelEvidence {
     let label = &assessment.label;
     LabelEvidence {
-        standing: LabelStanding::of(assessment),
+        standing: standing(Some(assessment), idle).unwrap_or(LabelStanding::OutOfReach),
         number: label.number.clone(),
         score: label.score,
         ci95: label.ci95,
@@ -212,6 +215,7 @@ mod tests {
         let of = |a, b| of_standings([Some(a), Some(b)]);
         assert_eq!((of(Firm, Firm), of(Firm, OutOfReach)), (Ok(Fate::Kept), Ok(Fate::Lost)));
         assert_eq!(of(OutOfReach, Firm), Ok(Fate::Gained));
+        assert_eq!(of(Firm, LabelStanding::WritesConstant), Ok(Fate::Lost));
         // The estimate is below the threshold, or above it, and more sentences might turn it.
         assert_eq!((of(Firm, WithinReach), of(Firm, Borderline)), (Err(Doubt::WithinReach), Err(Doubt::Borderline)));
         assert_eq!(

@@ -20,7 +20,7 @@ use anyhow::{Result, anyhow};
 
 use super::sides::matching::HeadMatching;
 use super::sides::outputs::OutcomeOutputs;
-use super::sides::{self, Side, SidesOptions, facts};
+use super::sides::{self, Side, SidesOptions, facts, idle};
 use crate::commands::reporting::outputs;
 use crate::export::summary::Detail;
 use crate::export::{Writer, json, tables::csv};
@@ -92,6 +92,7 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
 /// Fails if either cannot be read, or the models have other heads.
 pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
     let [a, b] = sides::read(sides).class(Class::Input)?;
+    [&a, &b].into_iter().try_for_each(Side::ensure_labelled).class(Class::Input)?;
     let matching = match pairing {
         Pairing::Matched(file) => {
             let matching = HeadMatching::read(file).class(Class::Input)?;
@@ -109,7 +110,9 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
 pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.circumstances.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
-    let heads = fates::of_heads(a, b, matching.as_ref().map_or(&places, |(partners, _)| partners));
+    let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
+    let heads = fates::of_heads(a, b, partners);
+    let idle = idle::one_sided(a, b, partners);
     let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
     let with_choices = by_choice().next().is_some();
     let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
@@ -125,6 +128,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
             first_label: ShareByChance::new(&first_labels(&heads), grid.heads),
             firm_labels: ShareByChance::new(&firm_labels(&heads), grid.heads),
         }),
+        idle,
         unread: sides::unread(a, b),
         too_few_units: sides::too_few_units(a, b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),

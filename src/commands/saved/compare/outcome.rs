@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::matched::MatchedHeads;
 use crate::commands::saved::sides::described::{Described, Fact};
+use crate::commands::saved::sides::idle::IdleHead;
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
@@ -29,6 +30,8 @@ pub struct CompareOutcome {
     pub lineage: Option<String>,
     /// How heads were matched; null where they are compared by place.
     pub matched: Option<MatchedHeads>,
+    /// The heads that do nothing on one side alone: their roles on the other are lost or gained.
+    pub idle: Vec<IdleHead>,
     /// Why no label is firm on a side whose model could not read the corpus, in words; null where both could.
     pub unread: Option<String>,
     /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.

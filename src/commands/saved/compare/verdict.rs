@@ -2,6 +2,7 @@
 
 use super::matched::MatchedHeads;
 use super::outcome::{CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, OutcomeCounts, UntoldCounts};
+use crate::commands::saved::sides::idle;
 use crate::stats::agreement::ShareByChance;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::wording::decimal;
@@ -89,6 +90,7 @@ impl CompareOutcome {
             self.corpora.clone(),
             self.lineage.clone(),
             self.matched_in_words(),
+            idle::in_words(&self.idle, most),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
             beyond_one(["a", "b"], [true, false]),

@@ -61,6 +61,7 @@ pub fn confirm(options: &ConfirmOptions) -> Result<()> {
 
 fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     let sides = sides::read_by_first(&options.reports, options.threads)?;
+    sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
         let twin = sides[..place].iter().find(|other| other.same_text(side));

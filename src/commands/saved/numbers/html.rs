@@ -18,7 +18,10 @@ pub fn render(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
         title: "What changed between two analyses",
         facts: vec![("a", a.in_words()), ("b", b.in_words())],
         verdict: outcome.verdict(),
-        findings: outcome.unread.iter().chain(&outcome.corpora).cloned().collect(),
+        findings: {
+            let idle = outcome.idle_in_words(usize::MAX);
+            outcome.unread.iter().chain(&outcome.corpora).cloned().chain(idle).collect()
+        },
         how: format!(
             "{} {} Intervals are of 95 %. {}",
             outcome.numbers_in_words("q is at most"),

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{LabelChange, OneSidedLabel, Standing};
+use super::outcome::{IdleHeadLabels, LabelChange, OneSidedLabel, Standing};
 use super::pairs::{NumberPairs, Pair};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::described::LeftAside;
+use crate::commands::saved::sides::idle;
 use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
 use crate::report::firm::is_role;
 use crate::studies::registry;
@@ -18,6 +19,8 @@ pub struct Labels {
     pub changes: Vec<LabelChange>,
     /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
+    /// The heads that do nothing on one side, with the labels that are firm on the other.
+    pub idle: Vec<IdleHeadLabels>,
     /// Firm labels on either side, without labels of how heads choose.
     pub firm: usize,
     /// How many of these were compared.
@@ -30,7 +33,9 @@ impl Labels {
     /// Compares the labels of every head, and how it chooses: a label changes where the number that it rests on differs with
     /// a q-value of at most `rate`, too.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
-        let mut found = Self::default();
+        let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
+        let idle = idle::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
+        let mut found = Self { idle: idle.collect(), ..Self::default() };
         let grid = a.circumstances.model.grid();
         let have_like_counts = |label: &str| a.has_like_counts(b, label);
         // Rules name a number as rules do, or as the report does.
@@ -44,10 +49,11 @@ impl Labels {
         let [mut unlike, mut uncounted, mut missing, mut unfounded] = [const { Vec::new() }; 4];
         for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
             let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
+            let is_idle = idle::idleness([(a, place), (b, place)]).map(|why| why.is_some());
             for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
                 let sides = [ours.get(label).copied(), theirs.get(label).copied()];
                 let standings = sides.map(|side| side.map(LabelStanding::of));
-                let is_firm = standings.map(|standing| standing == Some(LabelStanding::Firm));
+                let is_firm = [0, 1].map(|side| standings[side] == Some(LabelStanding::Firm) && !is_idle[side]);
                 let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
                 let is_choice = registry::is_of_choice(label);
                 // Every untrained head is `broad`.
@@ -56,6 +62,12 @@ impl Labels {
                 }
                 let counts = usize::from(!is_choice);
                 found.firm += counts;
+                if is_idle[1 - firm] && [a, b][1 - firm].has_study_of(label) {
+                    found.compared += counts;
+                    let head = found.idle.iter_mut().find(|head| head.head.place == grid.place(place));
+                    head.into_iter().for_each(|head| head.firm_labels.push(label.to_owned()));
+                    continue;
+                }
                 let [Some(in_a), Some(in_b)] = sides else {
                     missing.push(label);
                     continue;
@@ -99,15 +111,6 @@ impl Labels {
         }
         let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
         found.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
-        let aside = |(mut labels, why): (Vec<&str>, &str)| {
-            labels.retain(|label| !registry::is_of_choice(label));
-            let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
-            (!labels.is_empty()).then(|| LeftAside {
-                why: why.to_owned(),
-                count: labels.len(),
-                of: of.into_iter().collect(),
-            })
-        };
         let reasons = [
             (unlike, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
             (
@@ -123,6 +126,13 @@ impl Labels {
         found.left_aside = reasons.into_iter().filter_map(aside).collect();
         found
     }
+}
+
+/// Labels that were not compared, but for those of how heads choose; `None` without any.
+fn aside((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
+    labels.retain(|label| !registry::is_of_choice(label));
+    let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
+    (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
 }
 
 fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {

@@ -63,9 +63,11 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
     let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
-    let (changes, one_sided) =
-        if wanted(Part::Labels) { (labels.changes, labels.one_sided) } else { (Vec::new(), Vec::new()) };
-    let changed = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
+    let (changes, one_sided, mut idle) = (labels.changes, labels.one_sided, labels.idle);
+    let (changes, one_sided) = if wanted(Part::Labels) { (changes, one_sided) } else { (Vec::new(), Vec::new()) };
+    idle.iter_mut().filter(|_| !wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
+    let is_lost = idle.iter().any(|head| !head.firm_labels.is_empty());
+    let changed = is_lost || !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
     Ok(NumbersOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(&b),
@@ -86,6 +88,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         },
         labels: changes,
         one_sided,
+        idle,
         heads: pairs.heads(wanted, options.rate),
         relations,
         metrics,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::commands::saved::compare::firm_in_words;
 use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
+use crate::commands::saved::sides::idle::{self, IdleHead};
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
@@ -21,7 +22,7 @@ pub const SCHEMA_VERSION: u32 = 3;
 pub struct NumbersOutcome {
     /// The version of this schema.
     pub schema_version: u32,
-    /// Whether any of the three lists of changes has an entry.
+    /// Whether any of the three lists of changes has an entry, or an idle head a firm label.
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
@@ -50,6 +51,8 @@ pub struct NumbersOutcome {
     /// Labels that are firm on one side only, and of which it is not shown that they changed: on the other side the test cannot
     /// tell, or the number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more of them.
     pub one_sided: Vec<OneSidedLabel>,
+    /// The heads that do nothing on one side alone. Their firm labels on the other side are lost or gained, and count as changes.
+    pub idle: Vec<IdleHeadLabels>,
     /// The heads of which some number that was asked for differs, the one with most first.
     pub heads: Vec<HeadChanges>,
     /// Accuracies on relations that differ, largest difference first.
@@ -118,6 +121,22 @@ pub struct OneSidedLabel {
     pub a: Standing,
     /// In the second.
     pub b: Standing,
+}
+
+/// A head that does nothing on one side.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct IdleHeadLabels {
+    /// The head, and why it does nothing.
+    #[serde(flatten)]
+    pub head: IdleHead,
+    /// The labels that are firm on the other side.
+    pub firm_labels: Vec<String>,
+}
+
+impl From<IdleHead> for IdleHeadLabels {
+    fn from(head: IdleHead) -> Self {
+        Self { head, firm_labels: Vec::new() }
+    }
 }
 
 /// How a head stands to a label.
@@ -203,7 +222,7 @@ impl NumbersOutcome {
             (only.is_empty() || only.contains(&part)).then(|| format!("{count} {}", plural(&count, one, many)))
         };
         let counts = [
-            count(Part::Labels, labels.len(), ["label", "labels"]),
+            count(Part::Labels, labels.len() + self.labels_of_idle(), ["label", "labels"]),
             count(Part::Relations, relations.len(), ["accuracy on relations", "accuracies on relations"]),
             count(Part::Metrics, metrics.len(), ["metric of heads", "metrics of heads"]),
         ];
@@ -215,6 +234,25 @@ impl NumbersOutcome {
         } else {
             "Nothing changed beyond chance".to_owned()
         }
+    }
+
+    /// The labels of heads that do nothing on the other side.
+    pub fn labels_of_idle(&self) -> usize {
+        self.idle.iter().map(|head| head.firm_labels.len()).sum()
+    }
+
+    /// The heads that do nothing on one side in one line, at most so many of a kind by name, and how many labels go with them; `None`
+    /// without any.
+    pub fn idle_in_words(&self, most: usize) -> Option<String> {
+        let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
+        let words = idle::in_words(&heads, most)?;
+        Some(match self.labels_of_idle() {
+            0 => words,
+            count => {
+                let labels = counted(count, "label");
+                format!("{words} {labels} of these heads {} firm on the other side.", plural(&count, "is", "are"))
+            }
+        })
     }
 
     /// The numbers that were compared, and when one has changed: where its q-value is `at_most` the rate.

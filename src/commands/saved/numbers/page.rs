@@ -51,7 +51,8 @@ impl NumbersText<'_> {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
-        unread.iter().chain(corpora).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
+        let idle = self.outcome.idle_in_words(self.most(ROWS));
+        unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
         writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
         writeln!(out, "{}", self.outcome.labels_in_words())?;

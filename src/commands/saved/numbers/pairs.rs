@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::outcome::{Change, HeadChanges, LargestChange, Method};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::described::{LeftAside, Valued};
+use crate::commands::saved::sides::idle::{self, Idleness};
 use crate::model::grid::HeadGrid;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
@@ -46,6 +47,7 @@ impl Pair<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     Differing,
+    Idle,
     OneSided,
     Rare,
     Equal,
@@ -66,6 +68,7 @@ impl Reason {
                 "{are} made of rates of the corpus as well, in which other sentences differ: the metrics that they hold a \
                  head against are compared"
             ),
+            Self::Idle => format!("{are} of heads that do nothing on one side"),
             Self::OneSided => format!("{are} there on one side only"),
             Self::Rare => format!("{are} of relations with fewer words than the policy asks for, on either side"),
             Self::Equal => {
@@ -90,7 +93,19 @@ impl<'a> NumberPairs<'a> {
         let mut others: BTreeMap<_, Number<'a>> =
             b.numbers().into_iter().map(|number| (key(&number), number)).collect();
         let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
+        // Where a head writes a constant, its attention is compared.
+        let runs_without = |head: usize| {
+            let idle = idle::idleness([(a, head), (b, head)]);
+            let is_missing = idle.map(|why| matches!(why, Some(Idleness::Absent | Idleness::Removed)));
+            is_missing[0] != is_missing[1]
+        };
+        let missing: Vec<bool> = (0..grid.count()).map(runs_without).collect();
         for number in a.numbers() {
+            if missing[number.head] {
+                others.remove(&key(&number));
+                leave(&number, Reason::Idle);
+                continue;
+            }
             if let Some(of_head) = number.made_of.as_ref() {
                 others.remove(&key(&number));
                 leave(&number, Reason::OfCorpus);
@@ -107,7 +122,9 @@ impl<'a> NumberPairs<'a> {
                 Err(reason) => leave(&number, reason),
             }
         }
-        others.values().for_each(|number| leave(number, Reason::OneSided));
+        for number in others.values() {
+            leave(number, if missing[number.head] { Reason::Idle } else { Reason::OneSided });
+        }
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
         let aside = aside.into_iter();

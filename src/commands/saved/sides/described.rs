@@ -17,9 +17,9 @@ pub struct Described {
     pub shard: Option<String>,
     /// The model.
     pub model: String,
-    /// The corpus.
+    /// The corpus, or the task where that alone was asked about.
     pub corpus: String,
-    /// Sentences analysed.
+    /// Sentences analysed; 0 of a task alone.
     pub sentences: u64,
 }
 
@@ -66,6 +66,7 @@ impl Described {
     pub fn in_words(&self) -> String {
         let Self { file, shard, model, corpus, sentences } = self;
         let shard = shard.as_ref().map_or_else(String::new, |shard| format!(", shard {shard}"));
-        format!("{file}{shard}: {model} over {corpus}, {}", counted(*sentences, "sentence"))
+        let sentences = if *sentences == 0 { String::new() } else { format!(", {}", counted(*sentences, "sentence")) };
+        format!("{file}{shard}: {model} over {corpus}{sentences}")
     }
 }

@@ -14,9 +14,30 @@ pub fn not_shared(a: &Side, b: &Side) -> Vec<Fact> {
     facts("", &a, &b)
 }
 
+/// The relative difference of two numbers that are one, since a report keeps six digits and a partial all of them.
+const ROUNDING: f64 = 5e-6;
+
+/// Whether two values are the same but for the digits that a report keeps.
+pub fn are_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(ours), Value::Number(theirs)) if ours.is_f64() || theirs.is_f64() => {
+            let near = |(a, b): (f64, f64)| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());
+            ours.as_f64().zip(theirs.as_f64()).is_some_and(near)
+        }
+        (Value::Array(ours), Value::Array(theirs)) => {
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| are_same(a, b))
+        }
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let is_there = |(key, a): (&String, &Value)| theirs.get(key).is_some_and(|b| are_same(a, b));
+            ours.len() == theirs.len() && ours.iter().all(is_there)
+        }
+        _ => a == b,
+    }
+}
+
 fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     match (a, b) {
-        _ if a == b => Vec::new(),
+        _ if are_same(a, b) => Vec::new(),
         (Value::Object(whole), Value::Null) | (Value::Null, Value::Object(whole)) => {
             // What one side lacks is named value by value.
             whole.keys().flat_map(|key| facts(&format!("{at}.{key}"), &a[key], &b[key])).collect()

@@ -2,6 +2,7 @@
 
 pub mod described;
 pub mod facts;
+pub mod idle;
 pub mod matching;
 pub mod outputs;
 pub mod page;
@@ -21,7 +22,9 @@ use crate::export::json;
 use crate::model::grid::HeadGrid;
 use crate::passes::observation::Observation;
 use crate::passes::observation::partial;
+use crate::report::health::is_of_corpus;
 use crate::report::{Report, ReportContext};
+use crate::sequences::derived::task::TaskInfo;
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::Counts;
@@ -30,6 +33,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
+use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
 /// Two analyses, and how both are labelled.
@@ -176,6 +180,12 @@ impl Side {
         !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
+    /// Whether the study that gives a label ran.
+    pub fn has_study_of(&self, label: &str) -> bool {
+        let study = registry::study_of_label(label).map(|study| study.card().name);
+        study.is_none_or(|study| self.findings.studies().iter().any(|run| run.card().name == study))
+    }
+
     /// Every number that can be compared.
     pub fn numbers(&self) -> Vec<Number<'_>> {
         self.findings.numbers(&self.circumstances.settings.policy)
@@ -212,6 +222,10 @@ impl Side {
 
     /// How the corpora of both differ, in a sentence; `None` where they are the same text.
     pub fn other_corpus(&self, other: &Self) -> Option<String> {
+        if ![self, other].iter().any(|side| side.is_of_corpus()) {
+            let task = |side: &Self| side.circumstances.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
+            return (task(self) != task(other)).then(|| "The tasks are not the same.".to_owned());
+        }
         let [ours, theirs] = [self, other].map(|side| side.circumstances.corpus.sentences);
         if ours != theirs {
             let [ours, theirs] = [ours, theirs].map(|sentences| counted(sentences, "sentence"));
@@ -219,7 +233,9 @@ impl Side {
                 "The corpora differ in size: {ours} in a, {theirs} in b; with less text fewer labels are firm."
             ));
         }
-        let same = self.same_corpus(other) && self.shard == other.shard;
+        // A report is of all shards.
+        let [ours, theirs] = [self, other].map(|side| side.shard.unwrap_or(Shard::WHOLE));
+        let same = self.same_corpus(other) && ours == theirs;
         (!same).then(|| "The corpora are not the same.".to_owned())
     }
 
@@ -230,13 +246,38 @@ impl Side {
             file: self.file.clone(),
             shard: self.shard.map(|shard| shard.to_string()),
             model: model.id.clone(),
-            corpus: corpus.name.clone(),
-            sentences: corpus.sentences,
+            corpus: self.task_alone().map_or_else(|| corpus.name.clone(), |task| format!("the task {}", task.name)),
+            sentences: if self.is_of_corpus() { corpus.sentences } else { 0 },
         }
+    }
+
+    /// Whether a study looked at sentences of its corpus.
+    fn is_of_corpus(&self) -> bool {
+        is_of_corpus(&self.circumstances.settings.protocol, &self.findings.sections)
+    }
+
+    /// The task of an analysis of a task alone.
+    fn task_alone(&self) -> Option<&TaskInfo> {
+        self.circumstances.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
+    }
+
+    /// Fails for an analysis of a task alone, whose heads were not labelled.
+    pub fn ensure_labelled(&self) -> Result<()> {
+        let Some(TaskInfo { name, .. }) = self.task_alone() else { return Ok(()) };
+        let (file, name) = (&self.file, one_line(name));
+        let error =
+            anyhow!("`{file}` is of the task `{name}` alone: no corpus was asked about, so no head has a label");
+        Err(error.about(file).hint(
+            "`headscope analyze MODEL --task FILE -c CORPUS` labels the heads as well; `headscope compare --numbers` compares what was \
+             measured",
+        ))
     }
 
     /// Its sampling units in words, where they are too few for any test.
     pub fn too_few_units(&self) -> Option<String> {
+        if !self.is_of_corpus() {
+            return None;
+        }
         let ReportContext { model, corpus, .. } = &self.circumstances;
         let [piece, _] = model.text_units();
         corpus.too_few_units(&self.findings.estimates.denominators, piece)
@@ -245,8 +286,8 @@ impl Side {
     /// Why its model could not read the corpus, with the way out; `None` where it could.
     pub fn unread(&self) -> Option<String> {
         let ReportContext { model, corpus, .. } = &self.circumstances;
-        corpus
-            .unread(model)
+        let read = Some(corpus).filter(|_| self.is_of_corpus());
+        read.and_then(|corpus| corpus.unread(model))
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
@@ -280,7 +321,7 @@ pub fn unread(a: &Side, b: &Side) -> Option<String> {
 pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested(), b.untested());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
-        !others.iter().any(|other| other == &(*key, value.clone()))
+        !others.iter().any(|(other, theirs)| other == key && facts::are_same(value, theirs))
     };
     let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
     of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));

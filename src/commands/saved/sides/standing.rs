@@ -23,6 +23,8 @@ pub enum LabelStanding {
     WithinReach,
     /// The rule does not fire, and there is no test: the score rests on too few blocks.
     Untested,
+    /// The head writes a constant on this side and not on the other, so that it has no role here wherever it attends.
+    WritesConstant,
 }
 
 impl LabelStanding {
@@ -45,6 +47,7 @@ impl LabelStanding {
             Self::OutOfReach => "out of reach",
             Self::WithinReach => "within reach",
             Self::Untested => "untested",
+            Self::WritesConstant => "writes a constant",
         }
     }
 }

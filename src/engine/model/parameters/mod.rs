@@ -5,6 +5,7 @@
 //! Parts that differ are optional. A bias that a family does not have is 0.
 
 mod classifier;
+mod constant;
 mod disentangled;
 mod heads;
 mod parts;

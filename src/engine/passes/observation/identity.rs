@@ -158,6 +158,11 @@ pub struct ModelInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
     #[schemars(with = "Vec<String>")]
     pub absent: Vec<HeadPlace>,
+    /// The heads that write a constant whatever they attend to, by their weights (as `prune` leaves them): their attention is measured
+    /// and labelled, and nothing later reads it; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
+    #[schemars(with = "Vec<String>")]
+    pub constant_heads: Vec<HeadPlace>,
     /// Layers with weights of their own, where several layers share them; absent where each has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize", range(min = 1))]
@@ -228,6 +233,7 @@ impl ModelInfo {
             layers,
             heads,
             absent: config.absent.clone(),
+            constant_heads: model.constant_heads.clone(),
             stored_layers: Some(stored_layers).filter(|&stored| stored < layers),
             key_value_heads: config.key_value_heads.filter(|&shared| shared < heads),
             visibility: config.visibility.clone(),
@@ -256,11 +262,14 @@ impl ModelInfo {
 
     /// The first fault of a description that another program may have written, if there is any.
     pub fn defect(&self) -> Option<String> {
-        if let Some(stray) = self.grid().stray(self.absent.iter().copied()) {
-            return Some(format!("`model.absent` has {stray}, which the model has not"));
-        }
-        let is_sorted = self.absent.is_sorted_by(|a, b| a < b);
-        (!is_sorted).then(|| "`model.absent` does not list heads once each, layer by layer".to_owned())
+        let defect = |(key, heads): (&str, &[HeadPlace])| {
+            if let Some(stray) = self.grid().stray(heads.iter().copied()) {
+                return Some(format!("`model.{key}` has {stray}, which the model has not"));
+            }
+            let is_sorted = heads.is_sorted_by(|a, b| a < b);
+            (!is_sorted).then(|| format!("`model.{key}` does not list heads once each, layer by layer"))
+        };
+        [("absent", &*self.absent), ("constant_heads", &*self.constant_heads)].into_iter().find_map(defect)
     }
 
     /// How many heads, one after the other, share their keys and values; `None` where each has its own.

@@ -37,7 +37,8 @@ impl Section for EdgesSection {
             | Completion::Control(..)
             | Completion::SharedKeys(_)
             | Completion::Phases(_)
-            | Completion::Rounded => {}
+            | Completion::Rounded
+            | Completion::AboveBaseline(_) => {}
         }
     }
 

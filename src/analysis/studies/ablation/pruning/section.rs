@@ -33,6 +33,9 @@ pub struct Curves {
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
+    /// Whether the model is shown to be above the baseline of the task; `None` of losses of tokens.
+    #[serde(skip)]
+    pub is_above_baseline: Option<bool>,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
@@ -152,6 +155,7 @@ impl Curves {
         Self {
             sentences: total.units(),
             read: Context::default(),
+            is_above_baseline: None,
             objective: sums.conditions.objective,
             task,
             removal: sums.conditions.removal,
@@ -310,8 +314,17 @@ impl Curves {
             let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
             let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
             let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
-            let unit = unit(self.task);
-            PruningOrder { by: by.clone(), removal, heads, loss, unit, without: without.clone(), right, budgets }
+            PruningOrder {
+                by: by.clone(),
+                removal,
+                heads,
+                loss,
+                unit: unit(self.task),
+                without: without.clone(),
+                right,
+                budgets,
+                is_above_baseline: self.is_above_baseline,
+            }
         };
         self.orders.iter().map(exported).collect()
     }

@@ -24,6 +24,7 @@ impl Section for PruningSection {
         match known {
             Completion::SharedKeys(heads) => self.pruning.heads_per_key_value_group = Some(*heads),
             Completion::Reading(read) => self.pruning.read = *read,
+            Completion::AboveBaseline(is_above) => self.pruning.is_above_baseline = *is_above,
             _ => {}
         }
     }
@@ -68,6 +69,9 @@ impl Section for PruningSection {
     }
 }
 
+/// Why nothing can go by a task that the model cannot do.
+const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baseline of the task";
+
 /// How the names of random orders begin.
 const RANDOM: &str = "random";
 
@@ -80,15 +84,20 @@ impl Curves {
             None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),
         };
         let order = self.orders.first()?;
+        if self.is_above_baseline == Some(false) {
+            return Some(format!("How many heads can go is not said: {NOT_ABOVE_BASELINE}."));
+        }
         let budget @ CanGo { of, rise, share, ci95 } = allowed(order)?;
         let Interval(low, high) = ci95?;
         let random = self.orders.iter().filter(|order| order.by.starts_with(RANDOM)).filter_map(allowed);
-        let random = random.map(|can_go| can_go.share).max_by(f64::total_cmp);
+        let random: Vec<f64> = random.map(|can_go| can_go.share).collect();
+        let random_orders = counted(random.len(), "random order");
+        let random = random.into_iter().max_by(f64::total_cmp);
         let is_by_chance = random.is_some_and(|random| random >= share && random > 0.0);
         let [share, low, high, rise] = [share, low, high, rise].map(|share| format!("{:.0}", share * 100.0));
         let random = random.map_or_else(String::new, |random| {
             let judged = if is_by_chance { ", so this order is no better than chance here" } else { "" };
-            format!("; in a random order at most {:.0} %{judged}", random * 100.0)
+            format!("; {:.0} % in the best of {random_orders}{judged}", random * 100.0)
         });
         let removal = self.removal.map_or_else(String::new, |removal| format!("by {}, ", removal.name()));
         let [loses, itself] = match of {
@@ -99,8 +108,10 @@ impl Curves {
             Some(_) => format!("{} of {} heads ({share} % [{low}, {high}])", order.count(&budget), order.heads.len()),
             None => format!("{share} % [{low}, {high}] of the heads"),
         };
+        let sample = if self.task.is_some() { "items" } else { "sample" };
         Some(format!(
-            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself}{random}.",
+            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself} on the half of the \
+             {sample} that did not choose the order{random}.",
             order.by,
         ))
     }
@@ -113,6 +124,9 @@ impl Curves {
     /// The heads of each budget by the first order.
     fn write_heads(&self, out: &mut Summary) -> fmt::Result {
         let Some(order) = self.orders.first() else { return Ok(()) };
+        if self.is_above_baseline == Some(false) {
+            return writeln!(out, "\nHeads that can go are not listed: {NOT_ABOVE_BASELINE}.");
+        }
         let removal = self.removal.map_or_else(String::new, |removal| format!(", removed by {}", removal.name()));
         writeln!(out, "\nHeads that can go, in the order by {}{removal}:", order.by)?;
         for budget @ CanGo { of, rise, .. } in &order.can_go {

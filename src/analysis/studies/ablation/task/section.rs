@@ -200,10 +200,15 @@ impl TaskResult {
         self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
     }
 
+    /// Whether the model is shown to be above the baseline.
+    pub fn is_above_baseline(&self, policy: &Policy) -> bool {
+        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        self.p_above_baseline.is_some_and(|p| p <= most)
+    }
+
     /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
-        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
-        let is_above = self.p_above_baseline.is_some_and(|p| p <= most);
+        let is_above = self.is_above_baseline(policy);
         // The baseline of classes is their most frequent one already.
         let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
             && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);

@@ -198,10 +198,9 @@ fn heads_that_change_no_answer_matter_by_the_score_alone() {
         TaskSection { task }.view(&default_policy()).in_brief.found.unwrap()
     };
     // Without any head the score is 4 less.
-    let by_score =
-        "1 of 2 heads is shown to matter for this task, by its score alone: without any head no fewer items are right.";
+    let by_score = "1 of 2 heads is shown to matter for this task, each removed alone, by its score alone: without any head no fewer items are right.";
     assert!(said(5.0).ends_with(by_score), "{}", said(5.0));
-    assert!(said(3.0).ends_with("1 of 2 heads is shown to matter for this task."), "{}", said(3.0));
+    assert!(said(3.0).ends_with("1 of 2 heads is shown to matter for this task, each removed alone."), "{}", said(3.0));
 }
 
 /// 128 items with these answers, scores and effects of heads; all heads are worth 4.

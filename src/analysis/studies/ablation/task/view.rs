@@ -40,6 +40,7 @@ impl Section for TaskSection {
         View {
             in_brief: in_brief(&self.task, policy),
             summary: Summary::written(|out| self.task.write_summary(out)),
+            is_above_baseline: Some(self.task.is_above_baseline(policy)),
             figures: figure(&self.task).into_iter().collect(),
             tables: vec![TableRows::of("task_effects", heads), TableRows::of("task_effects_by_group", by_group)],
             ..View::default()
@@ -139,7 +140,7 @@ impl TaskResult {
     fn shown_to_matter(&self) -> String {
         let (helpful, heads) = (self.verdicts.helpful, counted(self.removed(), "head"));
         let shown = match helpful {
-            0 => return format!("None of {heads} is shown to matter for this task."),
+            0 => return format!("None of {heads} is shown to matter for this task, each removed alone."),
             _ => format!("{helpful} of {heads} {}", plural(&helpful, "is", "are")),
         };
         let by_score = if self.right_without_heads >= self.right.share {
@@ -147,7 +148,7 @@ impl TaskResult {
         } else {
             ""
         };
-        format!("{shown} shown to matter for this task{by_score}.")
+        format!("{shown} shown to matter for this task, each removed alone{by_score}.")
     }
 
     /// The heads by falling effect, with the effect.

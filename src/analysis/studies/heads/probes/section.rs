@@ -278,7 +278,8 @@ impl Section for ProbesSection {
             | Completion::SharedKeys(_)
             | Completion::Reading(_)
             | Completion::Phases(_)
-            | Completion::Rounded => {}
+            | Completion::Rounded
+            | Completion::AboveBaseline(_) => {}
         }
     }
 

@@ -60,6 +60,7 @@ fn observation() -> Observation {
         layers: GRID.layers,
         heads: GRID.heads,
         absent: Vec::new(),
+        constant_heads: Vec::new(),
         stored_layers: None,
         key_value_heads: None,
         visibility: LayerClasses::default(),

@@ -1,16 +1,17 @@
 //! Task files: JSON lines, one item a line, whose keys say which kind of task it is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::TaskKind;
 use crate::corpus::{Content, ItemName, TreeHead, Word};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{Class, Facts, similar};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::json::problem_in_line;
@@ -112,7 +113,7 @@ pub struct CorruptedContext {
     pub name: Option<Arc<str>>,
 }
 
-/// The keys of a line; others are passed over.
+/// The keys of a line ([`ensure_known_keys`]).
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,
@@ -153,6 +154,24 @@ const KINDS: [(&[&str], &str); 5] = [
     (&["anchor", "positive", "negative"], "`anchor`, `positive` and `negative` (triple)"),
 ];
 
+/// The keys of items of every kind. `id` is for whoever wrote the file.
+const OF_ANY_KIND: [&str; 5] = ["family", "document", "group", "linguistics_term", "id"];
+
+/// Fails for a key that nothing reads: it may be another one misspelt. Lines in the form of `BLiMP` have further keys of their own, and so
+/// has any line where a key begins with `_`.
+fn ensure_known_keys(json: &str) -> Result<()> {
+    #[expect(clippy::zero_sized_map_values, reason = "serde reads no set of keys")]
+    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json)?;
+    let known = || KINDS.iter().flat_map(|(keys, _)| keys.iter()).chain(&OF_ANY_KIND).copied();
+    let stray = given.keys().find(|key| !key.starts_with('_') && !known().any(|one| one == *key));
+    let Some(stray) = stray.filter(|_| !given.contains_key("sentence_good")) else { return Ok(()) };
+    let error = anyhow!("an item has no key `{}`", shortened(&stray.escape_debug().to_string())).of_value(stray);
+    Err(match similar::closest(stray, known()) {
+        None => error.hint("leave it out, or begin it with `_`: such keys are ignored"),
+        near => error.did_you_mean(near),
+    })
+}
+
 /// All kinds of items.
 fn kinds() -> String {
     KINDS.map(|(_, kind)| kind).join("; ")
@@ -188,6 +207,7 @@ impl TaskFile {
             }
             let known = items.first().map(|first| first.content.kind());
             let item = item(json, line, &mut units, known).and_then(|item| {
+                ensure_known_keys(json)?;
                 let (kind, first) =
                     (item.content.kind(), items.first().map(|first| (first.content.kind(), first.line)));
                 if let Some((of_first, first)) = first.filter(|(of_first, _)| *of_first != kind) {
@@ -332,7 +352,7 @@ mod tests {
     #[test]
     fn items_of_one_family_or_document_are_one_unit() {
         let task = read(&[
-            r#"{"good": "a b", "bad": "b a", "family": "x", "group": "order", "source": 7}"#,
+            r#"{"good": "a b", "bad": "b a", "family": "x", "group": "order", "_source": 7, "id": 1}"#,
             "",
             r#"{"good": "c d", "bad": "d c"}"#,
             r#"{"good": "e f", "bad": "f e", "family": "x", "document": "y"}"#,
@@ -391,6 +411,14 @@ mod tests {
         ] {
             let said = refused(&[pair, line]);
             assert!(said.starts_with("items.jsonl:2: ") && said.contains(why), "{said}");
+        }
+        // A key that nothing reads is named, with the one that is like it.
+        for (key, why) in [
+            ("famliy", "items.jsonl:1: an item has no key `famliy`; did you mean `family`?"),
+            ("corrupt", "items.jsonl:1: an item has no key `corrupt`; did you mean `corrupted`?"),
+            ("x", "items.jsonl:1: an item has no key `x`: leave it out, or begin it with `_`: such keys are ignored"),
+        ] {
+            assert_eq!(refused(&[&pair.replace('}', &format!(r#", "{key}": "a"}}"#))]), why);
         }
         // Of a first line the kind that it comes nearest to is told, or all of them.
         for (line, why) in [
