@@ -100,6 +100,9 @@ pub fn one(name: &str) -> Result<String> {
     let entry = || registry::find(name).map(|entry| entry.to_string());
     let found = entry().or_else(own_term).or_else(threshold).or_else(|| of_cell(name)).or_else(term).or_else(family);
     let found = found.or_else(|| keys::explain(name)).or_else(|| keys::explain_word(name));
+    // Headings are keys in words: `pooled shift` is `pooled_shift`.
+    let as_key = name.replace(' ', "_");
+    let found = found.or_else(|| (as_key != name).then(|| one(&as_key).ok()).flatten());
     found.ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");

@@ -16,7 +16,7 @@ use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
-use crate::system::counted::counted;
+use crate::system::counted::plural;
 use crate::system::printable::one_line;
 
 /// One head over one sentence.
@@ -153,11 +153,21 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
 /// How many ends of arcs a head finds.
 fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end));
-    format!(
-        "{}: of {}, {forward} attend most to their {end}, and {back} are attended to most by it",
-        one_line(name.unwrap_or_default()),
-        counted(all, "word")
-    )
+    let name = one_line(name.unwrap_or_default());
+    match all {
+        0 => format!("{name}: none in this sentence"),
+        1 => {
+            let [attends, is] = [(forward, ["attends", "does not attend"]), (back, ["is", "is not"])]
+                .map(|(found, [yes, no])| if found > 0 { yes } else { no });
+            format!("{name}: the only word {attends} most to its {end}, and {is} attended to most by it")
+        }
+        _ => {
+            let number = |count: usize| if count == 0 { "none".to_owned() } else { count.to_string() };
+            let attend = plural(&forward, "attends most to its", "attend most to their");
+            let (is, [forward, back]) = (plural(&back, "is", "are"), [forward, back].map(number));
+            format!("{name}: of {all} words {forward} {attend} {end}; {back} {is} attended to most by it")
+        }
+    }
 }
 
 /// A cell: the mark of an arc, and two blocks or a number, or neither where nothing is seen.
@@ -336,11 +346,19 @@ from\\to   1  2  3  4
         let gold = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[2, 1]] });
         let text = plain(&grid(&SentenceAttention { gold, ..viewed() }, false, None));
         assert!(text.contains("\n3 b      ▓▓>░░ ▓▓     -> [CLS] 0.50\n"), "{text}");
-        let counted = "\u{2588} 0.7 and more; > the target by maps\nmaps: of 1 word, 1 attend most to their target, and 1 are \
+        let counted = "\u{2588} 0.7 and more; > the target by maps\nmaps: the only word attends most to its target, and is \
                        attended to most by it\n";
         assert!(text.ends_with(counted), "{text}");
         let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[1, 0]] });
         assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.found(), Some([0, 0, 1]));
+        let gold = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: Vec::new() });
+        let words = |found| found_in_words(&SentenceAttention { gold: gold.clone(), ..viewed() }, found);
+        assert_eq!(words([0, 0, 0]), "maps: none in this sentence");
+        assert_eq!(
+            words([0, 1, 1]),
+            "maps: the only word does not attend most to its target, and is attended to most by it"
+        );
+        assert_eq!(words([1, 0, 3]), "maps: of 3 words 1 attends most to its target; none are attended to most by it");
         assert_eq!(viewed().found(), None);
     }
 

@@ -15,7 +15,9 @@ use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::metrics::metric::{Column, Keys};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, plus_minus_percent, significance};
+use crate::study::show::wording::{
+    below_word_classes, decimal, percent, plain_table, plus_minus, plus_minus_percent, signed, significance,
+};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
@@ -92,6 +94,9 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
             writeln!(out, "{Q}")?;
         }
     }
+    for (label, below) in head.labels.iter().filter_map(|label| Some((label, below_word_classes(label)?))) {
+        writeln!(out, "{} is {below}.", one_line(&label.label))?;
+    }
     if head.labels.is_empty() {
         lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
@@ -156,7 +161,7 @@ fn row(label: &Label) -> [String; 7] {
         (true, false) => "borderline",
         (true, true) => "borderline, tied",
     };
-    let beyond = label.beyond.map_or_else(String::new, |reach| format!(", {}", reach.words()));
+    let beyond = label.reach().map_or_else(String::new, |reach| format!(", {}", reach.words()));
     [
         one_line(&label.label),
         label.direction.map_or("", Direction::name).to_owned(),
@@ -177,24 +182,33 @@ fn near(near: &Near) -> [String; 7] {
     [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
+fn is_beyond(label: &Label, reach: Reach) -> &'static str {
+    if label.reach() >= Some(reach) { "is beyond" } else { "is not shown to be beyond" }
+}
+
+/// The q-value of a test, which has none where its estimate is not above the margin.
+fn tested(q: Option<f64>) -> String {
+    q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
+}
+
 /// The facts on a label beyond its row.
 fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
-        writeln!(out, "{name} says more of {}.", one_line(rests_on))?;
+        writeln!(out, "{name} refines {}.", one_line(rests_on))?;
     }
     if let Some(specific) = &label.specific {
-        let is = if label.beyond >= Some(Reach::Relation) { "is" } else { "is not shown to be" };
-        let points = format!("{:+.1}{}", 100.0 * specific.difference, plus_minus_percent(specific.ci95));
-        let q =
-            specific.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
-        writeln!(out, "{name} {is} of this relation: {points} points over the other arcs of the same sentences, {q}.")?;
+        let is = is_beyond(label, Reach::Relation);
+        let points = signed(100.0 * specific.difference, 1) + &plus_minus_percent(specific.ci95);
+        let over = "points over the other arcs of the same sentences";
+        writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", tested(specific.q))?;
     }
-    if let Some(tags) = &label.versus_tags {
-        let reach = if label.beyond == Some(Reach::Tags) { "reaches" } else { "is not shown to reach" };
-        let points = format!("{:+.1}{}", 100.0 * tags.lead, plus_minus_percent(tags.lead_ci95));
-        let q = tags.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
-        writeln!(out, "{name} {reach} beyond word classes: {points} points over the better of offset and tags, {q}.")?;
+    // What is below word classes stands under the table of labels.
+    if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
+        let is = is_beyond(label, Reach::Tags);
+        let points = signed(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
+        let over = "points over the better of offset and tags";
+        writeln!(out, "{name} {is} word classes: {points} {over}, {}.", tested(tags.q))?;
     }
     let Some(test) = &label.knockout else { return Ok(()) };
     let Some(used) = test.used else {
@@ -204,7 +218,7 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
             counted(test.arcs, "arc")
         );
     };
-    let cost = test.loss.map_or_else(|| "-".to_owned(), |loss| signed(loss, test.ci95));
+    let cost = test.loss.map_or_else(|| "-".to_owned(), |loss| signed(loss, 3) + &plus_minus(test.ci95, 3));
     let used = if used { "the model uses" } else { "it is not shown that the model uses" };
     let q = test.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
     writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
@@ -270,13 +284,13 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     let mut out = Summary::default();
     let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
     let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
-        format!(", {} % of all, the head on the {side}", percent(Some(*share)))
+        format!(" ({} % of all) with the syntactic head on the {side}", percent(Some(*share)))
     });
-    let tags = tags_accuracy.map_or_else(String::new, |tags| format!(", the best tags {}", percent(Some(tags))));
+    let tags = tags_accuracy.map_or_else(String::new, |tags| format!(", best tags: {} %", percent(Some(tags))));
     let offset_accuracy = percent(Some(*offset_accuracy));
     writeln!(
         out,
-        "{}, {}{part}, in % of them, ± half of the 95 % interval; the best offset ({offset:+}) has {offset_accuracy}{tags}:\n",
+        "{}: {}{part}. Best fixed offset ({offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
         one_line(relation),
         counted(*words, "word")
     )
@@ -290,7 +304,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
             place.to_string(),
             direction.name().to_owned(),
             percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
-            format!("{:+.1}{}", 100.0 * over_offset, plus_minus_percent(*over_offset_ci95)),
+            signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
             q.map_or_else(|| "-".to_owned(), significance),
             percent(*where_offset_wrong),
         ]);
@@ -324,9 +338,4 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
 /// A number with half of its interval.
 fn number(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
-}
-
-/// The value with its sign.
-fn signed(value: f64, ci95: Option<Interval>) -> String {
-    format!("{value:+.3}{}", plus_minus(ci95, 3))
 }

@@ -62,12 +62,12 @@ impl TableWriter {
         ("parquet", TableWriter::Parquet),
     ];
 
-    /// The table in this format.
+    /// The table in this format; only LaTeX has its caption.
     /// Fails if it cannot be expressed in it.
-    pub fn render(self, table: &Table) -> Result<Vec<u8>> {
+    pub fn render(self, table: &Table, caption: &str) -> Result<Vec<u8>> {
         match self {
             Self::Csv => tables::csv::table(table),
-            Self::Latex => Ok(tables::latex::table(table).into_bytes()),
+            Self::Latex => Ok(tables::latex::table(table, caption).into_bytes()),
             #[cfg(feature = "parquet")]
             Self::Parquet => tables::parquet::table(table),
         }

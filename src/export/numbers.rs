@@ -30,10 +30,15 @@ pub fn shown(Mark { value, ci95 }: Mark, shares: bool) -> String {
     format!("{}{unit}{}", number(value), ci95.map_or_else(String::new, interval))
 }
 
+/// An interval of less than this half of its width has none.
+const NO_WIDTH: f64 = 1e-9;
+
 /// A number with half of its interval's width in brackets, in units of its last digit: `.124(9)` is 0.124 ± 0.009. It
 /// has three decimals if there is no interval, or the interval has no width.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let half = ci95.map_or(0.0, Interval::half_width);
+    // Less is rounding: it would be (0) in units of the fourth decimal.
+    let half = if half < NO_WIDTH { 0.0 } else { half };
     // The decimals that show the first digit of the half, at most 4.
     let digits = [(30.0, 0), (3.0, 0), (0.3, 1), (0.03, 2), (0.003, 3)];
     let digits = digits.into_iter().find(|(least, _)| half >= *least).map_or(4, |(_, digits)| digits);
@@ -65,6 +70,8 @@ mod tests {
         assert_eq!(shown(2.71, 0.5), "2.7(5)");
         assert_eq!(shown(270.0, 45.0), "270(45)");
         assert_eq!(shown(-0.25, 0.0004), "−.2500(4)");
+        // An interval is never 0 in brackets: rounded up, or none.
+        assert_eq!([shown(-1e-8, 1e-8), shown(-1e-12, 1e-11)], [".0000(1)", ".000"]);
         assert_eq!(
             (concise(0.5, None), concise(0.5, Some(interval(0.5, 0.5)))),
             (".500".to_owned(), ".500".to_owned())

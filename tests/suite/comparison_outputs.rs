@@ -60,7 +60,7 @@ fn what_was_lost_is_said_first() {
     assert!(lines[0].contains(&begins) && lines[1] == "Lost: L2H0 separator.", "{said}");
     assert!(said.contains("\nHeads: "), "{said}");
     let said = text(&firm, &weaker);
-    let unshown = "\n1 label firm in a is not firm in b, and the difference is not shown: L2H0 separator.\n";
+    let unshown = "\n1 label is firm in a but not in b, without a change that is shown: L2H0 separator.\n";
     assert!(
         said.contains(unshown) && said.lines().next().unwrap().ends_with(" kept, 0 lost, 0 gained, 1 could not tell."),
         "{said}"
@@ -75,7 +75,8 @@ fn what_was_lost_is_said_first() {
     assert_eq!(untold["firm_in_neither"], outcome["labels_by_outcome"]["could_not_tell"]);
     let said = text(&firm, &firm);
     assert!(
-        !said.contains("difference is not shown") && said.contains(" firm in neither, but borderline in one or both."),
+        !said.contains("without a change that is shown")
+            && said.contains(" firm in neither, but borderline in one or both."),
         "{said}"
     );
     // Another number of sentences stands at the top.

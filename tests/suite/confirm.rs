@@ -46,6 +46,24 @@ fn labels_of_one_corpus_are_tested_in_others() {
     let table = folder.path().join("labels.csv");
     run(&["confirm", &a, &b, "-q", "-o", path(&table)]).unwrap();
     assert!(fs::read_to_string(&table).unwrap().lines().count() == firm + 1);
+    // Confirmed labels come first; those that no corpus could test are in one line after the table.
+    let [half, bare] = ["half-1.conllu", "bare.json"].map(|name| folder.path().join(name));
+    run(&["analyze", "box:small", "-c", path(&half), "--without", "dependency", "-q", "-o", path(&bare)]).unwrap();
+    let [brief, full] = [&["confirm", &a, path(&bare)][..], &["confirm", &a, path(&bare), "--full"]]
+        .map(|command| run(command).unwrap());
+    let syntactic = labels.iter().filter(|one| one["label"].as_str().unwrap().starts_with("syntactic:")).count();
+    assert!(
+        syntactic > 1 && brief.contains(&format!("\nNot tested in any other corpus: {syntactic} labels (--full ")),
+        "{brief}"
+    );
+    assert!(full.ends_with(").\n") && full.contains(&format!(": {syntactic} labels (L")), "{full}");
+    assert!(
+        !full.contains(" of 0 tested")
+            && brief.rfind("1 of 1 tested") < brief.find("0 of 1 tested").or(Some(usize::MAX)),
+        "{brief}"
+    );
+    // A page cannot be written, and is not promised.
+    assert!(!run(&["confirm", "--help"]).unwrap().contains(".html"));
     // The same text confirms nothing, and one report is no confirmation.
     let (status, error) = run(&["confirm", &a, &a]).unwrap_err();
     assert!(status == 3 && error.contains("over the same text, which confirms nothing"), "{status} {error}");

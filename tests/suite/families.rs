@@ -428,7 +428,7 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
         "norms",
     ])
     .unwrap();
-    assert!(summary.contains("\n  layer 1: a token sees tokens at most 4 away\n"), "{summary}");
+    assert!(summary.contains("\n  in layer 1 a token sees tokens at most 4 away\n"), "{summary}");
     let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     let classes = serde_json::json!([
         {"layers": [0, 2], "before": null, "after": null},

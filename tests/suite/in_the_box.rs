@@ -51,7 +51,7 @@ fn a_run_over_what_the_model_was_trained_on_says_so() {
     let families = text.lines().filter_map(|line| line.strip_prefix("# family = ")?.parse::<u32>().ok());
     let known = families.clone().filter(|family| family % 10 != 0).count();
     let remark =
-        format!("{known} of box:gold's {} sentences have constructions that box:small was trained", families.count());
+        format!("box:small was trained on the constructions of {known} of box:gold's {} sentences", families.count());
     assert!(run(&["analyze", "box:small", "--limit", "20"]).unwrap().contains(&remark));
     assert!(!run(&["analyze", "box:planted", "--limit", "20"]).unwrap().contains("was trained"));
 }
@@ -68,7 +68,7 @@ fn planted_heads_are_described_in_a_sentence() {
     assert_eq!(sentences[4], "L1H0 attends to separators (separator 1.00 [1.00, 1.00], chance 0.06).");
     let broad = "L1H3 spreads its attention over the whole sequence (broad 1.00 [1.00, 1.00], chance 1.00).";
     assert_eq!(sentences[7], broad);
-    assert_eq!(sentences[11], "L2H3 has no label, and none is near (half of a threshold).");
+    assert_eq!(sentences[11], "L2H3 has no label, and none is near (no score is half of its threshold).");
     // Every head has one, and each has the evidence of its first label in it.
     assert_eq!(sentences.len(), 12);
     for (head, sentence) in report["heads"].as_array().unwrap().iter().zip(&sentences) {

@@ -137,7 +137,7 @@ fn the_corpus_of_the_box_says_that_it_is_generated() {
     let summary = run(&["analyze", "--summary", "full", "--limit", "200"]).unwrap();
     assert!(summary.contains(&format!("\n  it is generated, by {generated}\n")), "{summary}");
     let families = &report["corpus"]["text"]["families"];
-    let expected = format!("\n  its 200 different sentences are variants of {families}, and tests count");
+    let expected = format!("\n  its 200 different sentences are of {families} families of variants, and tests count");
     assert!(summary.contains(&expected), "{summary}");
 }
 

@@ -106,7 +106,7 @@ fn documents_of_plain_text_end_at_blank_lines() {
         "6",
     ])
     .unwrap();
-    assert!(summary.contains("Sentences as pairs: 0; 2 sentences are in none"), "{summary}");
+    assert!(summary.contains("Pairs of sentences: 0; 2 sentences are in no pair"), "{summary}");
     assert!(summary.contains("Preset kovaleva2019: vertical 0, diagonal 0"), "{summary}");
     assert!(summary.contains("heterogeneous 0; no class 12\n"), "{summary}");
     let why = "\nToo little for a label of segments: 0 sentences, where a label asks for 30 (`min_sentences`).\n";

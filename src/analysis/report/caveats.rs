@@ -156,16 +156,10 @@ const GENERAL: &[ConditionalCaveat] = &[
         ),
         |run| run.corpus.files.iter().any(|file| file.generated.is_some()),
     ),
-    (
-        certainty(
-            "borderline",
-            "Some labels are borderline: their estimates are above the threshold, and their tests do not show it.",
-        ),
-        |run| {
-            let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
-            run.corpus.health.is_read() && labels.any(|label| label.borderline)
-        },
-    ),
+    (certainty("borderline", "Some labels are borderline: above the threshold, but not significantly."), |run| {
+        let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
+        run.corpus.health.is_read() && labels.any(|label| label.borderline)
+    }),
     (
         certainty(
             "this-kind-of-text",
@@ -192,7 +186,7 @@ const GENERAL: &[ConditionalCaveat] = &[
     (
         certainty(
             "few-sentences",
-            "There are fewer sentences that are independent of each other than blocks: intervals and tests rest on little.",
+            "The corpus has fewer independent sentences than blocks: intervals and tests rest on little text.",
         ),
         |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
     ),

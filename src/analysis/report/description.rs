@@ -95,7 +95,7 @@ fn unlabelled(nearest: &[Near]) -> String {
     match nearest.first() {
         // What is not half as much as is asked is near nothing.
         Some(Near { score, threshold, .. }) if *score < threshold / 2.0 => {
-            "has no label, and none is near (half of a threshold)".to_owned()
+            "has no label, and none is near (no score is half of its threshold)".to_owned()
         }
         Some(Near { label, score, threshold, .. }) => {
             let [score, threshold] = [score, threshold].map(|number| decimal(*number, 2));

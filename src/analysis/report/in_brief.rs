@@ -12,7 +12,7 @@ use crate::studies::registry::detector_of;
 use crate::study::labels::Label;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::wording::{decimal, percent_of};
+use crate::study::show::wording::{below_word_classes, decimal, percent_of};
 use crate::system::counted::{counted, plural};
 
 /// So many kinds of a thing are named, the most frequent first.
@@ -166,15 +166,15 @@ fn relation(heads: &[HeadReport]) -> Option<String> {
         "The relation with the strongest evidence is"
     };
     let [score, offset] = [label.score, offset].map(percent_of);
-    let beside = match (&label.versus_tags, label.beyond) {
-        (None, _) => "; the corpus has no word classes (tags) to beat".to_owned(),
-        (Some(tags), reach) => {
-            let beats = match reach {
-                Some(Reach::Tags) => "it beats word classes",
-                _ if tags.difference > 0.0 => "not shown to beat word classes",
-                _ => "it does not beat word classes",
+    let beside = match &label.versus_tags {
+        None => "; the corpus has no word classes (tags)".to_owned(),
+        Some(tags) => {
+            let stands = match (label.reach(), below_word_classes(label)) {
+                (Some(Reach::Tags), _) => "it is beyond word classes".to_owned(),
+                (_, Some(below)) => format!("it is {below}"),
+                _ => "it is not shown to be beyond word classes".to_owned(),
             };
-            format!(" and word classes (tags) for {}; {beats}", percent_of(label.score - tags.difference))
+            format!(" and word classes (tags) for {}; {stands}", percent_of(label.score - tags.difference))
         }
     };
     Some(format!(
@@ -202,7 +202,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     };
     let undecided = match report.heads.iter().filter(|head| head.is_undecided()).count() {
         0 => String::new(),
-        count => format!("{} without a label might get one from more text (?).", counted(count, "head")),
+        count => format!("{} without a label (?) might get one from more text.", counted(count, "head")),
     };
     let said = [lacks, undecided, Roles::of(&report.heads).borderline()];
     said.into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>().join(" ")

@@ -31,7 +31,8 @@ impl Report {
         let repeated = self.model.stored_layers.map(|stored| {
             let (layers, stored) = (self.model.layers, counted(stored, "layer"));
             format!(
-                "its {layers} layers share the weights of {stored}: removing a head removes it from one layer alone"
+                "its {layers} layers share the weights of {stored}: `pruning`, `gates` and `prune` remove a head from \
+                 all of them at once, other studies from one layer"
             )
         });
         let of_model = windows(&self.model)
@@ -122,9 +123,9 @@ fn windows(model: &ModelInfo) -> impl Iterator<Item = String> {
         let (visibility, layers) = (class.visibility(), class.layers);
         let seen = visibility.words()?;
         let layers = match layers.len() {
-            0 => "all layers".to_owned(),
-            count => format!("{} {}", plural(&count, "layer", "layers"), ranges(&layers)),
+            0 => "in all layers".to_owned(),
+            count => format!("in {} {}", plural(&count, "layer", "layers"), ranges(&layers)),
         };
-        Some(format!("{layers}: a token sees {seen}"))
+        Some(format!("{layers} a token sees {seen}"))
     })
 }

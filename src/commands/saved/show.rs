@@ -77,7 +77,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 Detail::Full => card::of_head_in_full(&report, head).fit(width),
                 Detail::Brief => {
                     let file = options.report.display();
-                    let more = format!("\nAll on it: headscope show {file} {place} --all\n");
+                    let more = format!("\nEverything on {place}: headscope show {file} {place} --all\n");
                     card::of_head(&report, head).fit(width) + &more
                 }
             }

@@ -16,7 +16,7 @@ use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{BORDERLINE, Label, Near};
 use crate::study::section::{CardTable, HeadCard, Neighbour};
 use crate::study::show::figure::{Chart, Figure, Mark};
-use crate::study::show::wording::{decimal, significance};
+use crate::study::show::wording::{below_word_classes, decimal, signed, significance};
 
 /// A head in the grid.
 #[derive(Serialize)]
@@ -142,8 +142,7 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
 /// The head whose card stands first, and why: that of the relation with the strongest evidence if this is beyond word classes, else
 /// the one whose firm role has the largest margin over its threshold, and the first of all where none has one.
 pub fn first(report: &Report) -> (String, String) {
-    let is_shown = |label: &Label| !label.borderline && label.beyond == Some(Reach::Tags);
-    let of_relation = strongest_relation(&report.heads).filter(|(_, label)| is_shown(label));
+    let of_relation = strongest_relation(&report.heads).filter(|(_, label)| label.reach() == Some(Reach::Tags));
     let (place, why) = match (of_relation, by_margin(&report.heads).first()) {
         (Some((place, label)), _) => {
             (place, format!("of all relations, {} has the strongest evidence, and is beyond word classes", label.label))
@@ -241,10 +240,11 @@ fn row(label: &Label) -> LabelRow {
     }
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
     sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
-    sure.extend(label.beyond.map(|reach| reach.words().to_owned()));
+    sure.extend(label.reach().map(|reach| reach.words().to_owned()));
+    sure.extend(below_word_classes(label));
     if let Some(specific) = &label.specific {
         let q = specific.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
-        sure.push(format!("{:+.1} points over other arcs{q}", 100.0 * specific.difference));
+        sure.push(format!("{} points over other arcs{q}", signed(100.0 * specific.difference, 1)));
     }
     if let Some((test, used)) = label.knockout.as_ref().and_then(|test| Some((test, test.used?))) {
         let q = test.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));

@@ -1,4 +1,4 @@
-//! Flat tables as a `tabular` of LaTeX, for a paper: rounded, the two ends of an interval in one column.
+//! Flat tables as a `table` of LaTeX with a caption, for a paper: rounded, the two ends of an interval in one column.
 
 use std::fmt::Write;
 
@@ -23,22 +23,23 @@ struct LatexColumn {
 }
 
 /// The table. Columns without any value are left out, and the numbers of layer and head where the name says both.
-pub fn table(table: &Table) -> String {
+pub fn table(table: &Table, caption: &str) -> String {
     let columns = columns(table);
     let mut out = String::new();
-    write_tabular(&mut out, table, &columns).expect("writing to a string does not fail");
+    write_table(&mut out, table, &columns, caption).expect("writing to a string does not fail");
     out
 }
 
-fn write_tabular(out: &mut String, table: &Table, columns: &[LatexColumn]) -> std::fmt::Result {
+fn write_table(out: &mut String, table: &Table, columns: &[LatexColumn], caption: &str) -> std::fmt::Result {
     let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
     writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
+    writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escaped(caption))?;
     writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.form).collect::<String>())?;
     writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
     for place in 0..table.rows.len() {
         writeln!(out, "{}", row(columns.iter().map(|column| &*column.cells[place]).collect()))?;
     }
-    writeln!(out, "\\bottomrule\n\\end{{tabular}}")
+    writeln!(out, "\\bottomrule\n\\end{{tabular}}\n\\end{{table}}")
 }
 
 fn columns(table: &Table) -> Vec<LatexColumn> {
@@ -161,6 +162,9 @@ mod tests {
         ];
         let expected = "\
 % Table `t` of headscope; needs \\usepackage{booktabs}.
+\\begin{table}
+\\centering
+\\caption{5\\% of a\\_b}
 \\begin{tabular}{llrl}
 \\toprule
 head & label & score & 95\\% interval \\\\
@@ -169,7 +173,8 @@ L0H1 & tag:\\textless{}a\\_b\\textgreater{} 5\\% a$\\rightarrow$b-c & $-$0.250 &
 L0H2 & x\\textbackslash{}input\\{y\\} &  &  \\\\
 \\bottomrule
 \\end{tabular}
+\\end{table}
 ";
-        assert_eq!(table(&Table { name: "t", columns, rows }), expected);
+        assert_eq!(table(&Table { name: "t", columns, rows }, "5% of a_b"), expected);
     }
 }

@@ -16,7 +16,9 @@ use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
+use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::table::{Cell, Table, TableRows};
+use crate::system::counted::counted;
 use crate::system::errors::{Facts, similar};
 pub use heads::heads;
 
@@ -48,6 +50,32 @@ pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
     let table = |(report, found): &'_ (String, Report)| named(found, name).cannot("read", report);
     let tables = reports.iter().map(|one| Ok((one.0.as_str(), table(one)?))).collect::<Result<Vec<_>>>()?;
     Ok(several::together(&tables))
+}
+
+/// The caption of a table: each report's model, corpus and number of sentences, its intervals and tests.
+pub fn caption<'a>(reports: impl IntoIterator<Item = &'a Report>, table: &Table) -> String {
+    let reports: Vec<&Report> = reports.into_iter().collect();
+    let of_each = |about: &dyn Fn(&Report) -> String| {
+        let mut each: Vec<String> = reports.iter().map(|report| about(report)).collect();
+        each.dedup();
+        each.join("; ")
+    };
+    let over = of_each(&|report| {
+        let [sentence, _] = report.model.text_units();
+        format!("{} over {} ({})", report.model.id, report.corpus.name, counted(report.corpus.sentences, sentence))
+    });
+    let unit = of_each(&|report| report.unit());
+    let firm = of_each(&|report| match report.settings.policy.rule(&LABEL_Q) {
+        Some(most) => format!("q of at most {most} (Benjamini-Hochberg)"),
+        None => "a one-sided p of at most 0.025".to_owned(),
+    });
+    let has = |name: &str| table.columns.iter().any(|column| column == name || column.ends_with(&format!(".{name}")));
+    let firm = if has("firm") || has("borderline") {
+        format!(" Firm: the block test against the threshold of the label has {firm}.")
+    } else {
+        String::new()
+    };
+    format!("{over}. In brackets: 95% intervals (block jackknife); sampling over {unit}.{firm}")
 }
 
 /// Why a table of the report has no rows, and what would fill it.

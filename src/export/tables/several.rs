@@ -11,6 +11,9 @@ const KEY: &str = "relation";
 /// The columns of [`PAPER`] that each report has when several stand side by side.
 const OF_EACH: [&str; 2] = ["head", "accuracy"];
 
+/// The columns of [`PAPER`] that say nothing of a head: reports over one corpus have them once.
+const BASELINES: [&str; 2] = ["offset", "word_classes"];
+
 /// One table from the tables of several reports, each named by its report; there is at least one.
 pub fn together(tables: &[(&str, Table)]) -> Table {
     if tables[0].1.name == PAPER { side_by_side(tables) } else { stacked(tables) }
@@ -29,7 +32,8 @@ fn stacked(tables: &[(&str, Table)]) -> Table {
     Table::new(name, rows.collect())
 }
 
-/// A row for each relation of any report; for each report the best head, its accuracy, and the better of both baselines.
+/// A row for each relation of any report: for each report the best head and its accuracy; both baselines, of each report where
+/// they differ.
 fn side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
     for relation in tables.iter().flat_map(|(_, table)| table.rows.iter().map(|row| cell(table, row, KEY))) {
@@ -37,15 +41,23 @@ fn side_by_side(tables: &[(&str, Table)]) -> Table {
             relations.push(relation);
         }
     }
+    let get = |table: &Table, relation: &Cell, column: &str| {
+        let found = table.rows.iter().find(|row| cell(table, row, KEY) == relation);
+        found.map_or(Cell::Empty, |row| cell(table, row, column).clone())
+    };
+    let is_shared = |relation: &&Cell| {
+        let baselines = |table| BASELINES.map(|column| get(table, relation, column));
+        tables.iter().all(|(_, table)| baselines(table) == baselines(&tables[0].1))
+    };
+    let shared: &[&str] = if relations.iter().all(is_shared) { &BASELINES } else { &[] };
     let row = |relation: &&Cell| {
         let of_report = |(report, table): &'_ (&str, Table)| -> Vec<(String, Cell)> {
-            let found = table.rows.iter().find(|row| cell(table, row, KEY) == *relation);
-            let get = |column| found.map_or(Cell::Empty, |row| cell(table, row, column).clone());
-            let baseline = larger(get("offset"), get("word_classes"));
-            let own = OF_EACH.map(|column| (column, get(column))).into_iter().chain([("baseline", baseline)]);
-            own.map(|(column, cell)| (format!("{report}.{column}"), cell)).collect()
+            let own = OF_EACH.iter().chain(if shared.is_empty() { &BASELINES[..] } else { &[] });
+            own.map(|column| (format!("{report}.{column}"), get(table, relation, column))).collect()
         };
-        [(KEY.to_owned(), (*relation).clone())].into_iter().chain(tables.iter().flat_map(of_report)).collect()
+        let once = shared.iter().map(|column| ((*column).to_owned(), get(&tables[0].1, relation, column)));
+        let key = [(KEY.to_owned(), (*relation).clone())];
+        key.into_iter().chain(once).chain(tables.iter().flat_map(of_report)).collect()
     };
     Table::new(PAPER, relations.iter().map(row).collect())
 }
@@ -53,15 +65,6 @@ fn side_by_side(tables: &[(&str, Table)]) -> Table {
 fn cell<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell {
     let place = table.columns.iter().position(|known| known == column);
     place.map_or(&Cell::Empty, |place| &row[place])
-}
-
-/// The larger of two numbers, or the one that there is.
-fn larger(a: Cell, b: Cell) -> Cell {
-    match (&a, &b) {
-        (Cell::Number(x), Cell::Number(y)) if y > x => b,
-        (Cell::Number(_), _) => a,
-        _ => b,
-    }
 }
 
 #[cfg(test)]
@@ -89,13 +92,20 @@ mod tests {
         let english = paper(&[("obj", "L0H1", "0.750 [0.625, 0.875]", 0.25, 0.5), ("det", "L2H0", "0.5", 0.5, 0.25)]);
         let german = paper(&[("det", "L1H1", "0.25", 0.125, 0.0)]);
         let table = side_by_side(&[("en", english), ("de", german)]);
-        let columns = ["relation", "en.head", "en.accuracy", "en.baseline", "de.head", "de.accuracy", "de.baseline"];
-        assert_eq!(table.columns, columns);
+        let of_each = ["head", "accuracy", "offset", "word_classes"];
+        let of_each = ["en", "de"].iter().flat_map(|report| of_each.map(|column| format!("{report}.{column}")));
+        assert_eq!(table.columns, ["relation".to_owned()].into_iter().chain(of_each).collect::<Vec<_>>());
         let text = |text: &str| Cell::Text(text.to_owned());
         assert_eq!(table.rows[0][..2], [text("obj"), text("L0H1")]);
-        // The better baseline of `obj` is that of word classes; German has no `obj`.
-        assert_eq!((&table.rows[0][3], &table.rows[0][4]), (&Cell::Number(0.5), &Cell::Empty));
-        assert_eq!(table.rows[1][3..6], [Cell::Number(0.5), text("L1H1"), text("0.25")]);
+        // German has no `obj`.
+        assert_eq!(table.rows[0][3..6], [Cell::Number(0.25), Cell::Number(0.5), Cell::Empty]);
+        assert_eq!(table.rows[1][4..7], [Cell::Number(0.25), text("L1H1"), text("0.25")]);
+        // Two models over one corpus have the baselines once.
+        let [a, b] = ["L0H1", "L2H2"].map(|head| paper(&[("obj", head, "0.75", 0.25, 0.5)]));
+        let table = side_by_side(&[("a", a), ("b", b)]);
+        let columns = ["relation", "offset", "word_classes", "a.head", "a.accuracy", "b.head", "b.accuracy"];
+        assert_eq!(table.columns, columns);
+        assert_eq!(table.rows[0][1..4], [Cell::Number(0.25), Cell::Number(0.5), text("L0H1")]);
     }
 
     #[test]

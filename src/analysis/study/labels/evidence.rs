@@ -349,12 +349,12 @@ impl Reach {
     /// The reach in words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Offset => "beats the offset",
-            Self::Relation => "beats offset and other arcs",
-            Self::Tags => "beats word classes",
-            Self::Place => "beats rules of place",
-            Self::Class => "beats rules of place and same class",
-            Self::All => "beats every rule",
+            Self::Offset => "beyond the offset",
+            Self::Relation => "beyond other arcs",
+            Self::Tags => "beyond word classes",
+            Self::Place => "beyond rules of place",
+            Self::Class => "beyond rules of the same class",
+            Self::All => "beyond every rule",
         }
     }
 }

@@ -97,6 +97,16 @@ impl Label {
         }
     }
 
+    /// The reach of a firm label. A borderline one is not shown to be beyond anything.
+    pub fn reach(&self) -> Option<Reach> {
+        self.beyond.filter(|_| !self.borderline)
+    }
+
+    /// The comparison with word classes, if its whole interval is below 0.
+    pub fn below_word_classes(&self) -> Option<&TagComparison> {
+        self.versus_tags.as_ref().filter(|tags| tags.ci95.is_some_and(|ci95| ci95.high() < 0.0))
+    }
+
     /// Whether another label of the head, which has the larger margin, is no more certain than this one.
     pub(super) fn ties_with(&self, first: &Self) -> bool {
         let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);

@@ -6,8 +6,9 @@ use super::terms::Term;
 pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "kept",
-        also: &[],
+        also: &["labels kept", "heads a"],
         meaning: "Of a label in `compare`: it is firm in both analyses; of a head: some label is, and none was lost or gained. In \
+            the table of families `heads a` and `b` count the heads with a firm label, and the columns after them labels. In \
             the control of shuffled words: the head has its label without the order of words too.",
         page: "comparing.md",
     },
@@ -57,7 +58,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
     },
     Term {
         name: "matched",
-        also: &["partner", "partners", "halves_agree"],
+        also: &["partner", "partners", "halves_agree", "moved"],
         meaning: "Of heads of two models: paired by `headscope match`, by how alike they attend over one text; each is compared with its \
             partner, and not with the head at its place.",
         page: "comparing.md",
@@ -71,7 +72,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
     },
     Term {
         name: "budget",
-        also: &["can go together"],
+        also: &["can go together", "all-heads"],
         meaning: "How much the loss may rise, or the share right may fall, when heads go: `prune --budget 1%` writes the model without those \
             that can go within it.",
         page: "pruning.md",

@@ -24,7 +24,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "role",
-        also: &["firm role", "roles"],
+        also: &["firm role", "roles", "all firm labels"],
         meaning: "A firm label of a head, but for `broad`, which heads of untrained models have, and for how it chooses \
             (`chooses:*`).",
         page: "labels.md",
@@ -38,7 +38,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "threshold",
-        also: &["thresholds"],
+        also: &["thresholds", "preset"],
         meaning: "The least score of a label, or the most of some, which the policy of the analysis sets (`--policy`, `--preset`); \
             a syntactic label's is its baseline and a margin.",
         page: "labels.md",
@@ -82,7 +82,7 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "rests_on",
         also: &["rests on"],
-        meaning: "The label of the head that this one says more of, as `sink:no-op` does of `first-special`: it stands after that \
+        meaning: "The label of the head that this one refines, as `sink:no-op` does of `first-special`: it stands after that \
             one, with no larger margin, and never ties with it.",
         page: "labels.md",
     },
@@ -102,7 +102,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "interval",
-        also: &["ci95", "±"],
+        also: &["ci95", "±", "jackknife", "sampling"],
         meaning: "The 95 % interval of a number, by leaving out one block of the corpus at a time; `±` is half of its width. It is \
             about more documents like these, or more sentences where the corpus marks none (`corpus.unit`), not about another \
             kind of text.",
@@ -110,7 +110,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "chance",
-        also: &["baseline"],
+        also: &["baseline", "even attention"],
         meaning: "What a head without any preference would score on the same corpus; of a relation the baseline is what a rule \
             without a head scores: the best fixed offset, or the best word classes.",
         page: "attention.md",
@@ -124,8 +124,9 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "accuracy",
-        also: &[],
-        meaning: "Of the words of a relation, the share whose syntactic head is the word that the head's attention points to. \
+        also: &["recall"],
+        meaning: "Of the words of a relation, the share whose syntactic head is the word that the head's attention points to: \
+            the recall of its arcs. \
             That of the best head is biased upwards, since it is the best of many.",
         page: "dependency.md",
     },
@@ -159,10 +160,13 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "beyond",
-        also: &["beats the offset", "beats offset and other arcs", "beats word classes"],
-        meaning: "How far a syntactic label reaches: `offset`; `relation` if the head is also better on the relation than on the other arcs; \
-            `tags` if it is also above the better of both baselines by more than two points, with a q-value that is small enough \
-            (`versus_tags.q`).",
+        also: &["beyond the offset", "beyond other arcs", "beyond word classes", "below word classes"],
+        meaning: "How far a firm syntactic label reaches. Beyond the offset (`offset`): ten points above the best fixed offset, as \
+            every such label. Beyond other arcs (`relation`): the head is also five points better on the relation than on the other \
+            arcs of the same sentences. Beyond word classes (`tags`): it is then also two points above the better of offset and \
+            word classes. Each step has its q. Below word classes: the whole interval of accuracy less that of word classes is \
+            below 0. A borderline label is not shown to be beyond anything. Labels of links are beyond rules of place (`place`), \
+            rules of the same class (`class`) or every rule (`all`).",
         page: "labels.md",
     },
     Term {
@@ -182,7 +186,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "tested",
-        also: &["untested", "not tested", "not assessed"],
+        also: &["untested", "not tested", "not assessed", "not measured"],
         meaning: "Of a label, a relation or a head: there was text enough for a test, `min_queries` cases in `min_sentences` sentences and at \
             least 10 blocks. What is not tested is neither shown nor excluded.",
         page: "labels.md",

@@ -4,6 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
+use crate::study::labels::Label;
 use crate::system::counted::counted;
 
 /// A share in per cent.
@@ -40,6 +41,12 @@ pub fn decimal(value: f64, digits: usize) -> String {
     }
 }
 
+/// A number with its sign and this many decimals; what is rounded to 0 has a plus.
+pub fn signed(value: f64, digits: usize) -> String {
+    let shown = decimal(value, digits);
+    if shown.starts_with('-') { shown } else { format!("+{shown}") }
+}
+
 /// A number with the ends of its interval.
 pub fn with_interval(value: f64, interval: Option<Interval>, digits: usize) -> String {
     let shown = |value: f64| decimal(value, digits);
@@ -55,6 +62,12 @@ pub fn plus_minus(interval: Option<Interval>, digits: usize) -> String {
 /// As [`plus_minus`], in per cent with one decimal.
 pub fn plus_minus_percent(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
+}
+
+/// How far a syntactic label is below word classes, where that is shown.
+pub fn below_word_classes(label: &Label) -> Option<String> {
+    let tags = label.below_word_classes()?;
+    Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
 
 /// How often a special token has more weight than what a head takes for the other end of an arc or link, as the end of a line; empty
@@ -95,6 +108,7 @@ mod tests {
             numbers.map(|(value, digits)| decimal(value, digits)),
             ["0.000", "0.0", "0", "-0.001", "0.000", "-10"]
         );
+        assert_eq!([-0.0004, -0.001, 0.25].map(|value| signed(value, 3)), ["+0.000", "-0.001", "+0.250"]);
     }
 
     #[test]

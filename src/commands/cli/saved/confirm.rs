@@ -23,10 +23,15 @@ tests, against the same thresholds. Over five and more other corpora a label is 
 less its threshold is above 0. No model is run.
 ";
 
+/// A confirmation has no page.
+const OUTPUTS: &str = "Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz or .csv \
+    (a table of labels). May be repeated";
+
 /// Say which firm labels of one report are found again over other corpora
 ///
 /// Takes reports of one model over different corpora, and partials after the first report.
 #[derive(Args)]
+#[command(mut_arg("outputs", |argument| argument.help(OUTPUTS)))]
 #[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE, &[Class::Input, Class::Output])))]
 pub struct ConfirmArguments {
     /// The report whose firm labels are fixed, and then others over other corpora

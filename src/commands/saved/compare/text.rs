@@ -8,6 +8,7 @@ use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, OutcomeCounts, UntoldCounts,
 };
 use crate::commands::saved::sides::described::Valued;
+use crate::commands::saved::sides::standing::LabelStanding;
 use crate::commands::saved::sides::text::{most, not_shared, sides};
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
@@ -68,12 +69,12 @@ fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
 }
 
 /// The meaning of the intervals of agreement.
-pub const INTERVALS: &str = "Intervals of 95 % treat heads as independent draws, and leave out how other sentences would change \
-    the labels.";
+pub const INTERVALS: &str = "The 95 % intervals treat heads as independent draws. How other sentences would change the labels is \
+    not in them.";
 
 /// The heading of the columns of families.
 pub const FAMILY_COLUMNS: [&str; 8] =
-    ["family", "a", "b", "kept", "gained", "lost", "could not tell", "kappa of heads"];
+    ["family", "heads a", "b", "labels kept", "gained", "lost", "could not tell", "kappa of heads"];
 
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
     outcome.families.iter().map(move |family| {
@@ -91,7 +92,10 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     if outcome.families.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nFamilies of labels: heads with a firm one in a and in b, and what became of firm labels\n")?;
+    writeln!(
+        out,
+        "\nFamilies of labels: heads with a firm label in a and in b; then firm labels, of which a head may have several\n"
+    )?;
     let mut table = plain_table();
     table.set_header(FAMILY_COLUMNS);
     table.add_rows(family_rows(outcome));
@@ -139,7 +143,7 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
 fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
     let side = |side: &LabelEvidence| {
-        let beyond = side.beyond.filter(|_| full).map_or_else(String::new, |reach| format!(", {}", reach.words()));
+        let beyond = if full { side.beyond_in_words() } else { String::new() };
         format!("{}{} {}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| "not assessed".to_owned(), side));
@@ -174,7 +178,13 @@ impl LabelEvidence {
     /// The score with its interval and threshold, how the head stands, and how far a syntactic label reaches.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
-        let beyond = self.beyond.map_or_else(String::new, |reach| format!(", {}", reach.words()));
+        let beyond = self.beyond_in_words();
         format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
+    }
+
+    /// How far a firm label of a relation reaches, after a comma. A borderline one is not shown to be beyond anything.
+    fn beyond_in_words(&self) -> String {
+        let reach = self.beyond.filter(|_| self.standing == LabelStanding::Firm);
+        reach.map_or_else(String::new, |reach| format!(", {}", reach.words()))
     }
 }

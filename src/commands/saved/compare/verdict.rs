@@ -64,9 +64,9 @@ impl CompareOutcome {
         };
         let one_sided = |count: usize, [has, lacks]: [&str; 2], firm: [bool; 2]| {
             let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
-            let are = plural(&count, "is", "are");
             let labels = counted(count, "label");
-            Some(format!("{labels} firm in {has} {are} not firm in {lacks}, and the difference is not shown: {names}."))
+            let are = plural(&count, "is", "are");
+            Some(format!("{labels} {are} firm in {has} but not in {lacks}, without a change that is shown: {names}."))
         };
         let neither = (firm_in_neither > 0).then(|| {
             let are = plural(&firm_in_neither, "is", "are");
@@ -128,10 +128,10 @@ impl CompareOutcome {
         let have = |count: usize| plural(&count, "has", "have");
         let parts = [
             (kept, "kept their labels".to_owned()),
-            (changed, format!("lost or gained some and {} a firm one in both", have(changed))),
-            (lost, "lost all that were firm".to_owned()),
+            (changed, format!("lost or gained a label and {} another firm one in both", have(changed))),
+            (lost, "lost all their firm labels".to_owned()),
             (gained, "gained their first".to_owned()),
-            (could_not_tell, format!("{} only labels that are firm in one or in neither", have(could_not_tell))),
+            (could_not_tell, format!("{} only labels that could not be told", have(could_not_tell))),
             (none, format!("{} no label in either", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
@@ -142,9 +142,8 @@ impl CompareOutcome {
     fn choices_in_words(&self) -> Option<String> {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
         Some(format!(
-            "How heads choose: {kept} kept, {lost} lost, {gained} gained, {changed} changed; of {could_not_tell} it cannot be told, \
-             and {none} {} no label of it in either.",
-            plural(&none, "has", "have"),
+            "How heads choose: {kept} kept, {lost} lost, {gained} gained, {changed} changed, {could_not_tell} could not tell, \
+             {none} without such a label in either.",
         ))
     }
 

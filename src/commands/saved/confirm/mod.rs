@@ -137,7 +137,7 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
             format!("no label can be tested: {units}")
         } else if !first.has_like_counts(side, &label.label) {
             format!(
-                "`{}` depends on counts of words, which differ between these corpora (`--counts` gives all the same)",
+                "`{}` depends on token counts, which differ between these corpora (analyse both with one file of `--counts`)",
                 label.label
             )
         } else {

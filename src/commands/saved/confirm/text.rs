@@ -1,5 +1,6 @@
 //! The text of a confirmation, for people.
 
+use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
@@ -44,7 +45,7 @@ pub fn render(outcome: &ConfirmOutcome, full: bool) -> Summary {
             untested.iter().try_for_each(|why| writeln!(out, "{place}{}.", one_line(why)))?;
         }
         out.blank();
-        list(out, labels, most(LABELS, full))
+        list(out, labels, full)
     })
 }
 
@@ -72,10 +73,11 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     )
 }
 
-/// The labels that are not confirmed everywhere come first.
-fn list(out: &mut Summary, labels: &[ConfirmedLabel], most: usize) -> fmt::Result {
-    let mut sorted: Vec<&ConfirmedLabel> = labels.iter().collect();
-    sorted.sort_by_key(|label| label.confirmed_in);
+/// The labels that are confirmed most often come first. Those that no corpus could test are counted after the table.
+fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
+    let most = most(LABELS, full);
+    let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
+    sorted.sort_by_key(|label| Reverse(label.confirmed_in));
     let mut table = plain_table();
     table.set_header(["head", "label", "score", "elsewhere", "largest q", "confirmed in", "predicted above threshold"]);
     for label in sorted.iter().take(most) {
@@ -102,9 +104,17 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], most: usize) -> fmt::Resul
             predicted,
         ]);
     }
-    out.table(table);
-    match sorted.len().saturating_sub(most) {
-        0 => Ok(()),
-        more => writeln!(out, "\nand {} (--full)", counted(more, "more label")),
+    if !sorted.is_empty() {
+        out.table(table);
     }
+    let more = sorted.len().saturating_sub(most);
+    if more > 0 {
+        writeln!(out, "\nand {} (--full)", counted(more, "more label"))?;
+    }
+    if untested.is_empty() {
+        return Ok(());
+    }
+    let names = untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label)));
+    let named = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
+    writeln!(out, "\nNot tested in any other corpus: {} ({named}).", counted(untested.len(), "label"))
 }

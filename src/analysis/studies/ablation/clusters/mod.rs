@@ -118,7 +118,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
 /// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "stand-in",
-    also: &["one_will_do", "all_but_one", "random_sets"],
+    also: &["one_will_do", "all_but_one", "random_sets", "sum of each", "interplay"],
     meaning: "Of a cluster, of the study `cluster-effect`: the model loses more without all of its heads than without each, added \
             up, beyond chance. One will do if without all but one the change is surely negligible, whichever is kept; beside it \
             stands in how many of 20 random sets of as many heads of the same layers one would do as well.",

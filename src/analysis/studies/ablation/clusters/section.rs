@@ -23,7 +23,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, plus_minus, sequences, significance};
+use crate::study::show::wording::{plain_table, plus_minus, sequences, signed, significance};
 use crate::system::counted::counted;
 
 pub struct EffectSection {
@@ -375,10 +375,7 @@ fn table<'a, const N: usize>(
 ) -> Table {
     let mut table = plain_table();
     table.set_header(["without", "together", "sum of each", "difference", "all but one"].iter().chain(&last));
-    let cell = |Change { value, ci95 }: &Change| {
-        let spread = plus_minus(*ci95, places);
-        format!("{value:+.places$}{spread}")
-    };
+    let cell = |Change { value, ci95 }: &Change| signed(*value, places) + &plus_minus(*ci95, places);
     for (Removed { heads, together, sum, difference, all_but_one, .. }, last) in clusters {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let cells = [heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];

@@ -55,9 +55,9 @@ impl Untrained {
                 .to_owned();
         };
         format!(
-            "Above chance means a shift of at least {LEAST_SHIFT}, and an excess (in ln) whose interval is above {percentile:+.2}, the \
-             95th percentile in an untrained model of the same shape and sharpness ({} of its {} pass); that is {more} the product \
-             of what the earlier head shifts in the layer and what shifts the later head.",
+            "An edge is above chance if its shift is at least {LEAST_SHIFT} and the interval of its excess (in ln) is above \
+             {percentile:+.2}, the 95th percentile of an untrained model of the same shape and sharpness ({} of its {} pass). \
+             Such a shift is {more} the product of two averages: shifts by the earlier head in that layer, and shifts of the later head.",
             self.above,
             counted(self.edges, "edge")
         )

@@ -15,7 +15,7 @@ use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{plain_table, plus_minus, sequence, sequences, significance};
+use crate::study::show::wording::{plain_table, plus_minus, sequence, sequences, signed, significance};
 use crate::system::counted::{counted, plural};
 
 /// Edges, and chains, that the summary shows.
@@ -73,13 +73,12 @@ impl Section for EdgesSection {
                 label(other)
             )
         };
-        let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
-        let down =
-            downstream.as_ref().map(|edge| line("what it shifts most beyond expectation is", &edge.target, edge));
+        let up = upstream.as_ref().map(|edge| line("shifted most beyond expectation by", &edge.source, edge));
+        let down = downstream.as_ref().map(|edge| line("shifts most beyond expectation", &edge.target, edge));
         let shown = downstream.as_ref().filter(|edge| edge.above);
         let clause = shown.map(|edge| {
             format!(
-                "shifts the attention of {} by {:.4}, more than both their averages predict (excess {:+.2})",
+                "shifts the attention of {} by {:.4} (excess {:+.2} over what the averages of both heads predict)",
                 edge.target, edge.shift, edge.excess
             )
         });
@@ -174,7 +173,7 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
             [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
             format!("{shift:.5}{}", plus_minus(*shift_ci95, 5)),
             ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", plus_minus(*ratio_ci95, 2))),
-            format!("{excess:+.2}{}", plus_minus(*excess_ci95, 2)),
+            signed(*excess, 2) + &plus_minus(*excess_ci95, 2),
             q.map_or_else(|| "-".to_owned(), significance),
         ]);
     }

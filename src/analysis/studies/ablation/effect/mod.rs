@@ -115,15 +115,27 @@ const CAVEATS: &[Caveat] = &[Caveat {
 }];
 
 /// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
-const TERMS: &[Term] = &[Term {
+const TERMS: &[Term] = &[
+    Term {
+        name: "phase",
+        also: &["mask", "masks", "phases"],
+        meaning: "Words are masked every seventh at a time: word u of sentence s in phase (u + s) mod 7. `--phases 7` masks \
+            every word once; by fewer of the 7 masks some words are scored, and others may tell otherwise.",
+        page: "effect.md",
+    },
+    HELPFUL,
+];
+
+const HELPFUL: Term = Term {
     name: "helpful",
-    also: &["harmful", "negligible", "undecided"],
+    also: &["harmful", "negligible", "undecided", "not judged", "verdict", "q equivalence"],
     meaning: "What comes of removing a head, of the study `effect`: without a helpful one the loss of masked tokens rises, \
             without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
             of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \
-            can be said. A helpful or harmful head can be negligible as well.",
+            can be said. A helpful or harmful head can be negligible as well. A head that was not removed is not judged. `q \
+            equivalence` is of the test that the effect is within the margin of negligible ones.",
     page: "effect.md",
-}];
+};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, drawn_without, plain_table, plus_minus, sequences, significance};
+use crate::study::show::wording::{decimal, drawn_without, plain_table, plus_minus, sequences, signed, significance};
 use crate::system::counted::{counted, plural};
 
 /// Heads that the summary shows from either end.
@@ -92,8 +92,8 @@ impl Effects {
     fn masks(&self) -> String {
         match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
-            Some(PERIOD) => ", by all seven masks".to_owned(),
-            Some(phases) => format!(", by {} in seven", counted(phases, "mask")),
+            Some(PERIOD) => " (every token masked once)".to_owned(),
+            Some(phases) => format!(" (by {phases} of the 7 masks of each sentence)"),
         }
     }
 
@@ -142,7 +142,7 @@ impl Effects {
         writeln!(
             out,
             "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
-             {loss:.3} with all heads and {bare:.3} without any. Heads: {helpful} helpful, {harmful} harmful, {negligible} \
+             {loss:.3} with all heads and {bare:.3} without any. Verdicts: {helpful} helpful, {harmful} harmful, {negligible} \
              negligible (effect within ±{band:.4}), {undecided} undecided{}.{also}{chosen} Largest and smallest effects, ± half of \
              the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n",
             removal.name(),
@@ -163,7 +163,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table 
     table.set_header(["head", "effect", "q", "q equivalence", "verdict"]);
     for head in heads {
         let spread = plus_minus(head.ci95, 4);
-        let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
+        let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| signed(effect, 4) + &spread);
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
         table.add_row([head.place.to_string(), effect, q, within, head.words()]);
     }
@@ -178,8 +178,7 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
     let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
         format!(
-            "Removing one head costs most for {}: {:.3}{} nats a token, where all heads together cost {:.3} (the loss is {loss:.3}); \
-             of {}, {}{}.",
+            "Removing {} costs most: {:.3}{} nats a token; all heads together cost {:.3}, at a loss of {loss:.3}. Of {}, {}{}.",
             head.place,
             head.effect.unwrap_or(0.0),
             head.ci95.map_or_else(String::new, |ci95| format!(" [{:.3}, {:.3}]", ci95.low(), ci95.high())),

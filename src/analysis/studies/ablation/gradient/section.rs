@@ -21,7 +21,7 @@ use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus};
+use crate::study::show::wording::{drawn_without, plain_table, plus_minus, signed};
 
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
@@ -188,17 +188,16 @@ impl Gradients {
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>, integrated: Option<&Integrated>) -> comfy_table::Table {
-    let signed = |value: Option<f64>, ci95: Option<Interval>| {
-        let spread = plus_minus(ci95, 4);
-        value.map_or_else(|| "-".to_owned(), |value| format!("{value:+.4}{spread}"))
+    let cell = |value: Option<f64>, ci95: Option<Interval>| {
+        value.map_or_else(|| "-".to_owned(), |value| signed(value, 4) + &plus_minus(ci95, 4))
     };
     let mut table = plain_table();
     table.set_header(["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated")));
     for HeadGradient { place, importance, first_order_effect, first_order_ci95 } in heads {
         let importance = importance.map_or_else(|| "-".to_owned(), |importance| format!("{importance:.4}"));
         let along_path = integrated.and_then(|integrated| integrated.heads.iter().find(|head| head.place == *place));
-        let along_path = along_path.map(|head| signed(head.integrated_gradient, head.ci95));
-        let cells = [place.to_string(), importance, signed(*first_order_effect, *first_order_ci95)];
+        let along_path = along_path.map(|head| cell(head.integrated_gradient, head.ci95));
+        let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         table.add_row(cells.into_iter().chain(along_path));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));

@@ -17,7 +17,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, plus_minus, significance};
+use crate::study::show::wording::{plain_table, plus_minus, signed, significance};
 
 /// Heads that a summary lists.
 const LISTED: usize = 8;
@@ -156,8 +156,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
     table.set_header(["without", "gain lost", "second copy loses", "q", "second copy"]);
     for HeadInContext { place, effect, ci95, copy_effect, copy_ci95, q, without, .. } in heads {
         let shown = |(effect, ci95): (&Option<f64>, &Option<Interval>)| {
-            let spread = plus_minus(*ci95, 3);
-            effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.3}{spread}"))
+            effect.map_or_else(|| "-".to_owned(), |effect| signed(effect, 3) + &plus_minus(*ci95, 3))
         };
         let [effect, copy] = [(effect, ci95), (copy_effect, copy_ci95)].map(shown);
         let q = q.map_or_else(|| "-".to_owned(), significance);

@@ -67,9 +67,9 @@ impl Gain {
         }
         writeln!(
             out,
-            "In-context copying: of random tokens that come twice the decoder loses {first} nats a token in the first copy and \
-             {second} in the second, a gain of {gain} from having read them before (0 if that makes no difference). {tokens} \
-             tokens of each copy are scored, each behind the same token in both."
+            "In-context copying, over random tokens that come twice: the loss is {first} nats a token in the first copy and {second} \
+             in the second, {gain} less for having read them before. Scored are {tokens} tokens of each copy, each behind the same \
+             token in both."
         )
     }
 }

@@ -19,7 +19,7 @@ use crate::study::section::{Completion, HeadUseTest, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{plain_table, plus_minus, significance};
+use crate::study::show::wording::{plain_table, plus_minus, signed, significance};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
@@ -126,8 +126,7 @@ const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 /// A use with its interval.
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
-    let half_width = plus_minus(ci95, 3);
-    format!("{loss:+.3}{half_width}")
+    signed(loss, 3) + &plus_minus(ci95, 3)
 }
 
 fn table(labels: &[LabelUse]) -> comfy_table::Table {

@@ -193,8 +193,7 @@ impl OutputShiftSection {
         let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
             let (place, shift) = (first.place, first.moved.output_shift?);
             Some(format!(
-                "The head without which the last hidden states move most is {place}: 1 - cosine is {shift:.3}, and {all:.3} without \
-                 any head."
+                "Removing {place} moves the last hidden states most: 1 - cosine is {shift:.3}, and {all:.3} without any head."
             ))
         });
         InBrief { found, ..InBrief::default() }

@@ -178,7 +178,7 @@ impl Curves {
         self.write_heads(out)?;
         writeln!(out)?;
         if self.layers_share_weights {
-            writeln!(out, "Layers share their weights: a head goes in all layers that have it.")?;
+            writeln!(out, "Layers share their weights: here a head goes from all of them at once.")?;
         }
         if let Some(heads) = self.heads_per_key_value_group {
             writeln!(

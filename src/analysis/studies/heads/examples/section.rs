@@ -6,7 +6,7 @@ use super::sums::Rank;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{CardTable, HeadCard, Section, View, stored};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::counted;
 
 /// The columns of the sentences on a card.
 const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
@@ -22,12 +22,10 @@ impl Section for ExamplesSection {
         let Examples { least_words, most_words, sentences, heads } = &self.examples;
         let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
         let summary = format!(
-            "{} of the corpus that {} the labels of {}, chosen among {sentences} of {least_words} to {most_words} words, {} on the \
-             cards of the heads (`show REPORT HEAD`, or the page).\n",
+            "Examples: {} of the labels of {}, among {sentences} of {least_words} to {most_words} words. They are on the cards of the \
+             heads (`show REPORT HEAD --all`, or the page).\n",
             counted(shown, "sentence"),
-            plural(&shown, "shows", "show"),
             counted(heads.len(), "head"),
-            plural(&shown, "is", "are")
         );
         let typical = |head: &HeadExamples| {
             let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;

@@ -14,7 +14,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent, significance};
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent, signed, significance};
 use crate::system::counted::{counted, plural};
 
 /// Heads of each task that the summary shows.
@@ -231,9 +231,8 @@ impl TaskProbes {
         out.table(table(&ranked[..SHOWN.min(ranked.len())]));
         out.blank();
         let of_layer = |layer: &LayerProbe| {
-            let signed =
-                |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| format!("{:+.1}", 100.0 * gain));
-            format!("L{} {} ({})", layer.layer, signed(layer.mean_gain), signed(layer.best_gain))
+            let points = |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| signed(100.0 * gain, 1));
+            format!("L{} {} ({})", layer.layer, points(layer.mean_gain), points(layer.best_gain))
         };
         let layers: Vec<String> = layers.iter().map(of_layer).collect();
         writeln!(out, "Gain by layer, mean of its heads (and best): {}", layers.join(", "))
@@ -246,17 +245,17 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
     let header = ["head", "gain", "q", "alone", "selectivity"];
     table.set_header(header.into_iter().chain(untrained.then_some("untrained")));
     for head in heads {
-        let signed = |value: Option<f64>, ci95: Option<Interval>| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{:+.1}{}", 100.0 * value, plus_minus_percent(ci95)))
+        let points = |value: Option<f64>, ci95: Option<Interval>| {
+            value.map_or_else(|| "-".to_owned(), |value| signed(100.0 * value, 1) + &plus_minus_percent(ci95))
         };
         let cells = [
             head.place.to_string(),
-            signed(head.gain, head.gain_ci95),
+            points(head.gain, head.gain_ci95),
             head.q.map_or_else(|| "-".to_owned(), significance),
             format!("{}{}", percent(head.accuracy), plus_minus_percent(head.ci95)),
-            signed(head.selectivity, head.selectivity_ci95),
+            points(head.selectivity, head.selectivity_ci95),
         ];
-        let fresh = untrained.then(|| signed(head.untrained.and_then(|untrained| untrained.gain), None));
+        let fresh = untrained.then(|| points(head.untrained.and_then(|untrained| untrained.gain), None));
         table.add_row(cells.into_iter().chain(fresh));
     }
     for column in table.column_iter_mut().skip(1) {

@@ -114,7 +114,7 @@ fn ratio(sums: &RebuiltSums, above: impl Fn(&RebuiltBlock) -> f64, below: impl F
 }
 
 /// How a head's sentence names the share that comes back from position and token.
-const BOTH: &str = "rebuilt from which token stands where";
+const BOTH: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
     /// From the sums of both stages.

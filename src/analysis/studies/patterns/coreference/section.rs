@@ -22,7 +22,7 @@ use crate::study::section::{Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent, signed};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -254,7 +254,7 @@ const COLUMNS: [KindColumn; 11] = [
     ("same lemma", false, |kind| percent(Some(kind.baselines.same_lemma))),
     ("agreement", false, |kind| percent(Some(kind.baselines.agreement))),
     ("chance", false, |kind| percent(Some(kind.chance))),
-    ("over best rule", false, |kind| format!("{:+.1}{}", kind.gain() * 100.0, plus_minus_percent(kind.ci95.gain))),
+    ("over best rule", false, |kind| signed(100.0 * kind.gain(), 1) + &plus_minus_percent(kind.ci95.gain)),
 ];
 
 /// The columns that may go where there is no room, the first of them first, and held-out accuracy last: agreement, chance, the

@@ -34,7 +34,7 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
             "For each relation with at least {} the share of words whose syntactic head is found by the head, the fixed \
              offset and the word classes that are best: chosen on one half of the sentences and scored on the other, with 95 % \
              intervals. Each row names the head that is best on all sentences; tables have its score and the baselines over all sentences. \
-             Right of both baselines is not yet shown to be better: that is tested, and the labels have the result (firm, beyond).{rare}",
+             A head to the right of both baselines need not be shown to be better: labels have the result of the tests (firm, beyond).{rare}",
             counted(least, "word")
         ),
         chart,

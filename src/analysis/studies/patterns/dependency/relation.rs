@@ -88,7 +88,7 @@ pub struct RelationMetrics {
 impl RelationMetrics {
     /// The name with the side, where it has one.
     pub fn title(&self) -> String {
-        let side = self.side.map(|side| format!(" (head on the {})", side.name()));
+        let side = self.side.map(|side| format!(" (syntactic head on the {})", side.name()));
         self.relation.clone() + &side.unwrap_or_default()
     }
 
@@ -101,8 +101,8 @@ impl RelationMetrics {
         let special = more_to_special(*best.to_special.get(*direction));
         let share = self.share.map(|share| format!(", {} % of all", percent(Some(share)))).unwrap_or_default();
         format!(
-            "the best head of {relation} ({}): {}{} % of {}{share}, where the best offset ({:+}) has {} and the best tags {tags}; \
-             {wrong} % where that offset is wrong{special}",
+            "the best head of {relation} ({}): {}{} % of {}{share} (best offset {:+}: {}, best tags: {tags}); {wrong} % where that offset \
+             is wrong{special}",
             direction.name(),
             percent(Some(*accuracy)),
             plus_minus_percent(self.ci95.accuracy),

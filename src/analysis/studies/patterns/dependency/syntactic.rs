@@ -23,7 +23,7 @@ fn is_universal(relation: &str) -> bool {
 
 /// Whether a syntactic label is of its relation.
 pub(super) const SPECIFIC: VerdictRule = VerdictRule {
-    verdict: "a syntactic label is `beyond` to its relation",
+    verdict: "a syntactic label is beyond other arcs",
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",
     margin: "syntactic_specific_margin {syntactic_specific_margin}",
     family: "all syntactic labels, firm or borderline, with such a difference",
@@ -33,7 +33,7 @@ pub(super) const SPECIFIC: VerdictRule = VerdictRule {
 
 /// How far a syntactic label reaches.
 pub(super) const BEYOND: VerdictRule = VerdictRule {
-    verdict: "a syntactic label is `beyond` tags, of those that reach their relation",
+    verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
     statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
     margin: "syntactic_beyond_margin {syntactic_beyond_margin}",
     family: "all heads, directions and relations with such a lead",
@@ -52,16 +52,17 @@ pub(super) const SYNTACTIC: Detector = Detector {
             the block test of the difference has q <= {label_q} over all heads, directions and relations",
         chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation; beside it \
             that of the best tags (\"the head is the nearest word of a UPOS on one side\", by the UPOS of d), and in \
-            `beyond` how far the label reaches, by block tests of q <= {label_q}: `offset`; `relation` if the head is also better on \
-            the relation than on the other arcs of the same sentences by {syntactic_specific_margin}; `tags` if it is then also above \
-            the better of both baselines by {syntactic_beyond_margin}",
+            `beyond` how far the label reaches, by block tests of q <= {label_q}: beyond the offset (`offset`); beyond other arcs \
+            (`relation`) if the head is also better on the relation than on the other arcs of the same sentences by \
+            {syntactic_specific_margin}; beyond word classes (`tags`) if it is then also above the better of both baselines by \
+            {syntactic_beyond_margin}",
         source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.2. \
             Accuracy by the most attended word: Clark et al. 2019, section 4.2. \
             Significance: block test against the margin, corrected by Benjamini & Hochberg 1995 for all heads, directions \
             and relations.",
         caveats: "The accuracy of the best head is biased upwards: compare `heldout_accuracy`. \
-            A label that reaches `offset` may be that of a head that follows all arcs alike. Most labels do not reach `tags`: that \
-            the head knows more than word classes is then not shown. \
+            A label that is beyond the offset alone may be that of a head that follows all arcs alike. Most labels are not beyond \
+            word classes: that the head knows more than these is then not shown. \
             A tree is one theory of syntax, and the labels depend on it.",
     },
     thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::relation::RelationMetrics;
 use crate::stats::interval::Interval;
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent, significance};
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent, signed, significance};
 use crate::system::printable::one_line;
 
 /// A column: its name, whether it holds text, and what it says of a relation.
@@ -39,7 +39,7 @@ pub(super) const MAY_GO: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// A difference of accuracies in percentage points.
 fn gain(difference: f64, ci95: Option<Interval>) -> String {
-    format!("{:+.1}{}", difference * 100.0, plus_minus_percent(ci95))
+    signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
 }
 
 /// A row for each of these relations.

@@ -24,15 +24,15 @@ pub(super) const SPECIFIC_MARGIN: Threshold = Threshold {
     name: "syntactic_specific_margin",
     range: Range::Share,
     default: Value::Share(0.05),
-    about: "smallest accuracy on a relation above that on the other arcs of the same sentences of a syntactic label that reaches \
-        to its relation, as a share; with names of relations permuted within sentences the difference is 0 in the mean",
+    about: "smallest accuracy on a relation above that on the other arcs of the same sentences of a syntactic label that is \
+        beyond other arcs, as a share; with names of relations permuted within sentences the difference is 0 in the mean",
 };
 
-/// How far above both baselines a syntactic label reaches beyond tags.
+/// How far above both baselines a syntactic label is that is beyond word classes.
 pub(super) const BEYOND_MARGIN: Threshold = Threshold {
     name: "syntactic_beyond_margin",
     range: Range::Share,
     default: Value::Share(0.02),
-    about: "smallest accuracy above the better of the offset and the tag baseline of a syntactic label that reaches \
-        beyond tags, as a share; two percentage points, so that an edge too small to matter is none",
+    about: "smallest accuracy above the better of the offset and the tag baseline of a syntactic label that is \
+        beyond word classes, as a share; two percentage points, so that an edge too small to matter is none",
 };

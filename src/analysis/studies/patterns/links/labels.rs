@@ -12,7 +12,7 @@ use crate::study::verdict_rule::VerdictRule;
 
 /// How far a label of links reaches.
 pub(super) const BEYOND: VerdictRule = VerdictRule {
-    verdict: "a label of links is `beyond` class, or all",
+    verdict: "a label of links is beyond rules of the same class, or beyond every rule",
     statistic: "accuracy less that of each rule: of the rules of the same class, or of all; and where the source's class has targets, \
         accuracy among candidates of the class less chance, above 0",
     margin: "link_beyond_margin {link_beyond_margin}",
@@ -35,8 +35,8 @@ pub(super) const LINK: Detector = Detector {
         source: "Heads that follow links of the user's own: atom maps, Schwaller et al. 2021; contacts of proteins, Vig et al. 2021 and \
             Rao et al. 2021. Ten points above the baseline: Voita et al. 2019, section 5.2. An intersection-union test of several \
             leads: Berger 1982.",
-        caveats: "The accuracy of the best head is biased upwards: compare `heldout_accuracy`. A label that reaches `place` may be that \
-            of a head that copies the class of the word, as an element of an atom.",
+        caveats: "The accuracy of the best head is biased upwards: compare `heldout_accuracy`. A label that is beyond rules of place alone may \
+            be that of a head that copies the class of the word, as an element of an atom.",
     },
     thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
     is_role: true,

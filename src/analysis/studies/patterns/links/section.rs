@@ -126,7 +126,7 @@ impl LinksSection {
         let reaching = |least: Reach| firm.iter().filter(|label| label.beyond >= Some(least)).count();
         writeln!(
             out,
-            "Labels of links: {} firm, {} borderline. Firm ones that reach beyond words of the same class: {}; beyond every rule: {}.",
+            "Labels of links: {} firm, {} borderline. Firm ones beyond rules of the same class: {}; beyond every rule: {}.",
             firm.len(),
             borderline.len(),
             reaching(Reach::Class),

@@ -10,10 +10,10 @@ pub(super) const MARGIN: Threshold = Threshold::rule(
         section 5.2",
 );
 
-/// How far above rules of classes a label of links reaches beyond them.
+/// How far above rules a label of links is that is beyond them.
 pub(super) const BEYOND_MARGIN: Threshold = Threshold {
     name: "link_beyond_margin",
     range: Range::Share,
     default: Value::Share(0.02),
-    about: "smallest accuracy above every rule of a label of links that reaches beyond them, as a share; that of syntactic labels",
+    about: "smallest accuracy above every rule of a label of links that is beyond them, as a share; that of syntactic labels",
 };

@@ -98,12 +98,14 @@ impl Section for SegmentsSection {
         let hidden = unseen.map_or_else(String::new, |unseen| {
             format!("In layers with a window, {unseen} of them are left out: not every query sees every key.\n")
         });
-        let are = plural(&sentences_left_out, "is", "are");
-        let left_out = format!("{} {are}", counted(sentences_left_out, "sentence"));
-        View::saying(format!(
-            "Sentences as pairs: {pairs}; {left_out} in none, without a partner in {} document or too long together.\n{hidden}",
-            plural(&sentences_left_out, "its", "their")
-        ))
+        let left_out = match sentences_left_out {
+            0 => String::new(),
+            count => {
+                let (sentences, is) = (counted(count, "sentence"), plural(&count, "is", "are"));
+                format!("; {sentences} {is} in no pair (no partner in the document, or too long together)")
+            }
+        };
+        View::saying(format!("Pairs of sentences: {pairs}{left_out}.\n{hidden}"))
     }
 }
 

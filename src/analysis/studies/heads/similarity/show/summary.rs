@@ -8,8 +8,8 @@ use crate::studies::heads::similarity::compare::Comparison;
 use crate::studies::heads::similarity::report::{Cluster, Comparisons, Similarity};
 use crate::studies::heads::similarity::weights::Spectrum;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, sequence, sequences};
-use crate::system::counted::{counted, plural};
+use crate::study::show::wording::{plain_table, sequence, sequences, signed};
+use crate::system::counted::counted;
 
 /// The words for the summary, in whole lines.
 pub fn of(similarity: &Similarity) -> Summary {
@@ -33,16 +33,14 @@ fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
          distance and CKA over pairs {}.",
         counted(*tokens, "token"),
         sequences(*sentences, *read),
-        signed(similarity.distance_with_cka)
+        correlation(similarity.distance_with_cka)
     )?;
     let kept = clusters.iter().filter(|cluster| cluster.kept).count();
     let others = clusters.len() - kept;
     writeln!(
         out,
-        "Clusters of heads that look alike, cut at half of the median distance: {kept} {} under resampling, with heads that are nearer \
-         to each other than to even attention; {others} {} not.",
-        plural(&kept, "holds", "hold"),
-        plural(&others, "does", "do")
+        "Clusters of heads that look alike (cut at half of the median distance): {kept} kept, {others} dropped. A cluster is kept if it \
+         holds under resampling and its heads are nearer to each other than to even attention."
     )?;
     if kept > 0 {
         out.blank();
@@ -67,8 +65,8 @@ fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
     Ok(())
 }
 
-fn signed(number: Option<f64>) -> String {
-    number.map_or_else(|| "-".to_owned(), |number| format!("{number:+.2}"))
+fn correlation(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| signed(number, 2))
 }
 
 fn compared(out: &mut Summary, which: &str, comparisons: &Comparisons) -> fmt::Result {
@@ -87,7 +85,7 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let together = together.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
         let labels = by_number(labels);
-        table.add_row([heads.join(" "), labels, format!("{widest:.3}"), signed(*mean_cka), together]);
+        table.add_row([heads.join(" "), labels, format!("{widest:.3}"), correlation(*mean_cka), together]);
     }
     table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table

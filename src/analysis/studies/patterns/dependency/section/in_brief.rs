@@ -70,7 +70,7 @@ impl<'a> Lead<'a> {
         let Self { relation, head, difference } = self;
         let offset = relation.baseline.accuracy;
         format!(
-            "nearest is {head} on {}, with {} of its words where the offset has {}",
+            "nearest is {head} on {}: {} of words, the offset {}",
             one_line(&relation.title()),
             percent_of(offset + difference),
             percent_of(offset)

@@ -21,7 +21,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{Comparison, LABEL_Q, Reach};
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Label, Verdict, one_of_each};
+use crate::study::labels::{Assessment, Label, Verdict, correct, one_of_each};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
@@ -144,8 +144,8 @@ impl Relations {
             let most = self.relations.iter().max_by_key(|relation| relation.count).map_or(0, |relation| relation.count);
             return writeln!(
                 out,
-                "No relation has {}, the fewest that are tested, so there is no syntactic label; the most that \
-                 one has is {most}. `--min-count` sets the fewest.",
+                "No relation has {}, so none is tested and there is no syntactic label; the most frequent has {most} \
+                 (`--min-count` sets the fewest).",
                 counted(least, "word")
             );
         }
@@ -161,14 +161,22 @@ impl Relations {
             out.table_without(table(&better), MAY_GO);
         }
         if !others.is_empty() {
-            let named: Vec<String> = others.iter().map(|relation| one_line(&relation.title())).collect();
-            writeln!(out, "\nNo head beats the best fixed offset at {}.", named.join(", "))?;
+            let on = |side: Option<Side>| {
+                let named: Vec<String> =
+                    others.iter().filter(|one| one.side == side).map(|one| one_line(&one.relation)).collect();
+                let stands = side
+                    .map_or_else(String::new, |side| format!(" where the syntactic head is on the {}", side.name()));
+                (!named.is_empty()).then(|| format!("{}{stands}", named.join(", ")))
+            };
+            let named: Vec<String> = [None, Some(Side::Left), Some(Side::Right)].into_iter().filter_map(on).collect();
+            writeln!(out, "\nRelations on which no head is above the best fixed offset: {}.", named.join("; "))?;
         }
         let Tests { count, above, significant, out_of_sight, with_first } = self.tests;
         let points = policy.share(&MARGIN) * 100.0;
-        write!(out, "\n{above} of {count} head-relation pairs beat the best offset by {points:.0} points")?;
+        let are = plural(&above, "is", "are");
+        write!(out, "\n{above} of {count} head-relation pairs {are} {points:.0} points above the best offset")?;
         if let Some((significant, rate)) = significant.zip(policy.rule(&LABEL_Q)) {
-            writeln!(out, ", {significant} of them significantly (q <= {rate}).")?;
+            writeln!(out, ", {significant} significantly (firm: q <= {rate}).")?;
         } else {
             writeln!(out, "; the policy asks no significance.")?;
         }
@@ -186,42 +194,32 @@ impl Relations {
         self.write_reach(out, policy)?;
         let rare = self.relations.len() - shown.len();
         if rare > 0 {
-            let is = plural(&rare, "is", "are");
-            let relations = counted(rare, "rarer relation");
-            writeln!(out, "{relations} {is} in the report and {is} not tested.")?;
+            let (relations, is) = (counted(rare, "rarer relation"), plural(&rare, "is", "are"));
+            writeln!(out, "{relations} {is} not tested (in the report).")?;
         }
         Ok(())
     }
 
-    /// How many syntactic labels reach beyond word classes, where there are any.
+    /// How many firm syntactic labels are beyond what, where there are any.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
-        let places = |relation: &RelationMetrics| 0..relation.by_head.len();
-        let labels = self.relations.iter().flat_map(|relation| {
-            let of_head = |place| one_of_each(of_relation(relation, place, policy));
-            places(relation).flat_map(of_head).filter(|label| label.fires)
-        });
-        let labels: Vec<Label> = labels.map(|assessment| assessment.label).collect();
-        if labels.is_empty() {
+        let heads = |relation: &'_ RelationMetrics| 0..relation.by_head.len();
+        let places = self.relations.iter().flat_map(|relation| heads(relation).map(move |place| (relation, place)));
+        let mut assessed: Vec<Vec<Assessment>> = places.map(|(one, place)| of_relation(one, place, policy)).collect();
+        correct(assessed.iter_mut().flatten(), policy);
+        let found = assessed.into_iter().flat_map(one_of_each).filter(|one| one.fires && !one.label.borderline);
+        let firm: Vec<Label> = found.map(|one| one.label).collect();
+        if firm.is_empty() {
             return Ok(());
         }
-        let reaching = |least: Reach| labels.iter().filter(|label| label.beyond >= Some(least)).count();
-        let (of_relation, points) = (reaching(Reach::Relation), 100.0 * policy.share(&SPECIFIC_MARGIN));
+        let reaching = |least: Reach| firm.iter().filter(|label| label.reach() >= Some(least)).count();
+        let has_tags = firm.iter().any(|label| label.versus_tags.is_some());
+        let tags = if has_tags { format!(", {} beyond word classes", reaching(Reach::Tags)) } else { String::new() };
         writeln!(
             out,
-            "{of_relation} of {} (firm or borderline) {} shown to be specific to the relation: the head is right for at least \
-             {points:.0} points more of its arcs than of other arcs of the same sentences.",
-            counted(labels.len(), "syntactic label"),
-            plural(&of_relation, "is", "are"),
-        )?;
-        if labels.iter().all(|label| label.versus_tags.is_none()) {
-            return Ok(());
-        }
-        let beyond = reaching(Reach::Tags);
-        writeln!(
-            out,
-            "{} {} shown to reach beyond word classes (to find more than the nearest word of a word class).",
-            if beyond == 0 { "None".to_owned() } else { format!("{beyond} of them") },
-            if beyond < 2 { "is" } else { "are" },
+            "Of {}, {} {} beyond other arcs{tags} (`headscope explain beyond`).",
+            counted(firm.len(), "firm syntactic label"),
+            reaching(Reach::Relation),
+            plural(&reaching(Reach::Relation), "is", "are"),
         )
     }
 

@@ -76,7 +76,7 @@ pub(super) const PARKED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     is_role: true,
     parameter: Parameter::None,
-    phrase: Phrase::Fixed("writes what comes from elsewhere"),
+    phrase: Phrase::Fixed("takes what it writes from other tokens"),
     shown: shown("parked"),
     assess: |evidence, policy| typed("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
 };
