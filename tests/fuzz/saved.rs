@@ -85,7 +85,7 @@ pub fn crafted(data: &[u8]) -> bool {
         printed.push(svg);
     }
     for table in report.views().flat_map(|(_, view)| view.tables) {
-        TableWriter::Csv.render(&table.table()).expect("a table");
+        TableWriter::Csv.render(&table.table(), "").expect("a table");
     }
     // The colours of the summary are the program's.
     let obeyed = |c: char| is_unprintable(c) && c != '\n' && c != '\u{1b}';
