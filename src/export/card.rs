@@ -64,7 +64,7 @@ fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
     let shift = registry::removing_without_loss().card().name;
     writeln!(
         out,
-        "\nNo head of this model predicts words, so it has no loss: `headscope analyze --with {shift}` measures how far its output turns without each head, and `--task \
+        "\nThe model has no output layer that predicts words, so it has no loss: `headscope analyze --with {shift}` measures how far its output turns without each head, and `--task \
          FILE` what each is worth for texts of yours."
     )
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use headscope::model::forward::gates::Gates;
-use headscope::passes::run::fits::GatedHeads;
+use headscope::passes::run::derivatives::fits::GatedHeads;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};

@@ -86,9 +86,9 @@ fn choices(report: &Report) -> String {
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 is explained by one cue alone.".to_owned();
+        return "No head above layer 0 is shown to choose keys by one thing alone.".to_owned();
     }
-    format!("Heads above layer 0 that one cue alone explains: {kinds}.")
+    format!("Heads above layer 0 that choose keys by one thing alone: {kinds}.")
 }
 
 /// Firm roles in each control, in the mean over its seeds.
@@ -170,9 +170,9 @@ fn relation(heads: &[HeadReport]) -> Option<String> {
         None => "; the corpus has no word classes (tags)".to_owned(),
         Some(tags) => {
             let stands = match (label.reach(), below_word_classes(label)) {
-                (Some(Reach::Tags), _) => "it is beyond word classes".to_owned(),
-                (_, Some(below)) => format!("it is {below}"),
-                _ => "it is not shown to be beyond word classes".to_owned(),
+                (Some(Reach::Tags), _) => "the head is beyond word classes".to_owned(),
+                (_, Some(below)) => format!("the head is {below}"),
+                _ => "the head is not shown to be beyond word classes".to_owned(),
             };
             format!(" and word classes (tags) for {}; {stands}", percent_of(label.score - tags.difference))
         }

@@ -1,7 +1,7 @@
 //! Kinds of evidence that labels of several studies have.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::policy::{Policy, Range, Threshold, Value};
 use crate::stats::interval::Interval;
@@ -235,37 +235,62 @@ pub struct Comparison {
     pub difference: f64,
     /// The 95 % interval of the difference; null where fewer than 10 blocks have such a word.
     pub ci95: Option<Interval>,
-    /// The standard error of the difference, by leaving out one block at a time; absent where fewer than 10 have such a
+    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 10 have such a
     /// word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64")]
+    #[serde(default)]
     pub standard_error: Option<f64>,
     /// Words on which the head alone is right, in sentences that are the first of their family.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
+    #[serde(default)]
     pub head_only: Option<u64>,
     /// Words on which the offset alone is right, likewise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
+    #[serde(default)]
     pub offset_only: Option<u64>,
     /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal and words
     /// independent. It decides nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64", range(min = 0, max = 1))]
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub mcnemar_p: Option<f64>,
-    /// The one-sided block test of whether the difference is above `settings.policy.syntactic_margin`; absent where there is
+    /// The one-sided block test of whether the difference is above `settings.policy.syntactic_margin`; null where there is
     /// no standard error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64", range(min = 0, max = 1))]
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// Twice `p` corrected by Benjamini & Hochberg for all heads, directions and relations with a difference above the
-    /// margin; absent of others, and where the relation has too few words to be tested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64", range(min = 0, max = 1))]
+    /// margin; null for others, and where the relation has too few words to be tested.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
+/// A comparison as a report has it: whole, or the difference and its interval alone.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SavedComparison<'a> {
+    Whole(&'a Comparison),
+    Difference { difference: f64, ci95: Option<Interval> },
+}
+
+/// Writes the comparisons of a head; of one that is a difference alone there is nothing else.
+pub fn write_comparisons<S: Serializer>(
+    comparisons: &ByDirection<Option<Comparison>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let ByDirection { dependent_to_head, head_to_dependent } = comparisons;
+    let [dependent_to_head, head_to_dependent] =
+        [dependent_to_head, head_to_dependent].map(|comparison| comparison.as_ref().map(Comparison::saved));
+    ByDirection { dependent_to_head, head_to_dependent }.serialize(serializer)
+}
+
 impl Comparison {
+    fn saved(&self) -> SavedComparison<'_> {
+        let &Self { difference, ci95, head_only, .. } = self;
+        if head_only.is_some() {
+            SavedComparison::Whole(self)
+        } else {
+            SavedComparison::Difference { difference, ci95 }
+        }
+    }
+
     /// A difference with its interval alone.
     pub fn of_difference(difference: f64, ci95: Option<Interval>) -> Self {
         let (standard_error, mcnemar_p) = (None, None);

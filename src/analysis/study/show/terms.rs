@@ -178,8 +178,8 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "q",
         also: &["q-value", "significant", "FDR", "false-discovery rate", "largest q"],
-        meaning: "A p-value corrected for how many tests of its kind have their estimates above the threshold, each with twice its \
-            p (Benjamini & Hochberg 1995; Zhao, Small & Su 2019): of all tests with q of at most 0.05, at most 5 % are expected to be \
+        meaning: "A p-value corrected for the number of tests of its kind whose estimates are above the threshold, by the procedure of \
+            Benjamini & Hochberg 1995 over twice the p-values (Zhao, Small & Su 2019): of all tests with q of at most 0.05, at most 5 % are expected to be \
             false. A test whose estimate is below its threshold is not among them, and has no q (`-`). `<1e-6` is below one in a \
             million.",
         page: "verdicts.md",

@@ -73,10 +73,10 @@ pub struct AnalyzeArguments {
     model: Option<String>,
     #[command(flatten)]
     corpora: CorpusArguments,
-    /// Read the first N sentences, or documents spread over the corpus until they have N
+    /// Read the first N sentences, or whole documents with about N in all
     ///
-    /// Nothing is drawn at random. Where documents are the sampling unit, they are read whole, so that there may be a few
-    /// sentences more. Elsewhere the first sentences of each file are read, as many of each, and more where others have fewer
+    /// Nothing is drawn at random. Where documents are the sampling unit, documents spread over the corpus are read whole, until
+    /// they have N sentences. Elsewhere the first sentences of each file are read, as many of each, and more where others have fewer
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
     limit: Option<u64>,
     /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]

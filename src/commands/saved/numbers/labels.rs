@@ -65,7 +65,7 @@ impl Labels {
                 if is_idle[1 - firm] && [a, b][1 - firm].has_study_of(label) {
                     found.compared += counts;
                     let head = found.idle.iter_mut().find(|head| head.head.place == grid.place(place));
-                    head.into_iter().for_each(|head| head.firm_labels.push(label.to_owned()));
+                    head.into_iter().filter(|_| !is_choice).for_each(|head| head.firm_labels.push(label.to_owned()));
                     continue;
                 }
                 let [Some(in_a), Some(in_b)] = sides else {

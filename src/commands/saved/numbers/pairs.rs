@@ -65,8 +65,8 @@ impl Reason {
                 format!("{differ} and cannot be tested: {rest} on too few blocks, or {have} no interval")
             }
             Self::OfCorpus => format!(
-                "{are} made of rates of the corpus as well, in which other sentences differ: the metrics that they hold a \
-                 head against are compared"
+                "{are} made of rates of the corpus as well, which differ between corpora: the metrics of the heads alone are \
+                 compared"
             ),
             Self::Idle => format!("{are} of heads that do nothing on one side"),
             Self::OneSided => format!("{are} there on one side only"),

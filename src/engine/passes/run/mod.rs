@@ -5,7 +5,6 @@ pub mod choice;
 mod controls;
 pub mod counting;
 pub mod derivatives;
-pub mod fits;
 pub mod means;
 pub mod part;
 mod removal;
@@ -54,7 +53,7 @@ use crate::system::progress::run::{Measure, PassWork, RunProgress};
 pub use checks::{heads_of, token_limit};
 use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
-use fits::{GatedHeads, fit};
+use derivatives::fits::{GatedHeads, fit};
 use means::MeanContexts;
 use part::CorpusPart;
 use variants::Variants;
@@ -116,6 +115,7 @@ impl Runner<'_> {
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::once(pass.gates());
         self.progress.next_pass();
+        self.progress.take_planned();
         let everything = (CorpusPart::of(self.shard), self.scope.sentence_count());
         let (first, tally, corpus) = self.over_corpus(opened, everything, pass, observers, &variants)?;
         let mut done = vec![first];
@@ -157,9 +157,11 @@ impl Runner<'_> {
                 let variants = self.variants(corpus, &run, removed)?;
                 // Gates are fitted to the sequences of all shards.
                 let shard = if pass.shown == Shown::Fits { Shard::WHOLE } else { self.shard };
+                self.progress.take_planned();
                 let seen = self.again(corpus, self.sampled(corpus, shard, &run), run, observers, &variants)?;
                 return Ok(PassSums { pass, ..seen });
             }
+            self.progress.take_planned();
             let variants = Variants::once(pass.gates());
             let everything = (CorpusPart::of(self.shard), self.scope.sentence_count());
             self.again(corpus, everything, pass, observers, &variants)

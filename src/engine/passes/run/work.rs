@@ -7,7 +7,7 @@ use crate::passes::gate_fits::STARTS;
 use crate::passes::observer::requests::{HeadSet, each_head_and_all};
 use crate::passes::pass::{Pass, Portion, Sequences, Shown};
 use crate::sequences::derived::task::Task;
-use crate::system::progress::run::{Extent, PassWork};
+use crate::system::progress::run::{PassWork, WorkExtent};
 
 /// Forward passes that take as long as a loss and its derivative.
 const DERIVATIVE: f64 = 3.0;
@@ -28,22 +28,22 @@ impl Runner<'_> {
         self.work(pass, &removed)
     }
 
-    fn extent(&self, pass: &Pass) -> Extent {
+    fn extent(&self, pass: &Pass) -> WorkExtent {
         let of_shards = f64::from(self.shard.of());
         match pass.sequences {
-            Sequences::Repeats(repeats) => Extent::Tokens(repeats.expected_tokens() / of_shards),
+            Sequences::Repeats(repeats) => WorkExtent::Tokens(repeats.expected_tokens() / of_shards),
             Sequences::Task | Sequences::Interchange => {
                 let texts = |task: &Task| match pass.sequences {
                     Sequences::Interchange => task.interchanged.token_count(),
                     _ => task.texts.token_count(),
                 };
-                Extent::Tokens(self.task.map_or(0, texts) as f64 / of_shards)
+                WorkExtent::Tokens(self.task.map_or(0, texts) as f64 / of_shards)
             }
             _ => match pass.portion {
-                Portion::All => Extent::Corpus,
-                Portion::Sample => Extent::Sample(self.ablation().sample as f64 / of_shards),
+                Portion::All => WorkExtent::Corpus,
+                Portion::Sample => WorkExtent::Sample(self.ablation().sample as f64 / of_shards),
                 Portion::EvenSample | Portion::OddSample => {
-                    Extent::Sample(self.ablation().sample as f64 / 2.0 / of_shards)
+                    WorkExtent::Sample(self.ablation().sample as f64 / 2.0 / of_shards)
                 }
             },
         }

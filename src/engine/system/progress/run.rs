@@ -19,7 +19,7 @@ const STEPS: u64 = 1000;
 
 /// The sequences of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Extent {
+pub enum WorkExtent {
     /// The whole corpus.
     Corpus,
     /// So many sentences of the corpus, or all if it has fewer.
@@ -33,7 +33,7 @@ pub enum Extent {
 pub struct PassWork {
     /// The name of the pass, as the bar shows it.
     pub name: String,
-    pub extent: Extent,
+    pub extent: WorkExtent,
     /// How often each token goes through all layers.
     pub factor: f64,
 }
@@ -70,6 +70,8 @@ struct State {
     planned: VecDeque<PassWork>,
     /// The number of the pass that runs, from 1.
     number: usize,
+    /// The number of all passes.
+    count: usize,
     /// The work of all passes that are over.
     done: f64,
     /// The tokens of all passes.
@@ -89,9 +91,9 @@ impl PassWork {
     /// The tokens of its sequences, in a corpus of a size.
     fn tokens(&self, corpus: Size) -> f64 {
         match self.extent {
-            Extent::Corpus => corpus.tokens,
-            Extent::Sample(sentences) => corpus.tokens * (sentences / corpus.sentences.max(1.0)).min(1.0),
-            Extent::Tokens(tokens) => tokens,
+            WorkExtent::Corpus => corpus.tokens,
+            WorkExtent::Sample(sentences) => corpus.tokens * (sentences / corpus.sentences.max(1.0)).min(1.0),
+            WorkExtent::Tokens(tokens) => tokens,
         }
     }
 }
@@ -100,7 +102,7 @@ impl Current {
     /// The share of its sequences that are done, if their number is known.
     fn share(&self, corpus: Option<Size>) -> Option<f64> {
         let known = match (self.work.extent, corpus) {
-            (Extent::Tokens(tokens), _) => Some(tokens),
+            (WorkExtent::Tokens(tokens), _) => Some(tokens),
             (_, Some(corpus)) => Some(self.work.tokens(corpus)),
             _ => None,
         };
@@ -117,7 +119,7 @@ impl Current {
 impl Default for State {
     fn default() -> Self {
         let (begun, planned) = (Instant::now(), VecDeque::new());
-        Self { begun, planned, number: 0, done: 0.0, tokens: 0.0, corpus: None, current: None }
+        Self { begun, planned, number: 0, count: 0, done: 0.0, tokens: 0.0, corpus: None, current: None }
     }
 }
 
@@ -131,7 +133,7 @@ impl State {
             done += own;
             left += own * (1.0 - share) / share;
             let so_far = Size { sentences: current.sentences / share, tokens: current.tokens / share };
-            corpus = corpus.or((current.work.extent == Extent::Corpus).then_some(so_far));
+            corpus = corpus.or((current.work.extent == WorkExtent::Corpus).then_some(so_far));
         }
         let corpus = corpus?;
         left += self.planned.iter().map(|work| work.factor * work.tokens(corpus)).sum::<f64>();
@@ -141,7 +143,7 @@ impl State {
     fn finish_pass(&mut self) {
         let Some(Current { work, sentences, tokens, .. }) = self.current.take() else { return };
         self.done += work.factor * tokens;
-        if work.extent == Extent::Corpus && self.corpus.is_none() {
+        if work.extent == WorkExtent::Corpus && self.corpus.is_none() {
             self.corpus = Some(Size { sentences, tokens });
         }
     }
@@ -154,8 +156,8 @@ impl State {
             format!("{:.0} %, {:#} left: ", 100.0 * share, HumanDuration(left))
         });
         let (name, sentences) = self.current.as_ref().map_or(("", 0.0), |now| (&now.work.name, now.sentences));
-        let passes = self.number + self.planned.len();
-        format!("{left}pass {} of {passes} ({name}), {sentences} sentences, {speed:.0} tokens/s", self.number)
+        let Self { number, count, .. } = self;
+        format!("{left}pass {number} of {count} ({name}), {sentences} sentences, {speed:.0} tokens/s")
     }
 }
 
@@ -184,14 +186,18 @@ impl RunProgress {
             self.bar.reset();
         }
         state.planned = passes.into_iter().collect();
+        state.count = state.number + state.planned.len();
         keep_moving(&self.bar);
     }
 
-    /// Takes the next pass from the plan, to begin it.
+    /// Comes to the next pass, which may need others before it that are not planned.
     pub fn next_pass(&self) {
-        let mut state = self.state();
-        state.number += 1;
-        state.planned.pop_front();
+        self.state().number += 1;
+    }
+
+    /// Takes the pass from the plan, to begin its own sequences.
+    pub fn take_planned(&self) {
+        self.state().planned.pop_front();
     }
 
     /// Begins the sequences of a pass, or others that the pass needs before them.
@@ -214,7 +220,13 @@ impl RunProgress {
         }
         if !self.bar.is_hidden() {
             self.bar.set_message(state.words(state.begun.elapsed()));
-            self.bar.set_position(state.share().map_or(0, |share| (STEPS as f64 * share) as u64));
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "from 0 to the number of steps"
+            )]
+            let step = (STEPS as f64 * state.share().unwrap_or_default()) as u64;
+            self.bar.set_position(step);
         }
     }
 
@@ -232,7 +244,7 @@ impl RunProgress {
 mod tests {
     use super::*;
 
-    fn work(extent: Extent, factor: f64) -> PassWork {
+    fn work(extent: WorkExtent, factor: f64) -> PassWork {
         PassWork { name: "words".to_owned(), extent, factor }
     }
 
@@ -244,12 +256,14 @@ mod tests {
     #[test]
     fn the_share_of_a_run_is_that_of_the_work_of_all_passes() {
         let progress = RunProgress::default();
-        let works = [work(Extent::Corpus, 1.0), work(Extent::Sample(50.0), 11.0), work(Extent::Tokens(500.0), 2.0)];
+        let works =
+            [work(WorkExtent::Corpus, 1.0), work(WorkExtent::Sample(50.0), 11.0), work(WorkExtent::Tokens(500.0), 2.0)];
         progress.plan(works.clone());
         let all = 1000.0 + 5500.0 + 1000.0;
         let read = Arc::new(AtomicU64::new(0));
         let [first, second, third] = works;
         progress.next_pass();
+        progress.take_planned();
         progress.begin(first, Measure::Bytes(4000, Arc::clone(&read)));
         assert_eq!(progress.state().share(), None);
         read.store(1000, Ordering::Relaxed);
@@ -262,17 +276,19 @@ mod tests {
         progress.finish_pass();
         progress.next_pass();
         // What the pass needs before: two fifths of the corpus, once, that nobody planned.
-        progress.begin(work(Extent::Sample(40.0), 1.0), Measure::Unknown);
+        progress.begin(work(WorkExtent::Sample(40.0), 1.0), Measure::Unknown);
         progress.advance(20, 200);
         assert!((share(&progress) - 1200.0 / (all + 400.0)).abs() < 1e-9);
         progress.advance(20, 200);
         progress.finish_pass();
+        progress.take_planned();
         progress.begin(second, Measure::Unknown);
         progress.advance(25, 250);
         assert!((share(&progress) - (1400.0 + 2750.0) / (all + 400.0)).abs() < 1e-9);
         progress.advance(25, 250);
         progress.finish_pass();
         progress.next_pass();
+        progress.take_planned();
         progress.begin(third, Measure::Unknown);
         progress.advance(1, 500);
         assert!((share(&progress) - 1.0).abs() < 1e-9);
@@ -281,17 +297,18 @@ mod tests {
     #[test]
     fn passes_that_were_expected_make_way_for_those_that_are_planned() {
         let progress = RunProgress::default();
-        progress.plan([work(Extent::Corpus, 1.0), work(Extent::Corpus, 3.0)]);
+        progress.plan([work(WorkExtent::Corpus, 1.0), work(WorkExtent::Corpus, 3.0)]);
         progress.next_pass();
-        progress.begin(work(Extent::Corpus, 1.0), Measure::Sentences(10));
+        progress.take_planned();
+        progress.begin(work(WorkExtent::Corpus, 1.0), Measure::Sentences(10));
         progress.advance(10, 100);
         progress.finish_pass();
         assert!((share(&progress) - 0.25).abs() < 1e-9);
-        progress.plan([work(Extent::Corpus, 1.0)]);
+        progress.plan([work(WorkExtent::Corpus, 1.0)]);
         assert!((share(&progress) - 0.5).abs() < 1e-9);
-        progress.next_pass();
+        progress.take_planned();
         // Nothing is expected: another run begins.
-        progress.plan([work(Extent::Corpus, 1.0)]);
+        progress.plan([work(WorkExtent::Corpus, 1.0)]);
         assert_eq!(progress.state().share(), None);
     }
 
@@ -299,9 +316,10 @@ mod tests {
     #[test]
     fn nothing_is_said_of_an_end_that_is_not_known() {
         let progress = RunProgress::default();
-        progress.plan([work(Extent::Corpus, 1.0)]);
+        progress.plan([work(WorkExtent::Corpus, 1.0)]);
         progress.next_pass();
-        progress.begin(work(Extent::Corpus, 1.0), Measure::Unknown);
+        progress.take_planned();
+        progress.begin(work(WorkExtent::Corpus, 1.0), Measure::Unknown);
         progress.advance(3, 30);
         assert_eq!(progress.state().words(Duration::from_secs(1)), "pass 1 of 1 (words), 3 sentences, 30 tokens/s");
     }

@@ -148,7 +148,7 @@ fn verdicts_of_planted_effects() {
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let section = EffectSection { effect: found };
     let summary = section.view(&default_policy()).summary.to_string();
-    assert!(summary.contains("Heads: 1 helpful, 1 harmful, 3 negligible (effect within ±0.0050)"), "{summary}");
+    assert!(summary.contains("Verdicts: 1 helpful, 1 harmful, 3 negligible (effect within ±0.0050)"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
     let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
     assert!(card.contains("nats a token more: helpful (q "), "{card}");

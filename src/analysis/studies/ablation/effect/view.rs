@@ -92,8 +92,8 @@ impl Effects {
     fn masks(&self) -> String {
         match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
-            Some(PERIOD) => " (every token masked once)".to_owned(),
-            Some(phases) => format!(" (by {phases} of the 7 masks of each sentence)"),
+            Some(PERIOD) => " (every word is scored)".to_owned(),
+            Some(phases) => format!(" ({phases} of every 7 words are scored)"),
         }
     }
 

@@ -110,7 +110,7 @@ impl Curves {
         };
         let sample = if self.task.is_some() { "items" } else { "sample" };
         Some(format!(
-            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself} on the half of the \
+            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself}, on the half of the \
              {sample} that did not choose the order{random}.",
             order.by,
         ))
@@ -191,7 +191,7 @@ impl Curves {
             let spread = plus_minus(*ci95, 4);
             writeln!(
                 out,
-                "The {} together {} worth {together:+.4} {unit}, one by one {sum:+.4} in all: interaction \
+                "The {} (helpful and harmful ones among them) together {} worth {together:+.4} {unit}, one by one {sum:+.4} in all: interaction \
                  {difference:+.4}{spread}.",
                 counted(heads.len(), "negligible head"),
                 plural(&heads.len(), "is", "are")

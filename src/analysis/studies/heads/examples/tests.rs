@@ -129,7 +129,13 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     let other = HeadPlace { layer: 0, head: 0 };
     let nothing = section(Direction::DependentToHead);
     assert!(nothing.of_head(other, &default_policy()).lines.is_empty());
-    assert!(nothing.view(&default_policy()).summary.to_string().starts_with("2 sentences of the corpus"));
+    assert!(
+        nothing
+            .view(&default_policy())
+            .summary
+            .to_string()
+            .starts_with("Examples: 2 sentences of the labels of 1 head, among ")
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
-use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
+use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
@@ -247,6 +247,7 @@ pub struct HeadAccuracy {
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub to_special: ByDirection<Option<f64>>,
     /// The head against the relation's best fixed offset; null as the accuracy is.
+    #[serde(serialize_with = "evidence::write_comparisons")]
     pub versus_offset: ByDirection<Option<Comparison>>,
     /// The head against the relation's best tags; null where no such word has a UPOS, and for heads below the best fixed offset as
     /// `where_offset_wrong` is. Absent where both directions are null.

@@ -1,5 +1,7 @@
 //! Gradient passes: a pack at a time, through the encoder and back.
 
+pub mod fits;
+
 use std::num::{NonZeroU16, NonZeroUsize};
 
 use anyhow::Result;

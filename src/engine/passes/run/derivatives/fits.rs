@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::derivatives::differentiate;
+use super::differentiate;
 use crate::model::families::Architecture;
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::forward::gradient::Differentiable;
