@@ -92,8 +92,8 @@ impl Effects {
     fn masks(&self) -> String {
         match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
-            Some(PERIOD) => " (every word is scored)".to_owned(),
-            Some(phases) => format!(" ({phases} of every 7 words are scored)"),
+            Some(PERIOD) => " (scored on every word)".to_owned(),
+            Some(phases) => format!(" (scored on {phases} of every 7 words)"),
         }
     }
 
