@@ -144,7 +144,7 @@ fn relations_are_said_as_far_as_they_reach() {
     let (strongest, firm) =
         ("The relation with the strongest evidence is case: L2H3 is right for ", "At least 7 of 16 heads");
     let (perhaps, none) = ("No relation is followed firmly; perhaps", "No head of 16 is shown to have a firm role");
-    let not_beyond = "it is not shown to be beyond word classes";
+    let not_beyond = "the head is not shown to be beyond word classes";
     let [is_of_it, is_not] =
         ["syntactic:case is beyond other arcs", "syntactic:case is not shown to be beyond other arcs"];
     walk(
@@ -155,22 +155,22 @@ fn relations_are_said_as_far_as_they_reach() {
             (Box::new(|_: &mut Value| {}), &[strongest, firm], &[perhaps, none]),
             (
                 Box::new(tags(0.06, 0.01)),
-                &["it is beyond word classes", "syntactic:case is beyond word classes"],
+                &["the head is beyond word classes", "syntactic:case is beyond word classes"],
                 &[not_beyond],
             ),
             (
                 Box::new(tags(0.03, 0.01)),
                 &[not_beyond, "case is not shown to be beyond word classes"],
-                &["; it is beyond"],
+                &["; the head is beyond"],
             ),
-            (Box::new(tags(-0.01, 0.01)), &[not_beyond], &["; it is 1.0", "syntactic:case is 1.0"]),
+            (Box::new(tags(-0.01, 0.01)), &[not_beyond], &["; the head is 1.0", "syntactic:case is 1.0"]),
             (
                 Box::new(below),
-                &["; it is 20.0 ±2.0 points below", "syntactic:case is 20.0 ±2.0 points below"],
+                &["; the head is 20.0 ±2.0 points below", "syntactic:case is 20.0 ±2.0 points below"],
                 &[not_beyond],
             ),
             (Box::new(specific(0.1)), &[is_of_it], &[is_not]),
-            (Box::new(specific(0.06)), &[is_not], &[is_of_it, "; it is beyond"]),
+            (Box::new(specific(0.06)), &[is_not], &[is_of_it, "; the head is beyond"]),
         ],
     );
 }
