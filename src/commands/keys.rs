@@ -1,27 +1,35 @@
-//! The keys of a report, and of what `compare --json` prints, from their JSON Schemas:
-//! `headscope explain report.pruning`.
+//! The keys of a report, and of what commands print with `--json`, from their JSON Schemas: `headscope explain report.pruning`.
 
 use std::iter::successors;
 
+use schemars::Schema;
 use serde_json::{Map, Value};
 
-use super::saved::{compare, confirm, numbers};
+use super::saved::{compare, confirm, gate, numbers};
 use super::sentences::matching;
 use crate::report;
 use crate::system::counted::counted;
 
+/// What has a schema: its name, where it stands, and the schema.
+const DOCUMENTS: [(&str, &str, fn() -> Schema); 6] = [
+    ("report", "a report", report::schema),
+    ("compare", "`compare --json`", compare::outcome::schema),
+    ("numbers", "`compare --numbers --json`", numbers::outcome::schema),
+    ("confirm", "`confirm --json`", confirm::outcome::schema),
+    ("gate", "`gate --json`", gate::schema),
+    ("match", "`match --json`", matching::schema),
+];
+
+/// The schema of the document of this name; `None` if there is none.
+pub fn schema_of(name: &str) -> Option<Value> {
+    let (.., schema) = DOCUMENTS.iter().find(|(document, ..)| *document == name)?;
+    Some(Value::from(schema()))
+}
+
 /// The meaning of what is at a path, such as `report.pruning.orders`, and of each key in it; `None` if nothing is there.
 pub fn explain(path: &str) -> Option<String> {
     let mut segments = path.split('.');
-    let schema = match segments.next()? {
-        "report" => report::schema(),
-        "numbers" => numbers::outcome::schema(),
-        "compare" => compare::outcome::schema(),
-        "confirm" => confirm::outcome::schema(),
-        "match" => matching::schema(),
-        _ => return None,
-    };
-    let root = Value::from(schema);
+    let root = schema_of(segments.next()?)?;
     let mut at = &root;
     for segment in segments {
         at = keys(with_keys(at, &root)?)?.get(segment)?;
@@ -44,13 +52,16 @@ pub fn explain(path: &str) -> Option<String> {
 /// Places of a word that are listed.
 const LISTED: usize = 8;
 
-/// The meaning of a key or a value of a report by its name alone, wherever reports have it; `None` if none has.
+/// The meaning of a key or a value by its name alone, wherever reports have it, or else what a command prints; `None` if nothing has.
 pub fn explain_word(word: &str) -> Option<String> {
-    let root = Value::from(report::schema());
+    DOCUMENTS.iter().find_map(|(name, stands_in, schema)| word_of((name, stands_in), &Value::from(schema()), word))
+}
+
+fn word_of((name, stands_in): (&str, &str), root: &Value, word: &str) -> Option<String> {
     let mut places = Vec::new();
-    add_places("report", &root, (&root, word), &mut Vec::new(), &mut places);
+    add_places(name, root, (root, word), &mut Vec::new(), &mut places);
     if places.is_empty() {
-        places.extend(of_value(&root, word).map(|meant| (word.to_owned(), meant)));
+        places.extend(of_value(root, word).map(|meant| (word.to_owned(), meant)));
     }
     let width = places.iter().take(LISTED).map(|(path, _)| path.len()).max()?;
     let lines: String = places
@@ -62,7 +73,7 @@ pub fn explain_word(word: &str) -> Option<String> {
         0 => String::new(),
         more => format!("and in {}\n", counted(more, "more place")),
     };
-    Some(format!("{word} (in a report)\n\n{lines}{more}"))
+    Some(format!("{word} (in {stands_in})\n\n{lines}{more}"))
 }
 
 /// Adds each key of this name below a path, and each key that has this value, with what is meant; `above` are the types on the way.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::support::answers::Answers;
 use crate::support::{headscope, outcome, path, run, tiny_bert};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -45,6 +46,17 @@ impl EstimationContext {
         {
             fs::copy(&file, self.at(name).join(file.file_name().unwrap())).unwrap();
         }
+    }
+
+    fn answers(&self) -> Answers {
+        Answers::within(self.0.path())
+    }
+
+    /// The paragraph of the overview that counts the runs.
+    fn counts(&self) -> String {
+        let page = self.read("out/index.html");
+        let paragraphs = page.split("<p>").filter_map(|text| Some(text.split_once("</p>")?.0));
+        paragraphs.filter(|text| text.contains(" runs: ")).collect()
     }
 
     /// The cells of a run in the table of all, by column.
@@ -108,7 +120,10 @@ fn reports_are_those_of_single_runs() {
         }
     }
     let index = context.read("out/index.html");
-    assert!(index.contains("<a href=\"tiny.text.json\">") && index.contains("4 runs: 4 done."), "{index}");
+    assert!(index.contains("<a href=\"tiny.text.json\">"), "{index}");
+    let mut answers = context.answers();
+    answers.said("counts", &context.counts());
+    answers.held("batch-done");
 }
 
 /// The model has its masked-LM head in memory for the sake of another run; the numbers are the same.
@@ -149,41 +164,39 @@ fn only_what_is_missing_or_changed_is_done_again() {
         lines.sort_unstable();
         lines.into_iter().map(|line| line.split(':').nth(1).unwrap().trim().to_owned()).collect()
     };
-    let dry = |name: &str| -> String {
-        let text = context.batch(&["--dry-run", "--only", name]).unwrap();
-        text.trim_end().split_once(": ").unwrap().1.to_owned()
+    let mut answers = context.answers();
+    let mut dry = |title: &str, name: &str| {
+        answers.said(title, &context.batch(&["--dry-run", "--only", name]).unwrap());
     };
     assert_eq!(statuses(&[]), ["up to date"; 4]);
 
     // A new date is no change.
     let text = context.read("text.txt");
     context.write("text.txt", &text);
-    assert_eq!(dry("tiny.text"), "up to date");
+    dry("another date of the corpus", "tiny.text");
     context.write("text.txt", &format!("{text}The end .\n"));
-    assert_eq!(dry("tiny.text"), "to do: the corpus has changed");
+    dry("another corpus", "tiny.text");
     assert_eq!(statuses(&[]), ["up to date", "done", "up to date", "done"]);
 
     fs::remove_file(context.at("out/tiny.gold.csv")).unwrap();
-    assert_eq!(dry("tiny.gold"), "to do from saved report: tiny.gold.csv is missing");
+    dry("a report that is missing", "tiny.gold");
     context.write("out/tiny.gold.csv", "");
-    assert_eq!(dry("tiny.gold"), "to do from saved report: tiny.gold.csv is not what was written");
+    dry("another report", "tiny.gold");
     assert_eq!(statuses(&["--only", "*.gold"]), ["up to date", "from saved report"]);
     assert_eq!(context.row("tiny.text")["status"], "earlier");
 
     let config = context.read("tiny/config.json");
     context.write("tiny/config.json", &format!("{config}\n"));
-    assert_eq!(dry("tiny.gold"), "to do: the model has changed");
+    dry("another model", "tiny.gold");
     context.write("runs.toml", &TWO_BY_TWO.replace("limit = 12", "limit = 11"));
-    assert_eq!(
-        dry("planted.gold"),
-        "to do: the options were `--limit=12 --no-run-info`, now `--limit=11 --no-run-info`"
-    );
+    dry("other options", "planted.gold");
     context.write("runs.toml", &TWO_BY_TWO.replace("no-run-info = true", "no-run-info = true\npolicy = \"p.toml\""));
     context.write("p.toml", "entropy_ratio = 0.9\n");
     context.batch(&[]).unwrap();
-    assert_eq!(dry("planted.gold"), "up to date");
+    dry("the same policy", "planted.gold");
     context.write("p.toml", "entropy_ratio = 0.8\n");
-    assert_eq!(dry("planted.gold"), "to do: a file that an option names has changed");
+    dry("another policy", "planted.gold");
+    answers.held("batch-changes");
 }
 
 /// Whatever was asked of the model, a page or a table of its saved report is that of the run, byte for byte.
@@ -212,28 +225,23 @@ fn a_run_done_again_says_what_changed() {
 /// A typing error in the last row is told before the first run begins, which may take hours.
 #[test]
 fn what_no_run_can_do_is_told_before_the_first_run() {
-    let table = "[models]\nfirst = \"box:planted\"\nlast = \"./not-there\"\n[corpora]\nc = \"text.txt\"\n";
-    let context = EstimationContext::new(table);
-    let (status, error) = context.batch(&["--keep-going=false"]).unwrap_err();
-    assert!(status == 4 && error.contains("runs.toml:3: ") && error.contains("./not-there"), "{status} {error}");
-    assert!(!context.at("out/first.c.json").exists());
+    let context = EstimationContext::new("");
+    let mut answers = context.answers();
+    for last in [
+        "{ model = \"box:small\", remove = \"L9H9\" }",
+        "{ model = \"box:small\", max-tokens = 9999 }",
+        "{ model = \"box:small\", with = \"in-context\" }",
+        "\"./not-there\"",
+    ] {
+        let table = format!("[models]\nfirst = \"box:planted\"\nlast = {last}\n[corpora]\nc = \"text.txt\"\n");
+        context.write("runs.toml", &table);
+        answers.refused(last, &context.batch(&["--keep-going=false"]).unwrap_err());
+        assert!(!context.at("out/first.c.json").exists(), "{last}");
+    }
+    answers.held("batch-before-the-first");
     // The others go on where they may.
     assert_eq!(context.batch(&[]).unwrap_err().0, 4);
     assert!(context.at("out/first.c.json").exists());
-
-    for (option, told) in [
-        ("remove = \"L9H9\"", "--remove L9H9: the model has "),
-        ("max-tokens = 9999", "--max-tokens 9999 is more than the "),
-        ("with = \"in-context\"", "--with in-context: `box:small` is no decoder"),
-    ] {
-        let table = format!(
-            "[models]\nfirst = \"box:planted\"\nlast = {{ model = \"box:small\", {option} }}\n[corpora]\nc = \"text.txt\"\n"
-        );
-        let context = EstimationContext::new(&table);
-        let (status, error) = context.batch(&["--keep-going=false"]).unwrap_err();
-        assert!(status == 2 && error.contains(told) && error.contains("runs.toml:3: "), "{status} {error}");
-        assert!(!context.at("out/first.c.json").exists(), "{option}");
-    }
 }
 
 #[test]
@@ -255,20 +263,18 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
     for page in pages {
         fs::remove_file(context.at("out").join(page)).unwrap();
     }
-    let lacking = "small.g.more.csv is missing, small.g.more.html is missing";
-    let dry = run(&["--dry-run"]);
-    assert!(dry.contains(&format!("small.g.more: to do from saved report: {lacking}\n")), "{dry}");
-    assert!(dry.lines().all(|line| line.contains(": to do from saved report: ")), "{dry}");
-    let said = run(&[]);
-    assert!(said.contains("small.g.more: from saved report: small.g.more.csv, small.g.more.html\n"), "{said}");
+    let mut answers = context.answers();
+    answers.said("a dry run", &run(&["--dry-run"]));
+    answers.said("a run", &run(&[]));
+    answers.said("counts", &context.counts());
     assert_eq!(context.row("small.g.more")["status"], "from saved report");
-    assert!(context.read("out/index.html").contains("9 runs: 9 from saved report."));
     let after = files();
     for (name, bytes) in &before {
         // The overview says how the runs fared.
         assert!(after[name] == *bytes || ["index.html", "runs.csv"].contains(&&**name), "{name} has other bytes");
     }
-    assert_eq!(run(&[]).matches(": up to date\n").count(), 9);
+    answers.said("another run", &run(&[]));
+    answers.held("batch-formats");
     assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
 }
 
@@ -276,20 +282,21 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
 fn a_format_that_is_asked_for_later_needs_no_run() {
     let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
     context.batch(&[]).unwrap();
-    let report = context.read("out/a.c.json");
-    assert_eq!(context.batch(&["--as", "json.gz"]).unwrap(), "a.c: from saved report: a.c.json.gz\n");
+    let (report, mut answers) = (context.read("out/a.c.json"), context.answers());
+    answers.said("a format more", &context.batch(&["--as", "json.gz"]).unwrap());
     assert_eq!(context.row("a.c")["reports"], "a.c.csv a.c.json a.c.json.gz");
     // The packed report is as good.
     context.write("out/a.c.json", "mine");
     fs::remove_file(context.at("out/a.c.csv")).unwrap();
-    assert_eq!(context.batch(&[]).unwrap(), "a.c: from saved report: a.c.json, a.c.csv\n");
+    answers.said("of the packed report", &context.batch(&[]).unwrap());
     assert_eq!(context.read("out/a.c.json"), report);
 
     // Without a saved report that is as it was written, it is a run.
     context.write("out/a.c.json", "mine");
     fs::remove_file(context.at("out/a.c.json.gz")).unwrap();
-    assert_eq!(context.batch(&["--dry-run"]).unwrap(), "a.c: to do: a.c.json is not what was written\n");
-    assert!(context.batch(&[]).unwrap().starts_with("a.c: done: "));
+    answers.said("a dry run without a saved report", &context.batch(&["--dry-run"]).unwrap());
+    answers.said("a run without a saved report", &context.batch(&[]).unwrap());
+    answers.held("batch-later-formats");
 }
 
 #[test]
@@ -297,12 +304,14 @@ fn a_report_can_be_kept_packed_alone() {
     let context = EstimationContext::new(
         "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
     );
-    let run = |formats: &str| {
+    let mut answers = context.answers();
+    let mut run = |title: &str, formats: &str| {
         let arguments = ["batch", "runs.toml", "-o", "out", "--as", formats];
-        outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap()
+        let output = headscope(&arguments).current_dir(context.0.path()).output().unwrap();
+        answers.said(title, &outcome(&output).unwrap());
     };
     let reports = || context.row("a.c")["reports"].clone();
-    assert!(run("json.gz").starts_with("a.c: done: "));
+    run("packed", "json.gz");
     assert_eq!(reports(), "a.c.json.gz");
     let ledger: Value = serde_json::from_str(&context.read("out/batch.json")).unwrap();
     assert_eq!(ledger["runs"]["a.c"]["reports"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a.c.json.gz"]);
@@ -317,17 +326,18 @@ fn a_report_can_be_kept_packed_alone() {
     assert_eq!(unpacked, context.read("single.json"));
 
     // Further formats are made of it, and the plain report comes only where it is named or nothing stands for it.
-    assert_eq!(run("json.gz"), "a.c: up to date\n");
-    assert_eq!(run("csv,json.gz"), "a.c: from saved report: a.c.csv\n");
+    run("packed again", "json.gz");
+    run("a table as well", "csv,json.gz");
     assert_eq!(reports(), "a.c.csv a.c.json.gz");
-    assert_eq!(run("json.gz,json"), "a.c: from saved report: a.c.json\n");
+    run("the plain report as well", "json.gz,json");
     assert_eq!(context.read("out/a.c.json"), unpacked);
 
     // The plain report is no more wanted: it is not missed, and no link leads to it.
     fs::remove_file(context.at("out/a.c.json")).unwrap();
-    assert_eq!(run("json.gz"), "a.c: up to date\n");
+    run("without the plain report", "json.gz");
     assert_eq!(reports(), "a.c.csv a.c.json.gz");
     assert!(!context.read("out/index.html").contains("\"a.c.json\""));
+    answers.held("batch-packed");
 }
 
 #[test]
@@ -337,28 +347,33 @@ fn the_sums_of_a_run_can_be_kept() {
     );
     let run =
         |arguments: &[&str]| outcome(&headscope(arguments).current_dir(context.0.path()).output().unwrap()).unwrap();
-    let batch = |formats: &str| run(&["batch", "runs.toml", "-o", "out", "--as", formats]);
+    let mut answers = context.answers();
+    let mut batch = |title: &str, formats: &str| {
+        answers.said(title, &run(&["batch", "runs.toml", "-o", "out", "--as", formats]));
+    };
     let merged = || {
         run(&["merge", "out/a.c.headscope", "-o", "merged.json", "--digits=6", "--no-run-info", "-q"]);
         context.read("merged.json")
     };
-    assert!(batch("headscope").starts_with("a.c: done: "));
+    batch("sums", "headscope");
     assert_eq!(context.row("a.c")["reports"], "a.c.headscope a.c.json");
     let first = merged();
     assert_eq!(context.read("out/a.c.json"), first);
-    assert_eq!(batch("csv,headscope"), "a.c: from saved report: a.c.csv\n");
+    batch("a table as well", "csv,headscope");
 
     // They follow the run when it is done again, and cannot be made of its report.
     context.write("text.txt", &format!("{TEXT}A cat saw the man .\n"));
-    assert!(batch("csv").starts_with("a.c: done: "));
+    batch("another corpus", "csv");
     assert_ne!(context.read("out/a.c.json"), first);
     assert_eq!(context.read("out/a.c.json"), merged());
     fs::remove_file(context.at("out/a.c.headscope")).unwrap();
-    assert_eq!(batch("json"), "a.c: up to date\n");
-    let dry = run(&["batch", "runs.toml", "-o", "out", "--as", "headscope", "--dry-run"]);
-    assert_eq!(dry, "a.c: to do: a.c.headscope is missing\n");
-    assert!(batch("headscope").starts_with("a.c: done: "));
+    batch("without the sums", "json");
+    batch("sums again", "headscope");
     assert_eq!(context.read("out/a.c.json"), merged());
+    let dry = ["batch", "runs.toml", "-o", "out", "--as", "headscope", "--dry-run"];
+    fs::remove_file(context.at("out/a.c.headscope")).unwrap();
+    answers.said("a dry run without the sums", &run(&dry));
+    answers.held("batch-sums");
 }
 
 /// One that was written and cannot be read, as one that is too long, is no reason to stop.
@@ -377,21 +392,20 @@ fn a_saved_report_that_cannot_be_read_is_made_again() {
     fs::remove_file(context.at("out/a.c.csv")).unwrap();
     let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", "csv"]).current_dir(context.0.path()).output();
     let output = output.unwrap();
-    let (said, noted) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success() && said.starts_with("a.c: done: "), "{said}{noted}");
-    assert!(
-        noted.starts_with("note: a.c: ") && noted.contains("a.c.json") && noted.contains("it is run again"),
-        "{noted}"
-    );
-    assert_eq!(context.batch(&[]).unwrap(), "a.c: up to date\n");
+    let mut answers = context.answers();
+    answers.said("it is run again", &outcome(&output).unwrap());
+    answers.said("why", &String::from_utf8(output.stderr).unwrap());
+    answers.said("once", &context.batch(&[]).unwrap());
+    answers.held("batch-unreadable");
 }
 
 #[test]
 fn a_dry_run_writes_nothing() {
     let context = EstimationContext::new(TWO_BY_TWO);
     context.model("tiny");
-    let text = context.batch(&["--dry-run"]).unwrap();
-    assert_eq!(text.lines().next().unwrap(), "tiny.text: to do: there is no report yet");
+    let mut answers = context.answers();
+    answers.said("without a report", &context.batch(&["--dry-run"]).unwrap());
+    answers.held("batch-dry-run");
     assert!(!context.at("out").exists());
 }
 
@@ -400,54 +414,45 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     let table = "[models]\nabsent = \"./absent\"\ntiny = \"box:planted\"\n[corpora]\nbroken = \"broken.conllu\"\ntext = \"text.txt\"\n";
     let context = EstimationContext::new(table);
     context.write("broken.conllu", "1\tThe\n");
-    let (status, message) = context.batch(&[]).unwrap_err();
-    // A model and a corpus: no one class.
-    assert_eq!(status, 1, "{message}");
-    let lines: Vec<&str> = message.lines().collect();
-    assert_eq!(lines.len(), 3, "{message}");
-    assert!(
-        lines[0].starts_with("error: runs absent.broken, absent.text: runs.toml:2: no such model folder: `./absent`; "),
-        "{message}"
-    );
-    assert!(lines[1].starts_with("error: tiny.broken: broken.conllu:1: "), "{message}");
-    assert_eq!(lines[2], "error: 3 of 4 runs failed: absent.broken, absent.text, tiny.broken");
+    let mut answers = context.answers();
+    answers.refused("a model and a corpus, which are no one class", &context.batch(&[]).unwrap_err());
     assert!(context.at("out/tiny.text.json").is_file());
     assert!(!context.at("out/tiny.broken.json").exists());
     assert_eq!(context.row("absent.text")["status"], "failed");
 
     // What is not looked at stays as it was.
     let failed = context.row("absent.text");
-    assert!(failed["message"].starts_with("runs.toml:2: no such model folder: `./absent`"), "{failed:?}");
-    assert_eq!(context.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
-    assert_eq!(context.row("absent.text"), failed);
+    answers.said("in the table", &failed["message"]);
     // Of the two that were asked for, and not of all four.
-    let (_, message) = context.batch(&["--only", "tiny.*"]).unwrap_err();
-    assert!(message.trim_end().ends_with("error: 1 of 2 runs failed: tiny.broken"), "{message}");
-    let page = context.read("out/index.html");
-    assert!(page.contains("4 runs: 1 up to date, 3 failed.") && page.contains("./absent"), "{page}");
+    answers.refused("--only tiny.*", &context.batch(&["--only", "tiny.*"]).unwrap_err());
+    assert_eq!(context.row("absent.text"), failed);
+    answers.said("counts", &context.counts());
+    assert!(context.read("out/index.html").contains("./absent"));
     assert_eq!(context.batch(&["--only", "absent.*", "--keep-going"]).unwrap_err().0, 4);
     assert_eq!((&*context.row("tiny.broken")["status"], &*context.row("tiny.text")["status"]), ("failed", "earlier"));
     fs::remove_dir_all(context.at("out")).unwrap();
-    let (status, message) = context.batch(&["--keep-going=false"]).unwrap_err();
-    assert_eq!((status, message.lines().count()), (4, 2), "{message}");
+    answers.refused("--keep-going=false", &context.batch(&["--keep-going=false"]).unwrap_err());
+    answers.held("batch-failures");
     assert!(!context.at("out/tiny.text.json").exists());
 
     // Put right, it does what is missing alone.
     context.write("broken.conllu", "1\tThe\tthe\tDET\t_\t_\t0\troot\t_\t_\n\n");
     context.write("runs.toml", &table.replace("./absent", "box:small"));
     context.batch(&["--only", "tiny.text"]).unwrap();
-    let text = context.batch(&[]).unwrap();
-    assert_eq!(text.matches(": done").count(), 3, "{text}");
-    assert!(text.contains("tiny.text: up to date"), "{text}");
+    context.batch(&[]).unwrap();
+    let status = |name| context.row(name)["status"].clone();
+    assert_eq!(["absent.broken", "absent.text", "tiny.broken"].map(status), ["done"; 3]);
+    assert_eq!(status("tiny.text"), "up to date");
     context.batch(&["--only", "tiny.text"]).unwrap();
     let row = context.row("absent.broken");
     assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));
 }
 
-/// The error of a run, as programs read it.
+/// The errors of runs, as programs read them.
 fn errors(context: &EstimationContext) -> Vec<Value> {
     let arguments = ["batch", "here/runs.toml", "-o", "out", "--offline", "--error-format", "json"];
-    let output = headscope(&arguments).current_dir(context.0.path()).output().unwrap();
+    let folder = context.0.path();
+    let output = headscope(&arguments).env("HF_HOME", folder).current_dir(folder).output().unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{text}"))).collect()
@@ -458,45 +463,18 @@ fn what_is_not_there_is_named_with_its_line_of_the_table() {
     let context = EstimationContext::new("");
     fs::create_dir(context.at("here")).unwrap();
     context.write("here/beside.txt", TEXT);
-    let at = context.0.path().canonicalize().unwrap();
     let table = "[models]\nm = \"box:planted\"\ngone = { model = \"./gone\" }\nhub = \"acme/gone@v1\"\n\
                  [corpora]\none = \"text.txt\"\nseveral = { limit = 2, corpus = [\n  \"text.txt\",\n  \"gone.txt\",\n] }\n\
                  beside = \"beside.txt\"\nwhole = \"/gone/whole.conllu\"\n";
     context.write("here/runs.toml", table);
-    let found = errors(&context);
-    let expect = |run: &str, line: u64, value: &str, says: &str, way_out: &str| {
-        let of_run = |error: &&Value| error["message"].as_str().unwrap().starts_with(&format!("{run}: "));
-        let error = found.iter().find(of_run).unwrap_or_else(|| panic!("{run}: {found:#?}"));
-        assert_eq!((&error["file"], &error["line"]), (&"here/runs.toml".into(), &line.into()), "{error:#}");
-        assert_eq!(error["value"], value, "{error:#}");
-        assert!(error["hint"].as_str().unwrap().ends_with(way_out), "{error:#}");
-        let message = error["message"].as_str().unwrap();
-        assert!(message.starts_with(&format!("{run}: here/runs.toml:{line}: {says}")), "{message}");
-    };
-    let here = format!("check the path, which is taken from `{}`", at.display());
-    expect("m.several", 9, "gone.txt", "no such corpus file or folder: `gone.txt`", &here);
-    expect(
-        "m.whole",
-        12,
-        "/gone/whole.conllu",
-        "no such corpus file or folder: `/gone/whole.conllu`",
-        "check the path",
-    );
-    let beside = "did you mean `here/beside.txt`?";
-    expect("m.beside", 11, "beside.txt", "no such corpus file or folder: `beside.txt`", beside);
-    let of_model =
-        |name: &str| ["one", "several", "beside", "whole"].map(|corpus| format!("{name}.{corpus}")).join(", ");
-    expect(&format!("runs {}", of_model("gone")), 3, "./gone", "no such model folder: `./gone`", &here);
-    let offline = "or download the model first";
-    expect(
-        &format!("runs {}", of_model("hub")),
-        4,
-        "acme/gone@v1",
-        "`acme/gone` (revision `v1`) is not in the Hub cache",
-        offline,
-    );
+    let at = context.0.path().canonicalize().unwrap();
+    let mut answers = context.answers().hiding(path(&at), "DIR");
+    for error in errors(&context) {
+        answers.said(&format!("line {} of {}", error["line"], error["file"]), &format!("{error:#}"));
+    }
+    answers.held("batch-absent");
     let index = context.read("out/index.html");
-    assert!(index.contains("<dd>here/runs.toml:9: no such corpus file or folder: `gone.txt`"), "{index}");
+    assert!(index.contains("<dd>here/runs.toml:9: "), "{index}");
     // What is wrong in a file has its own line.
     context.write("here/runs.toml", "[models]\nm = \"box:planted\"\n[corpora]\nc = \"broken.conllu\"\n");
     context.write("broken.conllu", "1\tThe\n");
@@ -510,49 +488,31 @@ fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
         "[models]\nm = \"tiny\"\n[corpora]\nt = \"text.txt\"\n[options]\nplain = {}\neffect = { with = \"effect\" }\n";
     let context = EstimationContext::new(table);
     context.model("tiny");
-    let outcome = context.batch(&[]);
-    if let Err((status, message)) = outcome {
-        assert_eq!(status, 4, "{message}");
-        assert!(message.contains("has no masked-LM head"), "{message}");
-    } else {
-        panic!("the tiny model has no head that predicts");
-    }
+    let mut answers = context.answers();
+    answers.refused("a head that predicts", &context.batch(&[]).unwrap_err());
+    answers.held("batch-cannot-do");
     assert!(context.at("out/m.t.plain.json").is_file());
 }
 
 #[test]
 fn a_wrong_table_is_wrong_usage() {
-    let context = EstimationContext::new("[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n");
-    let (status, message) = context.batch(&[]).unwrap_err();
-    assert!(status == 2 && message.contains("did you mean `box:small`?"), "{status} {message}");
-    for (table, expected) in [
-        ("[models\n", "runs.toml:1: "),
-        ("[models]\nm = \"box:small\"\n", "runs.toml:1: there is nothing in [corpora]"),
-        (
-            "[models]\nm = \"box:small\"\n[corpora]\nt = \"runs.toml\"\n",
-            "runs.toml:4: in run `m.t`: cannot tell the format of `runs.toml`",
-        ),
-        (
-            "[defaults]\nlimt = 3\n",
-            "runs.toml:2: there is no option `limt` of `headscope analyze`; did you mean `limit`?",
-        ),
-        (
-            "[models]\nm = \"box:small\"\n[corpora]\nt = \"-\"\n",
-            "runs.toml:4: in run `m.t`: standard input has no extension",
-        ),
+    let context = EstimationContext::new("");
+    let mut answers = context.answers();
+    for table in [
+        "[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n",
+        "[models\n",
+        "[models]\nm = \"box:small\"\n",
+        "[models]\nm = \"box:small\"\n[corpora]\nt = \"runs.toml\"\n",
+        "[defaults]\nlimt = 3\n",
+        "[models]\nm = \"box:small\"\n[corpora]\nt = \"-\"\n",
     ] {
         context.write("runs.toml", table);
-        let (status, message) = context.batch(&[]).unwrap_err();
-        assert!(status == 2 && message.starts_with(&format!("error: {expected}")), "{status} {message}");
+        answers.refused(table.trim_end(), &context.batch(&[]).unwrap_err());
         assert!(!context.at("out").exists());
     }
     context.write("runs.toml", TWO_BY_TWO);
-    let (status, message) = context.batch(&["--only", "nothing.*"]).unwrap_err();
-    assert_eq!(status, 2);
-    assert!(
-        message.contains("there is no such run, but tiny.text, tiny.gold, planted.text, planted.gold"),
-        "{message}"
-    );
+    answers.refused("a run that is not there", &context.batch(&["--only", "nothing.*"]).unwrap_err());
+    answers.held("batch-tables");
     fs::remove_file(context.at("runs.toml")).unwrap();
     assert_eq!(context.batch(&[]).unwrap_err().0, 3);
 }
@@ -563,15 +523,17 @@ fn what_a_batch_cannot_use_stays_as_it_is() {
     context.model("tiny");
     fs::create_dir(context.at("out")).unwrap();
     context.write("out/batch.json", "{\n\"something\": 1}");
-    let (status, message) = context.batch(&[]).unwrap_err();
-    assert_eq!(status, 3);
-    assert!(message.contains("batch.json:2: this is not what `headscope batch` writes"), "{message}");
+    let mut answers = context.answers();
+    answers.refused("another ledger", &context.batch(&[]).unwrap_err());
     assert_eq!(context.read("out/batch.json"), "{\n\"something\": 1}");
     let in_the_way = context.at("file");
     fs::write(&in_the_way, "").unwrap();
     let arguments = ["batch", "runs.toml", "-o", "file"];
-    let refused = outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap_err();
-    assert!(refused.0 == 5 && refused.1.contains("cannot make the folder `file`"), "{refused:?}");
+    let mut refusal = outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap_err();
+    // The system says why.
+    refusal.1.truncate(refusal.1.rfind(": ").unwrap());
+    answers.refused("a file in the place of the folder", &refusal);
+    answers.held("batch-in-the-way");
     assert!(Path::new(&in_the_way).is_file());
 }
 
@@ -595,7 +557,9 @@ fn reports_of_a_run_do_not_contradict_each_other() {
     assert!(context.at("out/a.c.json.gz").exists());
     assert_ne!(context.read("out/a.c.html"), page);
     assert_eq!(context.read("out/a.c.csv"), "mine\n");
-    assert!(says.contains("a.c.csv` was changed since it was written and stays as it is"), "{says}");
+    let mut answers = context.answers();
+    answers.said("somebody changed a table", &says);
+    answers.held("batch-contradictions");
     // It is still known when the formats are asked for again.
     run("html,csv");
     assert_ne!(context.read("out/a.c.csv"), table);

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::fs;
 
 use crate::families::esm_with_vocabulary;
+use crate::support::answers::Answers;
 use crate::support::{fixture, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -105,51 +106,37 @@ fn without_classes_nothing_is_said_of_them() {
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--summary", "full", "--limit", "100"];
     let printed = run(&arguments).unwrap();
     assert!(!printed.contains("class of the kind") && !printed.contains("class:"), "{printed}");
-    let printed = run(&[&arguments[..], &["--classes", "misc.Nothing"]].concat()).unwrap();
-    assert!(printed.contains("No word has a class of the kind misc.Nothing: no label was tested."), "{printed}");
-    let brief = ["analyze", path(&model), "-c", path(&corpus), "--limit", "100", "--classes", "misc.Nothing"];
-    let printed = run(&brief).unwrap();
-    assert!(printed.contains("- No word has a class of the kind misc.Nothing.\n"), "{printed}");
-    let (status, message) = run(&[&arguments[..], &["--classes", "nosuch"]].concat()).unwrap_err();
-    assert!(status == 3 && message.contains("CoNLL-U has no column `nosuch`: lemma, upos, xpos,"), "{message}");
-    let printed = run(&[&arguments[..], &["--classes", "lemma"]].concat()).unwrap();
-    assert!(printed.contains("Words have more than 100 classes of the kind lemma"), "{printed}");
+    let mut answers = Answers::new();
+    for kind in ["misc.Nothing", "lemma"] {
+        let printed = run(&[&arguments[..], &["--classes", kind]].concat()).unwrap();
+        let lines: Vec<&str> = printed.lines().filter(|line| line.contains("of the kind")).collect();
+        answers.said(kind, &lines.join("\n"));
+    }
+    answers.refused("nosuch", &run(&[&arguments[..], &["--classes", "nosuch"]].concat()).unwrap_err());
+    answers.held("classes-no-words");
 }
 
 #[test]
 fn classes_that_cannot_be_meant_are_refused() {
     let scratch = tempdir().unwrap();
     let corpus = scratch.path().join("bad.jsonl");
-    let refused = |keys: &str, arguments: &[&str]| {
-        fs::write(&corpus, format!("{{\"words\": [\"C\", \"O\"], {keys}}}\n")).unwrap();
-        run(&[&["analyze", path(&tiny_bert()), "-c", path(&corpus), "-q"], arguments].concat()).unwrap_err()
-    };
+    let long = "b".repeat(257);
+    let mut answers = Answers::within(scratch.path()).hiding(&long, "LONG");
     let two = r#""classes": {"element": ["C", "O"], "ring": ["a", "b"]}"#;
-    let (status, message) = refused(two, &[]);
-    assert_eq!(status, 3);
-    assert!(message.contains("bad.jsonl:1") && message.contains("name one of them with --classes"), "{message}");
-    let (_, message) = refused(r#""ring": ["a"]"#, &["--classes", "ring"]);
-    assert!(message.contains("bad.jsonl:1") && message.contains("`ring` has 1 entry for 2 words"), "{message}");
-    let long = format!(r#""ring": ["a", "{}"]"#, "b".repeat(257));
-    let (_, message) = refused(&long, &["--classes", "ring"]);
-    assert!(
-        message.contains("bad.jsonl:1") && message.contains("name of more than 256 bytes: give it a shorter"),
-        "{message}"
-    );
-    for (keys, problem) in [
-        (r#""classes": {"a=b": ["C", "O"]}"#, "a kind of classes is named `a=b`: rename it"),
-        (r#""classes": {"": ["C", "O"]}"#, "a kind of classes is named ``: rename it"),
-        (
-            r#""classes": {"ring": ["", "b"]}"#,
-            "a class of `ring` has no name: name it, or leave the word without a class",
-        ),
+    for (keys, arguments) in [
+        (two, &[][..]),
+        (r#""ring": ["a"]"#, &["--classes", "ring"]),
+        (&format!(r#""ring": ["a", "{long}"]"#), &["--classes", "ring"]),
+        (r#""classes": {"a=b": ["C", "O"]}"#, &[]),
+        (r#""classes": {"": ["C", "O"]}"#, &[]),
+        (r#""classes": {"ring": ["", "b"]}"#, &[]),
+        (two, &["--classes", "ring", "--without", "classes"]),
     ] {
-        let (status, message) = refused(keys, &[]);
-        assert!(status == 3 && message.contains("bad.jsonl:1") && message.contains(problem), "{status} {message}");
+        fs::write(&corpus, format!("{{\"words\": [\"C\", \"O\"], {keys}}}\n")).unwrap();
+        let refused = run(&[&["analyze", path(&tiny_bert()), "-c", path(&corpus), "-q"], arguments].concat());
+        answers.refused(&format!("{keys} {}", arguments.join(" ")), &refused.unwrap_err());
     }
-    let (status, message) = refused(two, &["--classes", "ring", "--without", "classes"]);
-    assert_eq!(status, 2);
-    assert!(message.contains("--classes ring is about the study classes: give --with classes as well"), "{message}");
+    answers.held("classes-meaningless");
 }
 
 #[test]
@@ -163,16 +150,16 @@ fn too_little_text_and_no_head_are_said() {
         let arguments = ["analyze", path(&model), "-c", path(&corpus), "--classes", "upos", "--summary", "full"];
         run(&[&arguments, more].concat()).unwrap()
     };
+    let mut answers = Answers::new();
     let printed = summary(9, &[]);
-    let line = "Too little text for classes of the kind upos: 9 sentences, where a label asks for 30 (`min_sentences`): no label was \
-        tested.";
-    assert!(printed.contains(line), "{printed}");
-    assert!(printed.contains("a label of classes (9 of 30 sentences"), "{printed}");
+    let lines: Vec<&str> = printed.lines().filter(|line| line.contains("Too little text for")).collect();
+    answers.said("nine sentences", &lines.join("\n"));
     assert!(!printed.contains("No head is shown to attend"), "{printed}");
     // No head gives all of its attention to one class.
     let policy = scratch.path().join("policy.toml");
     fs::write(&policy, "content_mass = 0.99\n").unwrap();
     let printed = summary(200, &["--policy", path(&policy)]);
-    assert!(printed.contains("No head is shown to attend to words of any of the "), "{printed}");
+    answers.said("a threshold of .99", printed.lines().find(|line| line.contains(" classes.")).unwrap());
+    answers.held("classes-without-labels");
     assert!(!printed.contains("Too little text for classes"), "{printed}");
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::compare::{changed, compared, saved, set};
+use crate::support::answers::Answers;
 use crate::support::{headscope, path, run};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
@@ -49,22 +50,14 @@ fn a_gate_fails_on_what_it_asks_for() {
 #[test]
 fn what_was_lost_is_said_first() {
     let (folder, [firm, lost, weaker]) = reports();
-    let text = |a: &Path, b: &Path| {
-        String::from_utf8(headscope(&["compare", path(a), path(b)]).output().unwrap().stdout).unwrap()
+    let mut answers = Answers::within(folder.path());
+    let mut said = |title: &str, a: &Path, b: &Path, more: &[&str]| {
+        let output = headscope(&[&["compare", path(a), path(b)], more].concat()).output().unwrap();
+        answers.said(title, String::from_utf8(output.stdout).unwrap().split("\n\n").next().unwrap());
     };
     let (_, outcome) = compared(&firm, &lost, &[]);
-    let counts = &outcome["labels_by_outcome"];
-    let begins = format!(" labels firm in a or b: {} kept, 1 lost, 0 gained, ", counts["kept"]);
-    let said = text(&firm, &lost);
-    let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].contains(&begins) && lines[1] == "Lost: L2H0 separator.", "{said}");
-    assert!(said.contains("\nHeads: "), "{said}");
-    let said = text(&firm, &weaker);
-    let unshown = "\n1 label is firm in a but not in b, without a change that is shown: L2H0 separator.\n";
-    assert!(
-        said.contains(unshown) && said.lines().next().unwrap().ends_with(" kept, 0 lost, 0 gained, 1 could not tell."),
-        "{said}"
-    );
+    said(&format!("a label is lost and {} are kept", outcome["labels_by_outcome"]["kept"]), &firm, &lost, &[]);
+    said("a label is firm no more", &firm, &weaker, &[]);
     // A report against itself: nothing is firm on one side only.
     let (_, outcome) = compared(&firm, &firm, &[]);
     let untold = &outcome["untold"];
@@ -73,25 +66,19 @@ fn what_was_lost_is_said_first() {
         (&json!(0), &json!(0), &json!(0))
     );
     assert_eq!(untold["firm_in_neither"], outcome["labels_by_outcome"]["could_not_tell"]);
-    let said = text(&firm, &firm);
-    assert!(
-        !said.contains("without a change that is shown")
-            && said.contains(" firm in neither, but borderline in one or both."),
-        "{said}"
-    );
+    said("a report and itself", &firm, &firm, &[]);
     // Another number of sentences stands at the top.
     let fewer = changed(&folder, &firm, "fewer.json", |report| report["corpus"]["sentences"] = json!(7));
     for numbers in BOTH {
-        let said = headscope(&[&["compare", path(&firm), path(&fewer)], numbers].concat()).output().unwrap().stdout;
-        let said = String::from_utf8(said).unwrap();
-        let line = said.lines().nth(1).unwrap();
-        assert!(line.starts_with("The corpora differ in size: ") && line.contains(" 7 sentences in b"), "{said}");
+        said(&format!("fewer sentences {}", numbers.concat()), &firm, &fewer, numbers);
     }
+    answers.held("comparison-outputs-first-lines");
 }
 
 #[test]
 fn outcomes_are_written_as_their_names_say() {
     let (folder, [firm, lost, _]) = reports();
+    let mut answers = Answers::within(folder.path());
     for numbers in BOTH {
         let at = |name: &str| folder.path().join(format!("{}{name}", numbers.len()));
         let sides = [&["compare", path(&firm), path(&lost)], numbers].concat();
@@ -111,16 +98,13 @@ fn outcomes_are_written_as_their_names_say() {
         assert_eq!(run(&[&sides[..], &["-o", "out.txt"]].concat()).unwrap_err().0, 2);
         // A comparison is no report.
         for arguments in [["show", path(&plain)].as_slice(), &["compare", path(&firm), path(&packed)]] {
-            let (status, message) = run(arguments).unwrap_err();
-            let expected = format!(
-                "this is a comparison of two reports (of `headscope {}`), and no report",
-                [&["compare"], numbers].concat().join(" ")
-            );
-            assert!(status == 3 && message.contains(&expected), "{message}");
+            let title = format!("{} of compare {}", arguments.join(" "), numbers.concat());
+            answers.refused(&title, &run(arguments).unwrap_err());
         }
     }
-    let (status, message) = run(&["compare", "--numbers", path(&firm), path(&lost), "-o", "changes.csv"]).unwrap_err();
-    assert!(status == 2 && message.contains("name a file .json, .json.gz or .html"), "{message}");
+    let table = ["compare", "--numbers", path(&firm), path(&lost), "-o", "changes.csv"];
+    answers.refused(&table.join(" "), &run(&table).unwrap_err());
+    answers.held("comparison-outputs-refusals");
 }
 
 #[test]
@@ -128,19 +112,22 @@ fn models_of_other_shapes_are_refused_by_both() {
     let (folder, [firm, ..]) = reports();
     let planted = folder.path().join("planted.json");
     run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&planted)]).unwrap();
+    let mut answers = Answers::within(folder.path());
     for numbers in BOTH {
-        let (status, message) = run(&[&["compare", path(&firm), path(&planted)], numbers].concat()).unwrap_err();
-        let expected = "the models do not have the same heads: 4 layers of 4 heads and 3 layers of 4 heads";
-        assert!(status == 3 && message.contains(expected), "{message}");
+        let arguments = [&["compare", path(&firm), path(&planted)], numbers].concat();
+        answers.refused(&arguments.join(" "), &run(&arguments).unwrap_err());
     }
+    answers.held("comparison-outputs-other-shapes");
 }
 
 #[test]
 fn the_words_of_comparisons_are_explained() {
+    let mut answers = Answers::new();
     for word in ["lost", "gained", "kept", "could not tell", "changed", "kappa", "out of reach", "one_sided"] {
         let text = run(&["explain", word]).unwrap();
-        assert!(text.contains("More: docs/methodology/compar"), "{text}");
+        answers.said(word, text.lines().find(|line| line.contains("docs/methodology/compar")).unwrap());
     }
+    answers.held("comparison-outputs-explained");
 }
 
 #[test]
@@ -149,11 +136,11 @@ fn a_page_has_what_was_lost_before_the_heads() {
     let page = folder.path().join("page.html");
     status("compare", &firm, &lost, &["-o", path(&page)]);
     let html = fs::read_to_string(&page).unwrap();
-    let place = |what: &str| html.find(what).unwrap_or_else(|| panic!("no {what} in {html}"));
-    assert!(place("<p>Lost: L2H0 separator.") < place(">Labels: score"), "{html}");
-    assert!(place(">Labels: score") < place(">Heads: their labels"), "{html}");
+    let mut answers = Answers::within(folder.path());
+    let order: Vec<&str> = html.lines().filter(|line| line.starts_with("<h2") || line.starts_with("<p>")).collect();
+    answers.said("the page", &order.join("\n"));
     // No label was gained, so the table of heads has no column of them.
-    let heads = &html[place(">Heads: their labels")..];
+    let heads = html.split("<h2").find(|part| part.contains("<th scope=col>first in a")).unwrap();
     assert!(heads.contains("<th scope=col>lost") && !heads.contains("<th scope=col>gained"), "{heads}");
     let outcome: Value = compared(&firm, &lost, &[]).1;
     let borderline = outcome["heads"].as_array().unwrap().iter().find_map(|head| {
@@ -165,5 +152,7 @@ fn a_page_has_what_was_lost_before_the_heads() {
     let page = folder.path().join("numbers.html");
     status("compare", &firm, &lost, &["--numbers", "-o", path(&page)]);
     let html = fs::read_to_string(&page).unwrap();
-    assert!(html.contains(">Changed beyond chance: 1 label, ") && html.contains("<th scope=col>outcome"), "{html}");
+    assert!(html.contains("<th scope=col>outcome"), "{html}");
+    answers.said("the page of numbers", html.lines().find(|line| line.starts_with("<h2")).unwrap());
+    answers.held("comparison-outputs-pages");
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::support::answers::Answers;
 use crate::support::{fixture, path, run};
 
 /// Twelve documents of gold sentences, which are numbered through: each of 25 sentences but the last.
@@ -131,9 +132,9 @@ fn shards_and_parts_of_windows_add_up() {
     same(&["--resume", path(&parts)]);
     // Studies that count sentences say what they counted.
     let summary = run(&["show", path(&whole), "--summary", "full"]).unwrap();
+    let mut answers = Answers::within(folder.path());
     for study in ["change of the output", "shift of the attention of each later head", "Similar heads"] {
-        let line = summary.lines().find(|line| line.contains(study)).unwrap();
-        assert!(line.contains(" windows") && !line.contains("sentence"), "{line}");
+        answers.said(study, summary.lines().find(|line| line.contains(study)).unwrap());
     }
     let report: Value = serde_json::from_slice(&expected).unwrap();
     let tokens = report["effect"]["masked_tokens"].as_u64().unwrap();
@@ -161,13 +162,11 @@ fn shards_and_parts_of_windows_add_up() {
     };
     merge().unwrap();
     assert!(fs::read(&merged).unwrap() == expected);
-    for (option, key) in
-        [(["--context", "sentence"], "protocol.reading.context is "), (["--bos", "never"], "protocol.reading.b")]
-    {
+    for option in [["--context", "sentence"], ["--bos", "never"]] {
         shard(2, &option);
-        let (status, error) = merge().unwrap_err();
-        assert!(status == 3 && error.contains(key), "{error}");
+        answers.refused(&option.join(" "), &merge().unwrap_err());
     }
+    answers.held("context-shards");
 }
 
 /// The losses of windows, and what each head adds to them, as `fixtures/reference_effect.py` computes them apart.
@@ -202,19 +201,12 @@ fn losses_in_windows_are_those_of_the_reference() {
 #[test]
 fn what_is_of_decoders_is_refused_of_encoders() {
     let gold = fixture("corpus/gold.conllu");
-    let refusal = |options: &[&str]| {
-        run(&[&["analyze", "box:small", "-c", path(&gold), "--limit", "3"], options].concat()).unwrap_err()
-    };
-    let windows = "error: --context document: `box:small` is an encoder, which reads each sentence by itself here: windows of documents \
-                   are for decoders: leave it out\n";
-    assert_eq!(refusal(&["--context", "document"]), (2, windows.to_owned()));
-    for when in ["always", "never"] {
-        let error = format!(
-            "error: --bos {when}: `box:small` is an encoder, which has the special tokens that it was trained with: the option is for \
-             decoders: leave it out\n"
-        );
-        assert_eq!(refusal(&["--bos", when]), (2, error));
+    let mut answers = Answers::new();
+    for option in [["--context", "document"], ["--bos", "always"], ["--bos", "never"]] {
+        let arguments = ["analyze", "box:small", "-c", path(&gold), "--limit", "3"];
+        answers.refused(&option.join(" "), &run(&[&arguments[..], &option].concat()).unwrap_err());
     }
+    answers.held("context-encoders");
     run(&["analyze", "box:small", "--limit", "3", "--context", "sentence", "--bos", "auto", "-q"]).unwrap();
 }
 
@@ -245,11 +237,9 @@ fn the_beginning_of_text_must_have_a_name() {
     assert_ne!(bare["heads"], own["heads"]);
     config["bos_token_id"] = Value::Null;
     write("config.json", &config);
-    let (status, error) = analyze("always").unwrap_err();
-    assert_eq!(status, 2, "{error}");
-    let ending = "tokenizer.json` has no token for the beginning of text: name it as `bos_token` in tokenizer_config.json, or as \
-                  `bos_token_id` in config.json\n";
-    assert!(error.starts_with("error: --bos always: tokenizer `") && error.ends_with(ending), "{error}");
+    let mut answers = Answers::within(folder.path());
+    answers.refused("no name", &analyze("always").unwrap_err());
+    answers.held("context-beginning-of-text");
     write("tokenizer_config.json", &json!({ "bos_token": "<|endoftext|>" }));
     assert_eq!(report("always")["heads"], own["heads"]);
 }

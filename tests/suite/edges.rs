@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::support::answers::Answers;
 use crate::support::{self, changed_small, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
 use candle_core::{Device, Tensor};
 use headscope::model::controls::rotated::turn_outputs;
@@ -183,8 +184,10 @@ fn any_model_will_do() {
     let arguments =
         ["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--sample", "7", "-o", path(&file)];
     let summary = run(&[&arguments[..], &alone()].concat()).unwrap();
-    assert!(summary.contains("Above chance: 0 of 48 pairs of heads"), "{summary}");
-    assert!(summary.contains("Largest and smallest shifts"), "{summary}");
+    let is_of_shifts = |line: &&str| line.starts_with("Heads removed one at a time");
+    let mut answers = Answers::new();
+    answers.said("the summary", &summary.lines().filter(is_of_shifts).collect::<Vec<_>>().join("\n"));
+    answers.held("edges-few-sentences");
     let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(found["edges"]["chains"], json!([]));
     let caveats = found["caveats"].as_array().unwrap();

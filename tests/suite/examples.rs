@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::support::answers::Answers;
 use crate::support::{path, run};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -110,15 +111,19 @@ fn a_head_is_drawn_with_its_sentences() {
     assert_eq!(figure("examples:L0H0").unwrap(), svg, "the same bytes");
     assert!(svg.contains("<title>L0H0, previous-token: ") && svg.contains("sentence ") && !svg.contains("var("));
     assert_eq!(svg.matches("<tspan").count(), svg.matches("</tspan>").count());
-    let refused = figure("examples:L9H9").unwrap_err();
-    assert!(refused.1.contains("no figure `examples` of `L9H9`"), "{}", refused.1);
-    assert!(figure("nothing").unwrap_err().1.contains("examples:HEAD"));
+    let mut answers = Answers::within(folder.path());
+    for none in ["examples:L9H9", "nothing"] {
+        answers.refused(none, &figure(none).unwrap_err());
+    }
     let html = fs::read_to_string(&page).unwrap();
     let json: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
     let heads = json["examples"]["heads"].as_array().unwrap();
     assert_eq!(html.matches("<details class=drawn>").count(), heads.len());
     let card = run(&["show", path(&report), "L0H0", "--all"]).unwrap();
-    assert!(card.contains("examples: typical, ") && card.contains("examples: best, "), "{card}");
+    // Which of nearly tied sentences comes first differs between processors.
+    let ranks: Vec<&str> = card.lines().filter_map(|line| Some(line.split_once(", sentence ")?.0)).collect();
+    answers.said("the card", &ranks.join("\n"));
+    answers.held("examples-drawn");
     // A report without the study has none, and says how to get them.
     let without = at("without.html");
     run(&["analyze", "box:planted", "--limit", "60", "-q", "-o", path(&without)]).unwrap();

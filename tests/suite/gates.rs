@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
+use crate::support::answers::Answers;
 use crate::support::{architecture, fixture, path, run, tiny_bert};
 
 /// Relative distance of objectives: the reference has another optimiser.
@@ -171,10 +172,12 @@ fn untrained_decoders_do_no_task() {
 fn a_trained_decoder_copies_by_a_set_of_heads() {
     let task = fixture("tasks/copies.jsonl");
     let said = summary("box:causal", &["--task", path(&task), "--limit", "8", "--sample", "64"]);
-    assert!(
-        said.contains("Gates of all heads (towards the mean) fitted together") && said.contains("Kept in 10 of 10"),
-        "{said}"
-    );
+    let is_of_it = |line: &&str| line.starts_with("Gates of all heads") || line.contains(" 10 of 10 ");
+    // Which heads is not said here: that may differ between processors.
+    let lines: Vec<&str> = said.lines().filter(is_of_it).filter_map(|line| line.split(':').next()).collect();
+    let mut answers = Answers::new();
+    answers.said("gates of a task", &lines.join("\n"));
+    answers.held("gates-summary");
 }
 
 #[test]
@@ -194,23 +197,24 @@ fn heads_of_shared_layers_have_one_gate_and_absent_heads_none() {
 
 #[test]
 fn what_cannot_be_fitted_is_named() {
-    let (status, error) = analyzed(path(&tiny_bert()), &[]).unwrap_err();
-    assert!(status == 4 && error.starts_with("error: --with gates: `tiny-bert` has no masked-LM head"), "{error}");
-    let (status, error) = analyzed("box:small", &["--without", "effect"]).unwrap_err();
-    assert!(status == 2 && error.contains("--without effect: the study gates asks about what it finds"), "{error}");
-    let (status, error) = analyzed("box:small", &["--effect-of", "top:2"]).unwrap_err();
-    assert!(status == 2 && error.contains("the study gates asks about the effect of every head"), "{error}");
-    let triples = fixture("tasks/triples.jsonl");
-    let (status, error) = analyzed("box:small", &["--task", path(&triples)]).unwrap_err();
-    assert!(status != 0 && error.contains("--with gates: it takes items of kind classify or tag or cloze"), "{error}");
-    // One sentence is in one half; twelve are too few for a verdict.
-    for (sample, why, words) in [
-        ("1", "nothing_scored", "do the task together: a half of the sample has no token to score"),
-        ("12", "too_few", "No heads are said to do the task together: "),
+    let (headless, triples) = (tiny_bert(), fixture("tasks/triples.jsonl"));
+    let mut answers = Answers::new();
+    for (model, options) in [
+        (path(&headless), &[][..]),
+        ("box:small", &["--without", "effect"]),
+        ("box:small", &["--effect-of", "top:2"]),
+        ("box:small", &["--task", path(&triples)]),
     ] {
+        let refused = analyzed(model, options).unwrap_err();
+        answers.refused(&[&[model], options].concat().join(" "), &refused);
+    }
+    // One sentence is in one half; twelve are too few for a verdict.
+    for (sample, why) in [("1", "nothing_scored"), ("12", "too_few")] {
         let found = report("box:small", &["--sample", sample]);
         assert_eq!((&found["gates"]["obstacle"], &found["gates"]["together"]), (&json!(why), &json!(false)));
         let said = summary("box:small", &["--sample", sample]);
-        assert!(said.contains(words), "{said}");
+        let line = said.lines().find(|line| line.contains("do the task together")).unwrap();
+        answers.said(&format!("a sample of {sample}"), line.split(". ").next().unwrap());
     }
+    answers.held("gates-not-fitted");
 }

@@ -10,8 +10,9 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::fixture;
+use crate::support::answers::Answers;
 use crate::support::hub_server::{Access, Fault, Hub, HubServer, MAIN_COMMIT, Ranges, V1_COMMIT, change, etag};
+use crate::support::{fixture, outcome};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -102,10 +103,17 @@ impl User {
     }
 
     /// The messages on stderr of a run that succeeds.
-    fn error_free(&self) -> String {
+    fn notes(&self) -> String {
         let output = self.analyze(ID);
         assert!(output.status.success());
-        String::from_utf8(output.stderr).unwrap()
+        self.shown(&String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// A text without the names of this run.
+    fn shown(&self, text: &str) -> String {
+        let text = text.replace(self.home.path().to_str().unwrap(), "HOME");
+        let endpoint = self.variables.iter().filter(|(name, _)| *name == "HF_ENDPOINT");
+        endpoint.fold(text, |text, (_, url)| text.replace(url, "HUB"))
     }
 
     /// How many blobs are whole, and how many are not.
@@ -124,6 +132,13 @@ impl User {
         assert!(!error.contains("panicked"), "{error}");
         error
     }
+
+    /// The exit status and the error of a run that fails, without the notes before it.
+    fn refusal(&self, model: &str) -> (i32, String) {
+        let (status, said) = outcome(&self.analyze(model)).unwrap_err();
+        let error: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("error: ")).collect();
+        (status, self.shown(&error.join("\n")))
+    }
 }
 
 /// The model's id and revision in a report.
@@ -133,9 +148,10 @@ fn model_of(report: &[u8]) -> (String, String) {
     (field("id"), field("revision"))
 }
 
-#[track_caller]
-fn assert_says(error: &str, expected: &str) {
-    assert!(error.contains(expected), "expected: {expected}\nfound: {error}");
+/// The answers of a test, in which `SIZE` is that of the weights.
+fn sized_answers() -> Answers {
+    let size = weights().len();
+    Answers::new().hiding(&size.to_string(), "SIZE").hiding(&(size - 1).to_string(), "SIZE - 1")
 }
 
 #[test]
@@ -191,11 +207,10 @@ fn a_misspelt_folder_is_said_at_once_and_the_hub_asked_once() {
     let closed = tiny_bert().start().url();
     let user = User::new().with("HF_ENDPOINT", &closed).with("HEADSCOPE_HUB_WAIT", "86400");
     let output = user.command("tiny-bert").current_dir(nearby.path()).output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(75));
-    assert_says(&error, "note: there is no folder `tiny-bert`: the Hub is asked; or is `./tiny-bort` meant?\n");
-    assert_says(&error, "cannot reach the Hub");
-    assert!(error.ends_with("; or is the folder `./tiny-bort` meant?\n"), "{error}");
+    let (status, said) = outcome(&output).unwrap_err();
+    let mut answers = Answers::new();
+    answers.refused("tiny-bert beside ./tiny-bort", &(status, user.shown(&said)));
+    answers.held("hub-misspelt");
 }
 
 #[test]
@@ -203,8 +218,11 @@ fn a_proxy_that_does_not_answer_is_named_by_its_variable() {
     let closed = tiny_bert().start().url();
     let user = User::new().with("HTTPS_PROXY", &closed.replace("http://", "http://ada:secret@"));
     let error = user.with("HEADSCOPE_HUB_WAIT", "0.001").error(ID);
-    assert_says(&error, "check the network, the proxy in HTTPS_PROXY and HF_ENDPOINT");
     assert!(!error.contains("secret"), "{error}");
+    let way_out = error.lines().last().unwrap().rsplit(": ").next().unwrap();
+    let mut answers = Answers::new();
+    answers.said("the way out", way_out);
+    answers.held("hub-proxy");
 }
 
 #[test]
@@ -229,15 +247,9 @@ fn a_revision_is_resolved_to_its_commit() {
 
 #[test]
 fn offline_and_not_in_the_cache() {
-    let user = User::new().offline();
-    assert_says(
-        &user.error(ID),
-        &format!(
-            "`acme/tiny-bert` (revision `main`) is not in the Hub cache `{}`, and HF_HUB_OFFLINE forbids to ask the \
-             Hub: unset HF_HUB_OFFLINE or download the model first",
-            user.home.path().join("hub").display()
-        ),
-    );
+    let mut answers = Answers::new();
+    answers.refused("an empty cache", &User::new().offline().refusal(ID));
+    answers.held("hub-offline");
 }
 
 #[test]
@@ -252,20 +264,11 @@ fn a_hub_that_is_gone_is_replaced_by_the_cache() {
 #[test]
 fn a_hub_that_is_gone_and_nothing_in_the_cache() {
     let server = tiny_bert().start();
-    let (user, url) = (User::of(&server), server.url());
+    let user = User::of(&server);
     drop(server);
-    let error = user.error(ID);
-    assert_says(&error, &format!("cannot reach the Hub at {url} ("));
-    assert_says(
-        &error,
-        &format!(
-            "), and `acme/tiny-bert` (revision `main`) is not in the Hub cache `{}`: check \
-             the network and HF_ENDPOINT, or give a model folder",
-            user.home.path().join("hub").display()
-        ),
-    );
-    assert_says(&error, "onnection refused");
-    assert_says(&error, "(tried 5 times)");
+    let mut answers = Answers::new();
+    answers.refused("nobody listens", &user.refusal(ID));
+    answers.held("hub-gone");
 }
 
 #[test]
@@ -273,65 +276,39 @@ fn a_hub_that_is_out_of_order_is_replaced_by_the_cache() {
     let server = tiny_bert().start();
     let user = User::of(&server);
     let online = user.report(ID);
-    for (fault, cause) in [
-        (Fault::Status(503), "answered 503"),
-        (Fault::WebPage, "it answered with something other than the description of a model"),
-    ] {
+    let mut answers = Answers::new();
+    for fault in [Fault::Status(503), Fault::WebPage] {
+        let title = format!("{fault:?}");
         let faulty = tiny_bert().with_fault(fault).start();
         let user = user.at(&faulty);
         assert_eq!(user.report(ID), online);
         // Asked once only, and said.
         assert_eq!(faulty.requests().len(), 1);
-        assert_says(
-            &String::from_utf8_lossy(&user.analyze(ID).stderr),
-            &format!(
-                "note: cannot reach the Hub at {}: using commit {MAIN_COMMIT} of `{ID}` from the cache",
-                faulty.url()
-            ),
-        );
-        assert_says(&User::of(&faulty).error(ID), cause);
+        answers.said(&format!("{title}, with a cache"), &user.notes());
+        answers.refused(&format!("{title}, without"), &User::of(&faulty).refusal(ID));
     }
+    answers.held("hub-out-of-order");
 }
 
 #[test]
-fn a_model_that_does_not_exist() {
+fn a_model_or_revision_that_does_not_exist() {
     let server = tiny_bert().start();
-    let (user, url) = (User::of(&server), server.url());
-    assert_says(
-        &user.error("acme/no-bert"),
-        &format!(
-            "cannot read model `acme/no-bert` ({url} answered 401): either no folder and no Hub model has this name, \
-             or the model is private or gated and no token was sent; check the name, or put an access token into \
-             HF_TOKEN or the file `{}`",
-            user.token_file().display()
-        ),
-    );
-    assert_says(
-        &user.with("HF_TOKEN", "hf_any").error("acme/no-bert"),
-        &format!(
-            "no folder and no Hub model is named `acme/no-bert` ({url} answered 404 for revision `main`): check the \
-             name"
-        ),
-    );
-}
-
-#[test]
-fn a_revision_that_does_not_exist() {
-    let server = tiny_bert().start();
-    assert_says(
-        &User::of(&server).error("acme/tiny-bert@v9"),
-        &format!(
-            "model `acme/tiny-bert` has no revision `v9` ({} answered 404): check what stands after the `@`; without \
-             it, `main` is meant",
-            server.url()
-        ),
-    );
+    let user = User::of(&server);
+    let mut answers = Answers::new();
+    answers.refused("a revision", &user.refusal("acme/tiny-bert@v9"));
+    answers.refused("a model, without a token", &user.refusal("acme/no-bert"));
+    answers.refused("a model, with one", &user.with("HF_TOKEN", "hf_any").refusal("acme/no-bert"));
+    answers.held("hub-absent");
 }
 
 #[test]
 fn a_private_model_needs_its_token() {
     let server = tiny_bert().with_access(Access::Private("hf_secret".into())).start();
-    assert_says(&User::of(&server).error(ID), "no token was sent");
+    let mut answers = Answers::new();
+    answers.refused("without a token", &User::of(&server).refusal(ID));
+    let withheld = User::of(&server).with("HF_TOKEN", "hf_secret").with("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1");
+    answers.refused("with one that is withheld", &withheld.refusal(ID));
+    answers.held("hub-private");
     let user = User::of(&server).with("HF_TOKEN", "hf_secret");
     assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
     // From the file that a login writes.
@@ -343,34 +320,22 @@ fn a_private_model_needs_its_token() {
 #[test]
 fn a_gated_model_says_what_to_accept() {
     let server = tiny_bert().with_access(Access::Gated("hf_secret".into())).start();
-    let (user, url) = (User::of(&server), server.url());
-    assert_says(
-        &user.error(ID),
-        &format!(
-            "`acme/tiny-bert` is gated ({url} answered 401): accept its terms at {url}/acme/tiny-bert and put an access \
-             token into HF_TOKEN or the file `{}`",
-            user.token_file().display()
-        ),
-    );
-    let error = user.with("HF_TOKEN", "hf_other").error(ID);
-    assert_says(
-        &error,
-        &format!(
-            "`acme/tiny-bert` is gated ({url} answered 403): accept its terms at {url}/acme/tiny-bert as the owner of \
-             the token from HF_TOKEN"
-        ),
-    );
-    assert!(!error.contains("hf_other"), "{error}");
+    let user = User::of(&server);
+    let mut answers = Answers::new();
+    answers.refused("without a token", &user.refusal(ID));
+    let refusal = user.with("HF_TOKEN", "hf_other").refusal(ID);
+    assert!(!refusal.1.contains("hf_other"), "{refusal:?}");
+    answers.refused("with another one", &refusal);
+    answers.held("hub-gated");
 }
 
 #[test]
 fn weights_that_come_short_are_not_used() {
     let faulty = tiny_bert().with_fault(Fault::ShortWeights).start();
     let user = User::of(&faulty);
-    let size = weights().len();
-    let error = user.error(ID);
-    assert_says(&error, "cannot download model.safetensors of `acme/tiny-bert`");
-    assert_says(&error, &format!("the connection broke off after {} of {size} bytes (tried 5 times)", size - 1));
+    let mut answers = sized_answers();
+    answers.refused("a byte less", &user.refusal(ID));
+    answers.held("hub-short");
     // The three small files are there, the weights are not, and no ref leads to half a model.
     assert_eq!(user.blobs(), (3, 1));
     assert!(!user.cached("refs").exists());
@@ -386,10 +351,9 @@ fn weights_that_come_short_are_not_used() {
 fn weights_that_come_long_are_thrown_away() {
     let faulty = tiny_bert().with_fault(Fault::LongWeights).start();
     let user = User::of(&faulty);
-    assert_says(
-        &user.error(ID),
-        &format!("more than the {} bytes came that the Hub promised, and were thrown away: try again", weights().len()),
-    );
+    let mut answers = sized_answers();
+    answers.refused("a byte more", &user.refusal(ID));
+    answers.held("hub-long");
     assert_eq!(user.blobs(), (3, 0));
 }
 
@@ -401,14 +365,9 @@ fn weights_that_come_changed_are_thrown_away() {
     let promised = etag("model.safetensors", &weights);
     change(&mut weights);
     let got = etag("model.safetensors", &weights);
-    let error = user.error(ID);
-    assert_says(&error, "cannot download model.safetensors of `acme/tiny-bert`");
-    assert_says(
-        &error,
-        &format!(
-            "model.safetensors came with SHA-256 {got} where the Hub promised {promised}, and was thrown away: try again"
-        ),
-    );
+    let mut answers = Answers::new().hiding(&got, "GOT").hiding(&promised, "PROMISED");
+    answers.refused("another bit", &user.refusal(ID));
+    answers.held("hub-changed");
     assert_eq!(user.blobs(), (3, 0));
     // What comes in one piece is not asked for again.
     assert_eq!(faulty.count("/model.safetensors"), 1);
@@ -445,33 +404,31 @@ fn an_interrupted_download_goes_on_where_it_ended() {
 
 #[test]
 fn a_hub_that_is_busy_is_asked_again() {
-    let expected = User::of(&tiny_bert().start()).error_free();
+    let expected = User::of(&tiny_bert().start()).notes();
+    let mut answers = Answers::new();
     for (status, header) in
         [(429, Some(("Retry-After", "0"))), (429, Some(("RateLimit", "\"api\";r=0;t=0"))), (500, None), (503, None)]
     {
         let server = tiny_bert().with_fault(Fault::Busy(4, status, header)).start();
         let user = User::of(&server);
-        let output = user.analyze(ID);
-        assert!(output.status.success());
-        let notes = String::from_utf8(output.stderr).unwrap();
-        assert_says(&notes, &format!("note: {} answered {status}", server.url()));
-        assert_says(&notes, "; try 2 of 5 in 0.001 s");
+        let notes = user.notes();
+        answers.said(&format!("{status} {header:?}"), &notes);
         assert_eq!(notes.lines().count(), expected.lines().count() + 4, "{notes}");
         assert_eq!(server.count("/api/models/acme/tiny-bert/revision/main"), 5);
     }
+    answers.held("hub-busy");
 }
 
 #[test]
 fn a_hub_that_stays_busy_is_left_alone() {
     let busy = |header| tiny_bert().with_fault(Fault::Busy(u32::MAX, 429, header)).start();
     let server = busy(None);
-    assert_says(&User::of(&server).error(ID), "answered 429 (too many requests) (tried 5 times)");
+    let mut answers = Answers::new();
+    answers.refused("it does not say how long", &User::of(&server).refusal(ID));
     assert_eq!(server.requests().len(), 5);
     let server = busy(Some(("Retry-After", "3600")));
-    assert_says(
-        &User::of(&server).error(ID),
-        "answered 429 (too many requests), and asks to be left alone for 3600 s: try again then",
-    );
+    answers.refused("it says how long", &User::of(&server).refusal(ID));
+    answers.held("hub-stays-busy");
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -483,10 +440,9 @@ fn a_hub_that_does_not_answer_is_asked_again() {
         assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
     }
     let server = tiny_bert().with_fault(Fault::Silent(u32::MAX)).start();
-    let error = User::of(&server).with("HF_HUB_ETAG_TIMEOUT", "0.1").error(ID);
-    assert_says(&error, "cannot reach the Hub");
-    assert_says(&error, "timeout");
-    assert_says(&error, "(tried 5 times)");
+    let mut answers = Answers::new();
+    answers.refused("it never answers", &User::of(&server).with("HF_HUB_ETAG_TIMEOUT", "0.1").refusal(ID));
+    answers.held("hub-silent");
 }
 
 #[test]
@@ -522,11 +478,11 @@ fn weights_that_always_break_off_go_on_another_day() {
     let fault = Fault::CutWeights { after: 5000, times: u32::MAX, ranges: Ranges::Unknown };
     let faulty = tiny_bert().with_fault(fault).start();
     let user = User::of(&faulty);
-    let error = user.error(ID);
-    assert_says(&error, &format!("the connection broke off after 5000 of {} bytes", weights().len()));
-    assert_says(&error, "(tried 5 times)");
+    let mut answers = sized_answers();
+    answers.refused("the weights break off", &user.refusal(ID));
     assert_eq!(user.blobs(), (3, 1));
-    assert_says(&user.at(&faulty).offline().error(ID), "is not in the Hub cache");
+    answers.refused("offline afterwards", &user.at(&faulty).offline().refusal(ID));
+    answers.held("hub-breaks-off");
     let server = tiny_bert().start();
     assert_eq!(model_of(&user.at(&server).report(ID)).1, MAIN_COMMIT);
     assert_eq!(server.ranges("/model.safetensors"), [Some(5000)]);
@@ -563,10 +519,25 @@ fn processes_that_fetch_the_same_model_share_one_download() {
 }
 
 #[test]
-fn names_that_lead_out_of_the_cache_are_refused() {
-    let error = |fault| User::of(&tiny_bert().with_fault(fault).start()).error(ID);
-    assert_says(&error(Fault::Etag("\"../../evil\"")), "config.json of `acme/tiny-bert` came without a usable ETag");
-    assert_says(&error(Fault::Commit("../../evil")), "calls `../../evil` a commit of `acme/tiny-bert`");
+fn a_hub_that_cannot_be_believed_is_refused() {
+    let mut answers = Answers::new();
+    for (title, hub) in [
+        ("an ETag leads out of the cache", tiny_bert().with_fault(Fault::Etag("\"../../evil\""))),
+        ("a commit leads out of the cache", tiny_bert().with_fault(Fault::Commit("../../evil"))),
+        ("a description has no end", tiny_bert().with_fault(Fault::EndlessInfo)),
+        ("a description is of other weights", tiny_bert().with_fault(Fault::OtherInfo)),
+        ("a description is elsewhere", tiny_bert().with_fault(Fault::InfoAt("file:///etc/passwd"))),
+        ("nothing can be checked", with_a_name_that_says_nothing().with_plain_info()),
+    ] {
+        answers.refused(title, &User::of(&hub.start()).refusal(ID));
+    }
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let hub = || tiny_bert().with_fault(Fault::Promise(file, 1 << 40));
+        for (title, hub) in [("large", hub()), ("large by its address", hub().with_plain_info())] {
+            answers.refused(&format!("{file} is {title}"), &User::of(&hub.start()).refusal(ID));
+        }
+    }
+    answers.held("hub-not-believed");
     let server = tiny_bert().with_fault(Fault::Sibling("../../evil")).start();
     assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
 }
@@ -575,24 +546,7 @@ fn names_that_lead_out_of_the_cache_are_refused() {
 fn a_hub_writes_nothing_on_the_terminal() {
     let error = User::of(&tiny_bert().with_fault(Fault::Commit("\u{1b}]0;evil\u{7}")).start()).error(ID);
     assert!(!error.contains('\u{1b}'), "{error}");
-    assert_says(&error, "calls `\\u{1b}]0;evil\\u{7}` a commit");
-}
-
-#[test]
-fn a_description_without_an_end_is_not_read_to_it() {
-    let server = tiny_bert().with_fault(Fault::EndlessInfo).start();
-    assert_says(&User::of(&server).error(ID), "something other than the description of a model");
-}
-
-#[test]
-fn what_is_promised_to_be_too_large_is_not_fetched() {
-    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
-        let hub = || tiny_bert().with_fault(Fault::Promise(file, 1 << 40));
-        for server in [hub().start(), hub().with_plain_info().start()] {
-            let user = User::of(&server);
-            assert_says(&user.error(ID), &format!("{file} of `acme/tiny-bert` has 1099511627776 bytes: more than "));
-        }
-    }
+    assert!(error.contains("calls `\\u{1b}]0;evil\\u{7}` a commit"), "{error}");
 }
 
 #[test]
@@ -600,15 +554,10 @@ fn the_closest_model_of_the_cache_is_suggested() {
     let server = tiny_bert().start();
     let user = User::of(&server);
     user.report(ID);
-    assert_says(&user.error("acme/tiny-bret"), "; did you mean `acme/tiny-bert`, which is in the cache?");
-    assert_says(&user.offline().error("tiny-bert"), "(`acme/tiny-bert` is)");
-}
-
-#[test]
-fn a_token_that_is_withheld_is_not_sent() {
-    let server = tiny_bert().with_access(Access::Private("hf_secret".into())).start();
-    let user = User::of(&server).with("HF_TOKEN", "hf_secret").with("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1");
-    assert_says(&user.error(ID), "and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
+    let mut answers = Answers::new();
+    answers.refused("acme/tiny-bret", &user.refusal("acme/tiny-bret"));
+    answers.refused("tiny-bert, offline", &user.offline().refusal("tiny-bert"));
+    answers.held("hub-closest");
 }
 
 #[test]
@@ -637,18 +586,16 @@ fn a_model_without_safetensors_says_how_to_convert_it() {
     fs::copy(fixture("models/tiny-bert/config.json"), &config).unwrap();
     let server = Hub::new(ID, folder.path()).start();
     let user = User::of(&server);
-    assert_says(
-        &user.error(ID),
-        "`acme/tiny-bert` has no model.safetensors at revision `main`, but tf_model.h5 is there, weights of \
-         TensorFlow, which are not read. To convert them, run in Python with transformers 4:",
-    );
+    let mut answers = Answers::new();
+    answers.refused("weights of TensorFlow", &user.refusal(ID));
     // It is plain from the list of files, so nothing but config.json was fetched.
     assert_eq!(server.requests().len(), 3);
 
     // What config.json says comes first.
     fs::write(&config, r#"{"model_type": "gptj"}"#).unwrap();
     let server = Hub::new(ID, folder.path()).start();
-    assert_says(&User::of(&server).error(ID), "model_type is gptj: of decoders those of");
+    answers.refused("of a model that is not read", &User::of(&server).refusal(ID));
+    answers.held("hub-without-safetensors");
     assert_eq!(server.requests().len(), 3);
 }
 
@@ -666,8 +613,6 @@ fn a_file_that_arrives_short_is_not_used_even_if_nobody_said_how_long_it_is() {
 fn a_mirror_that_describes_no_files_serves_if_their_addresses_say_what_they_are() {
     let server = tiny_bert().with_plain_info().start();
     assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
-    let server = tiny_bert().with_fault(Fault::OtherInfo).start();
-    assert_says(&User::of(&server).error(ID), "describes model.safetensors of `acme/tiny-bert` as SHA-256 ");
 }
 
 #[test]
@@ -683,14 +628,15 @@ fn a_mirror_that_says_nothing_but_where_files_are_serves() {
     }
 }
 
+/// A Hub whose `ETag` of every file is no digest that is known.
+fn with_a_name_that_says_nothing() -> Hub {
+    tiny_bert().with_fault(Fault::Etag("\"5d41402abc4b2a76b9719d911017c592\""))
+}
+
 #[test]
-fn what_cannot_be_checked_does_not_come_in() {
-    // Its description has a digest, whatever its address is called.
-    let named = || tiny_bert().with_fault(Fault::Etag("\"5d41402abc4b2a76b9719d911017c592\""));
-    let server = named().start();
+fn a_file_is_checked_by_its_description_whatever_its_address_is_called() {
+    let server = with_a_name_that_says_nothing().start();
     assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
-    let server = named().with_plain_info().start();
-    assert_says(&User::of(&server).error(ID), "neither its size nor its digest, so that it cannot be checked");
 }
 
 #[test]
@@ -699,20 +645,20 @@ fn what_is_damaged_in_the_cache_is_fetched_again() {
     let server = tiny_bert().start();
     let user = User::of(&server);
     let report = user.report(ID);
+    let mut answers = Answers::new();
     for name in ["config.json", "tokenizer.json", "model.safetensors"] {
         let file = user.cached("snapshots").join(MAIN_COMMIT).join(name);
         let whole = fs::read(&file).unwrap();
         let mut changed = whole.clone();
         change(&mut changed);
-        for damaged in [&whole[..whole.len() / 3], &changed] {
+        for (title, damaged) in [("cut short", &whole[..whole.len() / 3]), ("changed", &changed[..])] {
             fs::write(&file, damaged).unwrap();
-            let error = user.at(&server).offline().error(ID);
-            assert_says(&error, "a file in the Hub cache is damaged");
-            assert_says(&error, name);
+            answers.refused(&format!("{name} is {title}"), &user.at(&server).offline().refusal(ID));
             assert_eq!(user.report(ID), report, "{name}");
             assert!(fs::read(&file).unwrap() == whole, "{name}");
         }
     }
+    answers.held("hub-damaged");
     assert_eq!(user.blobs(), (4, 0));
 }
 
@@ -767,36 +713,38 @@ fn a_pipe_in_the_place_of_a_ref_is_not_waited_for() {
 fn passwords_in_addresses_are_not_shown() {
     let endpoint = "http://ada:secret@127.0.0.1:1";
     let error = User::new().with("HF_ENDPOINT", endpoint).with("HEADSCOPE_HUB_WAIT", "0.001").error(ID);
-    assert_says(&error, "http://***@127.0.0.1:1");
+    assert!(error.contains("http://***@127.0.0.1:1"), "{error}");
     assert!(!error.contains("secret"), "{error}");
     let error = User::new().error("https://ada:secret@example.org/acme/tiny-bert");
-    assert_says(&error, "https://***@example.org");
+    assert!(error.contains("https://***@example.org"), "{error}");
     assert!(!error.contains("secret"), "{error}");
 }
 
 #[test]
 fn a_redirect_to_what_is_no_address_of_the_web_is_refused_at_once() {
     let server = tiny_bert().with_fault(Fault::InfoAt("file:///etc/passwd")).start();
-    let error = User::of(&server).error(ID);
-    assert_says(&error, "leads on to `file://`, which is no address of the web");
-    assert_eq!(server.requests().len(), 1, "{error}");
+    User::of(&server).error(ID);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
 fn weights_that_trickle_are_given_up() {
     let server = tiny_bert().with_fault(Fault::TrickledWeights(Duration::from_millis(50))).start();
     // The pace is measured over three times this.
-    let error = User::of(&server).with("HF_HUB_DOWNLOAD_TIMEOUT", "0.2").error(ID);
-    assert_says(&error, "bytes came in 0.");
-    assert_says(&error, "(tried 5 times)");
+    let (status, error) = User::of(&server).with("HF_HUB_DOWNLOAD_TIMEOUT", "0.2").refusal(ID);
+    let bytes = error.split(' ').find(|word| word.parse::<u32>().is_ok()).unwrap();
+    let mut answers = Answers::new().hiding(&format!("{bytes} bytes"), "some bytes");
+    answers.refused("a byte in 50 ms", &(status, error));
+    answers.held("hub-trickle");
 }
 
 #[test]
 fn a_description_at_another_port_is_asked_for_without_the_token() {
     let server = tiny_bert().with_fault(Fault::InfoElsewhere).start();
-    let error = User::of(&server).with("HF_TOKEN", "hf_secret").error(ID);
+    let mut answers = Answers::new();
     // With a token, that server answers 400.
-    assert_says(&error, "answered 404");
+    answers.refused("with a token", &User::of(&server).with("HF_TOKEN", "hf_secret").refusal(ID));
+    answers.held("hub-another-port");
 }
 
 #[test]
@@ -808,7 +756,10 @@ fn a_cache_that_is_whole_is_read_and_not_written() {
     fs::remove_dir_all(user.cached("refs")).unwrap();
     fs::write(user.cached("refs"), "no folder").unwrap();
     assert_eq!(user.report(ID), report);
-    assert_says(&user.error_free(), "note: cannot write `");
+    // The system says why.
+    let mut answers = Answers::new();
+    answers.said("a ref cannot be written", user.notes().rsplit_once(": ").unwrap().0);
+    answers.held("hub-read-only");
 }
 
 /// A folder with a model of `fixtures/models`, a tokenizer, and files that are not needed.
@@ -847,9 +798,8 @@ fn an_index_on_the_hub_that_leaves_the_model() {
     fs::write(&index, text.replace("model-00002-of-00002", "../model-00002-of-00002")).unwrap();
     let server = Hub::new(ID, folder.path()).start();
     let user = User::of(&server);
-    assert_says(
-        &user.error(ID),
-        "it lists the file \"../model-00002-of-00002.safetensors\", which does not lie beside it",
-    );
+    let mut answers = Answers::new();
+    answers.refused("a file that does not lie beside it", &user.refusal(ID));
+    answers.held("hub-index");
     assert!(server.requests().iter().all(|request| !request.contains("00002")));
 }

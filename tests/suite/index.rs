@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::corpora::gzip;
+use crate::support::answers::Answers;
 use crate::support::{headscope, path, run, tiny_bert};
 use headscope::corpus::{Corpus, Index, IndexCounts, Input, SEGMENT_SENTENCES, Sentence, write_index};
 use serde_json::Value;
@@ -151,17 +152,19 @@ fn without_sentences_there_is_an_index_too() {
 
 #[test]
 fn reports_are_the_same_with_and_without_an_index() {
-    reports_are_the_same_in_blocks_of("families", corpus);
-    reports_are_the_same_in_blocks_of("documents", corpus_without_families);
+    let mut answers = Answers::new();
+    answers.said("families", &reports_are_the_same_in_blocks_of("families", corpus));
+    answers.said("documents", &reports_are_the_same_in_blocks_of("documents", corpus_without_families));
+    answers.held("index-made");
 }
 
-fn reports_are_the_same_in_blocks_of(unit: &str, corpus: fn(&Path) -> Vec<PathBuf>) {
+/// What is said of the index.
+fn reports_are_the_same_in_blocks_of(unit: &str, corpus: fn(&Path) -> Vec<PathBuf>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let files = corpus(folder.path());
     let (model, at) = (tiny_bert(), folder.path().join("corpus.index"));
     let named: Vec<&str> = files.iter().map(|file| path(file)).collect();
     let said = run(&[&["index"], &named[..], &["-o", path(&at)]].concat()).unwrap();
-    assert_eq!(said, "2000 sentences in 8 segments, of 6 files\n");
     let corpora = named.iter().flat_map(|file| ["-c", file]);
     let common: Vec<&str> =
         ["analyze", path(&model), "--no-run-info", "-q", "--max-tokens", "16"].into_iter().chain(corpora).collect();
@@ -181,6 +184,7 @@ fn reports_are_the_same_in_blocks_of(unit: &str, corpus: fn(&Path) -> Vec<PathBu
     let resumed = folder.path().join("resumed");
     let resume = ["--index", path(&at), "--resume", path(&resumed), "-o", "-"];
     assert!(run(&[&common[..], &options, &resume].concat()).unwrap() == whole);
+    said
 }
 
 #[test]
@@ -190,16 +194,16 @@ fn who_reads_all_of_the_corpus_in_any_case_is_not_told() {
     fs::write(&file, all(600, &|number| format!("the cat sat {number:4}\n"))).unwrap();
     let (model, at, part) = (tiny_bert(), folder.path().join("a.index"), folder.path().join("part.headscope"));
     run(&["index", path(&file), "-o", path(&at)]).unwrap();
-    let is_told = |more: &[&str]| {
+    let mut answers = Answers::within(folder.path());
+    let part = path(&part);
+    for more in [&["--shard", "1/2", "-o", part][..], &["--shard", "1/1", "-o", part], &[]] {
         let what = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q"];
         let output = headscope(&[&what[..], more].concat()).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{said}");
-        said.contains("note: --index: this run reads all of the corpus")
-    };
-    assert!(is_told(&["--shard", "1/2", "-o", path(&part)]));
-    assert!(!is_told(&["--shard", "1/1", "-o", path(&part)]));
-    assert!(!is_told(&[]));
+        answers.said(&format!("--index {}", more.join(" ")), &said);
+    }
+    answers.held("index-all-is-read");
 }
 
 #[test]
@@ -216,28 +220,24 @@ fn a_file_that_has_changed_is_named() {
         let what = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q", "-o", path(&part)];
         run(&[&what[..], &["--counts", path(&counts), "--shard", shard]].concat())
     };
-    let shown = path(&file);
-    let changed = format!(
-        "error: corpus `{shown}` has changed since the index `{}` was made of it: make the index again with \
-         `headscope index`\n",
-        path(&at)
-    );
     // One letter, in the second of three segments: who does not read it does not see it.
     fs::write(&file, text.replacen(" 300\n", " 30x\n", 1)).unwrap();
     shard("1/3").unwrap();
     fs::remove_file(&part).unwrap();
-    assert_eq!(shard("2/3").unwrap_err(), (3, changed.clone()));
+    let changed = shard("2/3").unwrap_err();
+    let mut answers = Answers::within(folder.path());
+    answers.refused("another letter", &changed);
     // Who reads all of the corpus to count its tokens sees it.
     let uncounted = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q", "-o", path(&part)];
-    let (status, error) = run(&[&uncounted[..], &["--shard", "1/3"]].concat()).unwrap_err();
-    assert!(status == 3 && error.ends_with(&changed), "{error}");
+    answers.refused("without --counts", &run(&[&uncounted[..], &["--shard", "1/3"]].concat()).unwrap_err());
+    answers.held("index-another-corpus");
     assert!(!part.exists());
     // What cannot be read for the change is the change.
     fs::write(&file, [&text.as_bytes()[..300 * 17], b"\xff", &text.as_bytes()[300 * 17 + 1..]].concat()).unwrap();
-    assert_eq!(shard("2/3").unwrap_err(), (3, changed.clone()));
+    assert_eq!(shard("2/3").unwrap_err(), changed);
     // Another size is seen at once.
     fs::write(&file, text.clone() + "one more\n").unwrap();
-    assert_eq!(shard("1/3").unwrap_err(), (3, changed));
+    assert_eq!(shard("1/3").unwrap_err(), changed);
     fs::write(&file, &text).unwrap();
     shard("2/3").unwrap();
 }
@@ -251,28 +251,17 @@ fn what_is_not_the_index_of_a_corpus_is_refused() {
     }
     let (a, b, index) = (at("a.txt"), at("b.txt"), at("a.index"));
     run(&["index", path(&a), "-o", path(&index)]).unwrap();
-    let refusal = |more: &[&str]| {
-        let (status, error) = run(&[&["analyze", "box:planted", "-q"], more].concat()).unwrap_err();
-        (status, error.replace(&format!("{}/", path(folder.path())), ""))
-    };
-    let (status, error) = refusal(&["-c", path(&b), "--index", path(&index)]);
-    assert_eq!(status, 3);
-    assert!(
-        error.starts_with("error: the index `a.index` has `a.txt` (text) where the corpus has `b.txt` (text)"),
-        "{error}"
-    );
-    let (_, error) = refusal(&["-c", path(&a), "-c", path(&b), "--index", path(&index)]);
-    assert!(
-        error.starts_with("error: the index `a.index` is of 1 file, and the corpus has 2: name the same"),
-        "{error}"
-    );
-    let (status, error) = refusal(&["-c", path(&a), "--format", "jsonl", "--index", path(&index)]);
-    let expected = "error: the index `a.index` was made of `a.txt` as text, and here it is read as jsonl: name the same files, with \
-                    the same --format, to `headscope index` and here, or make the index again\n";
-    assert_eq!((status, &*error), (3, expected));
-    let (_, error) = refusal(&["-c", path(&a), "--index", path(&b)]);
-    assert!(error.ends_with("cannot use the index `b.txt`: it is not what `headscope index` writes\n"), "{error}");
-    assert_eq!(refusal(&["-c", path(&a), "--index", path(&index), "--limit", "1"]).0, 2);
-    let (status, error) = run(&["index", "-", "--format", "text", "-o", path(&index)]).unwrap_err();
-    assert!(status == 2 && error.contains("standard input can be read only once"), "{error}");
+    let mut answers = Answers::within(folder.path());
+    for (title, more) in [
+        ("of another file", vec!["-c", path(&b), "--index", path(&index)]),
+        ("of one file of two", vec!["-c", path(&a), "-c", path(&b), "--index", path(&index)]),
+        ("of another format", vec!["-c", path(&a), "--format", "jsonl", "--index", path(&index)]),
+        ("no index", vec!["-c", path(&a), "--index", path(&b)]),
+        ("with a limit", vec!["-c", path(&a), "--index", path(&index), "--limit", "1"]),
+    ] {
+        answers.refused(title, &run(&[&["analyze", "box:planted", "-q"], &more[..]].concat()).unwrap_err());
+    }
+    let of_stdin = run(&["index", "-", "--format", "text", "-o", path(&index)]);
+    answers.refused("of standard input", &of_stdin.unwrap_err());
+    answers.held("index-refusals");
 }

@@ -5,6 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::support::answers::Answers;
 use crate::support::{path, run};
 
 #[test]
@@ -58,20 +59,16 @@ fn a_report_has_its_papers() {
     let report = folder.path().join("report.json");
     run(&["analyze", "box:planted", "-c", "box:gold", "--limit", "60", "-o", path(&report), "-q"]).unwrap();
     let text = run(&["cite", path(&report)]).unwrap();
-    let version = format!(". Version {}. Software", env!("CARGO_PKG_VERSION"));
-    assert!(
-        text.starts_with("The program:\n\n  headscope: what each attention head") && text.contains(&version),
-        "{text}"
-    );
-    let labels = text.split("Labels of this report").nth(1).expect("labels").split("Metrics of").next().unwrap();
-    assert!(labels.contains("\n  previous-token  "), "{text}");
-    assert!(!labels.contains("induction"), "a label that no head has: {text}");
-    assert!(text.contains("  Clark et al. 2019. What Does BERT Look At?"), "{text}");
+    assert!(text.contains(&format!(". Version {}. Software", env!("CARGO_PKG_VERSION"))), "{text}");
+    let is_named = |line: &&str| ["  confidence ", "  Clark et al. 2019."].iter().any(|start| line.starts_with(start));
+    let mut answers = Answers::new();
+    answers.said("the program and labels", text.split("\nMetrics of").next().unwrap());
+    answers.said("a metric and a paper", &text.lines().filter(is_named).collect::<Vec<_>>().join("\n"));
+    answers.held("installed-papers");
     let bibtex = run(&["cite", path(&report), "--bibtex"]).unwrap();
     let entry = "\n}\n\n@inproceedings{clark2019,\n  author = {Clark, Kevin and Khandelwal, Urvashi and ";
     assert!(bibtex.contains(entry), "{bibtex}");
 
-    assert!(text.contains("\n  confidence  "), "{text}");
     let mut json: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
     for head in json["heads"].as_array_mut().unwrap() {
         head["metrics"]["confidence"] = Value::Null;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::support::answers::Answers;
 use crate::support::{any_input, fixture, parts_add_up, path, run, tiny_bert};
 use serde_json::Value;
 
@@ -69,8 +70,8 @@ fn prompts_of_a_decoder_are_those_of_the_reference() {
     let report = check("box:causal", "copies-corrupted", "causal-interchange", "all");
     let corruption = &report["interchange"]["corruptions"][0];
     assert_eq!(
-        (&corruption["name"], &corruption["items"], &corruption["changed"]),
-        (&"one word".into(), &120.into(), &120.into())
+        (&corruption["name"], &corruption["items"], &corruption["tokens"], &corruption["changed"]),
+        (&"one word".into(), &120.into(), &1440.into(), &120.into())
     );
 }
 
@@ -144,76 +145,50 @@ fn the_summary_names_the_corruption_and_the_heads() {
     let task = fixture("tasks/copies-corrupted.jsonl");
     let arguments = ["analyze", "box:causal", "--task", path(&task), "--summary", "full"];
     let said = run(&[&arguments[..], &ALONE[..6], &["--no-run-info"]].concat()).unwrap();
-    assert!(said.contains("\"one word\" (1.0 of 12.0 tokens changed)"), "{said}");
-    assert!(said.contains("restored"), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("one word") || line.contains("restored")).collect();
+    let mut answers = Answers::new();
+    answers.said("a corruption", &lines.join("\n"));
+    answers.held("interchange-summary");
 }
 
 #[test]
 fn what_cannot_be_exchanged_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("items.jsonl");
-    let error = |model: &str, task: &str, more: &[&str]| {
-        fs::write(&file, task).unwrap();
-        let corpus = fixture("corpus/gold.conllu");
-        let arguments = ["analyze", model, "-c", path(&corpus), "--task", path(&file)];
-        let (status, message) = run(&[&arguments[..], &ALONE, more].concat()).expect_err("an error");
-        (status, message.replace(path(folder.path()), "DIR"))
-    };
+    let (file, corpus, headless) = (folder.path().join("items.jsonl"), fixture("corpus/gold.conllu"), tiny_bert());
     let item = |text: &str, corrupted: &str| {
         let item = serde_json::json!({"text": text, "corrupted": corrupted, "answer": "house", "foil": "the"});
         format!("{item}\n")
     };
     let good = item("the [MASK] was old .", "a [MASK] is old .");
     let bare = "{\"text\": \"the [MASK] was old .\", \"answer\": \"house\", \"foil\": \"the\"}\n";
-    for (task, more, expected) in [
-        (
-            bare.to_owned(),
-            vec![],
-            "DIR/items.jsonl:1: no item of the task can be run beside its corrupted text: 1 item without `corrupted`",
-        ),
-        (
-            item("the [MASK] was old .", "the [MASK] was old old ."),
-            vec![],
-            "whose corrupted text has another number of tokens",
-        ),
-        (
-            item("the [MASK] was old .", "the was [MASK] old ."),
-            vec![],
-            "whose corrupted text has its mask at another place",
-        ),
+    let of_other_tokens =
+        r#"{"text": "the man was [MASK] .", "corrupted": "the man was[MASK] .", "answer": "fast", "foil": "ever"}"#;
+    let mut answers = Answers::within(folder.path());
+    for (title, model, task, more) in [
+        ("no corrupted text", "box:small", bare.to_owned(), vec![]),
+        ("another number of tokens", "box:small", item("the [MASK] was old .", "the [MASK] was old old ."), vec![]),
+        ("another place of the mask", "box:small", item("the [MASK] was old .", "the was [MASK] old ."), vec![]),
         // Without the space both sides are the rest of a word, `##fast` and `##ever`.
-        (
-            "{\"text\": \"the man was [MASK] .\", \"corrupted\": \"the man was[MASK] .\", \"answer\": \"fast\", \"foil\": \"ever\"}\n"
-                .to_owned(),
-            vec![],
-            "1 item whose answer or foil is another token in the corrupted text",
-        ),
-        (item("the [MASK] was old .", "the [MASK] was old ."), vec![], "1 item whose two sides are the same tokens"),
-        (item("the [MASK] was old .", "the house was old ."), vec![], "1 item without exactly one mask"),
-        (
-            format!("{good}{bare}"),
-            vec!["--strict"],
-            "DIR/items.jsonl:2: an item without `corrupted` would be skipped, and --strict skips none",
-        ),
-        (
-            "{\"good\": \"the house\", \"bad\": \"house the\"}\n".to_owned(),
-            vec![],
-            "--with interchange: it takes items of kind cloze, and `DIR/items.jsonl` has items of kind pair",
-        ),
+        ("other tokens of the answer", "box:small", of_other_tokens.to_owned(), vec![]),
+        ("equal texts", "box:small", item("the [MASK] was old .", "the [MASK] was old ."), vec![]),
+        ("a corrupted text without a mask", "box:small", item("the [MASK] was old .", "the house was old ."), vec![]),
+        ("no corrupted text, with --strict", "box:small", format!("{good}{bare}"), vec!["--strict"]),
+        ("pairs", "box:small", "{\"good\": \"the house\", \"bad\": \"house the\"}\n".to_owned(), vec![]),
+        ("a model without a loss", path(&headless), good.clone(), vec![]),
     ] {
-        let (status, message) = error("box:small", &task, &more);
-        assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
+        fs::write(&file, task).unwrap();
+        let arguments = ["analyze", model, "-c", path(&corpus), "--task", path(&file)];
+        answers.refused(title, &run(&[&arguments[..], &ALONE, &more].concat()).unwrap_err());
     }
     // Nine units have no standard error.
-    let items: String = (0..9).map(|_| good.as_str()).collect();
-    fs::write(&file, items).unwrap();
+    fs::write(&file, good.repeat(9)).unwrap();
     let arguments = ["analyze", "box:small", "--task", path(&file), "--summary", "full"];
     let said = run(&[&arguments[..], &ALONE[..6]].concat()).unwrap();
-    assert!(said.contains("he gap over 9 units has no standard error, which takes 10"), "{said}");
-    let (status, message) = error(path(&tiny_bert()), &good, &[]);
-    assert!(status != 0 && message.contains("has no masked-LM head"), "{status} {message}");
-    let (status, message) = run(&["analyze", "box:small", "--with", "interchange"]).expect_err("an error");
-    assert!(status == 2 && message.contains("--with interchange: there is no task: give --task FILE"), "{message}");
-    let (status, message) = run(&["analyze", "box:small", "--positions", "all"]).expect_err("an error");
-    assert!(status == 2 && message.contains("--positions all is about the study interchange"), "{message}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("standard error")).collect();
+    answers.said("nine units", &lines.join("\n"));
+    for options in [["--with", "interchange"], ["--positions", "all"]] {
+        let refused = run(&[&["analyze", "box:small"], &options[..]].concat());
+        answers.refused(&options.join(" "), &refused.unwrap_err());
+    }
+    answers.held("interchange-refusals");
 }

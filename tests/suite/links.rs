@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::families::esm_with_vocabulary;
+use crate::support::answers::Answers;
 use crate::support::{fixture, headscope, parts_add_up, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -94,43 +95,32 @@ fn without_links_nothing_is_said_of_them() {
 #[test]
 fn links_that_cannot_be_meant_are_refused_with_their_line() {
     let scratch = tempdir().unwrap();
-    let corpus = scratch.path().join("bad.jsonl");
-    let cases = [
-        (r#""links": {"maps": [[2, 3]]}"#, "`links`, `maps`: there is no word 3: the sentence has the words 1 to 2"),
-        (r#""links": {"maps": [[0, 1]]}"#, "there is no word 0"),
-        (r#""links": {"maps": [[2, 2]]}"#, "word 2 is linked to itself: leave that link out"),
-        (r#""links": {"maps": [[2, [1, 2]]]}"#, "word 2 is linked to itself"),
-        (r#""links": {"maps": [[2, "1"]]}"#, "a link is `[from, to]` or `[from, [to, to]]`"),
-        (r#""links": {"": []}"#, "a type of links has no name"),
-        (r#""links": {"maps": []}, "candidates": {"maps": [3]}"#, "`candidates`, `maps`: there is no word 3"),
-        (
-            r#""links": {"maps": []}, "candidates": {"map": [1]}"#,
-            "`candidates` names the type `map`, and `links` has none of that name: give the type a list",
-        ),
-        (r#""undirected": ["contact"]"#, "`undirected` names the type `contact`"),
-        (r#""links": {"contact": []}, "min_distance": {"contacts": 6}"#, "`min_distance` names the type `contacts`"),
-        (r#""classes": {"element": ["C"]}"#, "`classes.element` has 1 entry for 2 words"),
-        (
-            r#""classes": {"element": ["C", "O"], "ring": ["a", "b"]}"#,
-            "`classes` has 2 keys, `element`, `ring`, and a word has one class",
-        ),
-    ];
-    let refused = |line: &str| {
+    let [corpus, pairs] = ["bad.jsonl", "bad.pairs"].map(|name| scratch.path().join(name));
+    let mut answers = Answers::within(scratch.path());
+    for keys in [
+        r#""links": {"maps": [[2, 3]]}"#,
+        r#""links": {"maps": [[0, 1]]}"#,
+        r#""links": {"maps": [[2, 2]]}"#,
+        r#""links": {"maps": [[2, [1, 2]]]}"#,
+        r#""links": {"maps": [[2, "1"]]}"#,
+        r#""links": {"": []}"#,
+        r#""links": {"maps": []}, "candidates": {"maps": [3]}"#,
+        r#""links": {"maps": []}, "candidates": {"map": [1]}"#,
+        r#""undirected": ["contact"]"#,
+        r#""links": {"contact": []}, "min_distance": {"contacts": 6}"#,
+        r#""classes": {"element": ["C"]}"#,
+        r#""classes": {"element": ["C", "O"], "ring": ["a", "b"]}"#,
+        r#""links": {"bond": []}, "undirected": ["bond"]"#,
+        r#""text": "C O", "links": {"bond": []}"#,
+    ] {
         let good = r#"{"words": ["C", "O"], "links": {"bond": [[1, 2]]}}"#;
-        fs::write(&corpus, format!("{good}\n{line}\n")).unwrap();
-        let (status, message) = run(&["analyze", path(&tiny_bert()), "-c", path(&corpus), "-q"]).unwrap_err();
-        assert_eq!(status, 3, "{message}");
-        assert!(message.contains("bad.jsonl:2"), "{message}");
-        message
-    };
-    for (keys, expected) in cases {
-        let message = refused(&format!(r#"{{"words": ["C", "O"], {keys}}}"#));
-        assert!(message.contains(expected), "{keys}: {message}");
+        let words = if keys.starts_with(r#""text""#) { "" } else { r#""words": ["C", "O"], "# };
+        fs::write(&corpus, format!("{good}\n{{{words}{keys}}}\n")).unwrap();
+        answers.refused(keys, &report(&corpus, &[]).unwrap_err());
     }
-    let message = refused(r#"{"words": ["C", "O"], "links": {"bond": []}, "undirected": ["bond"]}"#);
-    assert!(message.contains("links of the type `bond` are undirected here, and have a direction before"), "{message}");
-    let message = refused(r#"{"text": "C O", "links": {"bond": []}}"#);
-    assert!(message.contains("`links` is of `words`, and there are none"), "{message}");
+    fs::write(&pairs, "a b ||| c ||| 0-1\n").unwrap();
+    answers.refused("a ||| pair", &report(&pairs, &[]).unwrap_err());
+    answers.held("links-meaningless");
 }
 
 #[test]
@@ -165,22 +155,19 @@ fn treebanks_have_links_in_two_columns() {
     // The dependent of an empty node has no link that could be scored.
     assert_eq!(links(&good, "deps").unwrap(), ["conj 1 0", "nsubj 1 0", "punct 1 0"]);
     assert_eq!(links(&good, "misc:Ref").unwrap(), ["Ref 2 0"]);
-    for (deps, misc, from, expected) in [
-        ("2conj", "_", "deps", "deps.conllu:3: column 9 (DEPS) has `2conj`: expected HEAD:RELATION"),
-        ("9:conj", "_", "deps", "there is no word 9: the sentence has the words 1 to 4"),
-        ("3:conj", "_", "deps", "word 3 is linked to itself"),
-        ("2:conj", "Ref=one", "misc:Ref", "column 10 (MISC), `Ref`, has `one`: expected numbers of words"),
+    let mut answers = Answers::within(scratch.path());
+    for (deps, misc, from) in [
+        ("2conj", "_", "deps"),
+        ("9:conj", "_", "deps"),
+        ("3:conj", "_", "deps"),
+        ("2:conj", "Ref=one", "misc:Ref"),
+        ("2:conj:and", "Ref=1", "enhanced"),
     ] {
-        let (status, message) = links(&sentence(deps, misc), from).unwrap_err();
-        assert_eq!(status, 3, "{message}");
-        assert!(message.contains(expected) && message.contains("deps.conllu:3"), "{message}");
+        answers.refused(&format!("{deps} {misc} from {from}"), &links(&sentence(deps, misc), from).unwrap_err());
     }
-    let (status, message) = links(&good, "enhanced").unwrap_err();
-    assert!(status == 2 && message.contains("`deps` or `misc:KEY`"), "{message}");
-    let model = tiny_bert();
-    let without = ["analyze", path(&model), "-c", path(&corpus), "--links-from", "deps", "--without", "links"];
-    let (status, message) = run(&without).unwrap_err();
-    assert!(status == 2 && message.contains("is about the study links: give --with links as well"), "{message}");
+    let without = report(&corpus, &["--links-from", "deps", "--without", "links"]);
+    answers.refused("links from a column, without the study", &without.unwrap_err());
+    answers.held("links-of-columns");
 }
 
 /// A report over a corpus with options, as JSON.
@@ -229,8 +216,10 @@ fn a_table_beside_a_treebank_gives_the_links_of_json_lines() {
     let first = part("1/2");
     fs::write(&table, rows.lines().take(50).collect::<Vec<_>>().join("\n")).unwrap();
     let second = part("2/2");
-    let (status, message) = run(&["merge", path(&first), path(&second), "-o", "-"]).unwrap_err();
-    assert!(status == 3 && message.contains("protocol.links.file.sha256"), "{message}");
+    let mut answers = Answers::within(scratch.path());
+    let merged = run(&["merge", path(&first), path(&second), "-o", "-"]);
+    answers.refused("shards with links of two files", &merged.unwrap_err());
+    answers.held("links-of-two-files");
 }
 
 #[test]
@@ -238,31 +227,23 @@ fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
     let scratch = tempdir().unwrap();
     let table = scratch.path().join("links.tsv");
     let corpus = fixture("corpus/gold.conllu");
-    let refused = |rows: &str, options: &[&str]| {
+    let mut answers = Answers::within(scratch.path());
+    for (rows, options) in [
+        ("#0\t1\t2\tx\n#100000\t1\t2\tx\n", &["--limit", "10"][..]),
+        ("#0\t1\t200\tx\n", &[]),
+        ("#0\t1\t2\tx\n", &["--min-distance", "y=6"]),
+        ("#0\t1\t2\tx\n", &["--min-distance", "x"]),
+        ("#0\t1\t2\tx\n", &["--without", "links"]),
+    ] {
         fs::write(&table, format!("sentence\tfrom\tto\ttype\n{rows}")).unwrap();
         let arguments = ["analyze", "/no/model", "-c", path(&corpus), "--links", path(&table), "-q"];
-        run(&[&arguments[..], options].concat()).unwrap_err()
-    };
-    let (status, message) = refused("#0\t1\t2\tx\n#100000\t1\t2\tx\n", &["--limit", "10"]);
-    assert!(status == 3 && message.contains("links.tsv:3: there is no sentence #100000"), "{message}");
-    let (status, message) = refused("#0\t1\t200\tx\n", &[]);
-    assert!(
-        status == 3 && message.contains("links.tsv:2: sentence of") && message.contains("no word 200"),
-        "{message}"
-    );
-    let (status, message) = refused("#0\t1\t2\tx\n", &["--min-distance", "y=6"]);
-    assert!(status == 3 && message.contains("--min-distance names the type `y`, and links are of `x`"), "{message}");
-    let (status, message) = refused("#0\t1\t2\tx\n", &["--min-distance", "x"]);
-    assert!(status == 2 && message.contains("expected TYPE=N"), "{message}");
-    let (status, message) = refused("#0\t1\t2\tx\n", &["--without", "links"]);
-    assert!(status == 2 && message.contains("is about the study links: give --with links as well"), "{message}");
-    let model = tiny_bert();
-    let missing = ["analyze", path(&model), "-c", path(&corpus), "--links", "/no/links.tsv", "-q"];
-    let (status, message) = run(&missing).unwrap_err();
-    assert!(status == 3 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
-    let folder = ["analyze", path(&model), "-c", path(&corpus), "--links", path(scratch.path()), "-q"];
-    let (status, message) = run(&folder).unwrap_err();
-    assert!(status == 3 && message.contains("it is a folder"), "{message}");
+        let refused = run(&[&arguments[..], options].concat()).unwrap_err();
+        answers.refused(&format!("{rows}{}", options.join(" ")), &refused);
+    }
+    for links in ["/no/links.tsv", path(scratch.path())] {
+        answers.refused(links, &report(&corpus, &["--links", links]).unwrap_err());
+    }
+    answers.held("links-of-a-table");
 }
 
 /// An option that leaves nothing to score says so.
@@ -273,12 +254,16 @@ fn what_finds_no_link_is_said() {
     fs::write(&table, "sentence\tfrom\tto\ttype\n#0\t1\t2\tx\n#0\t1\t2\ty\n#0\t1\t3\ty\n").unwrap();
     let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "20"];
     let said = run(&[&common[..], &["--links-from", "misc:Nothing"]].concat()).unwrap();
-    assert!(said.contains("it has no link that --links-from misc:Nothing could find"), "{said}");
+    let line = said.lines().find(|line| line.contains("misc:Nothing")).unwrap();
     let far = ["--links", path(&table), "--min-distance", "x=2", "--min-distance", "y=2"];
     let output = headscope(&[&common[..], &far].concat()).output().unwrap();
     let notes = String::from_utf8(output.stderr).unwrap();
-    assert!(notes.contains("note: --min-distance x=2: no link of `x` is between words so far apart\n"), "{notes}");
+    let note = notes.lines().find(|line| line.contains("x=2")).unwrap();
     assert!(output.status.success() && !notes.contains("y=2"), "{notes}");
+    let mut answers = Answers::new();
+    answers.said("a column without links", line);
+    answers.said("links that are all too short", note);
+    answers.held("links-not-found");
 }
 
 /// By an index a shard reads its own part alone: the first one holds the table against the whole corpus.
@@ -290,15 +275,13 @@ fn a_table_is_held_against_an_indexed_corpus_once() {
     run(&["index", path(&corpus), "-o", path(&index)]).unwrap();
     fs::write(&table, "sentence\tfrom\tto\ttype\n#100000\t1\t2\tx\n").unwrap();
     let links = ["--links", path(&table), "--index", path(&index), "-q"];
-    let refused =
-        |more: &[&str]| run(&[&["analyze", "/no/model", "-c", path(&corpus)], &links[..], more].concat()).unwrap_err();
     let out = scratch.path().join("part.headscope");
-    for more in [&["-o", "-"][..], &["--shard", "1/2", "-o", path(&out)]] {
-        let (status, message) = refused(more);
-        assert!(status == 3 && message.contains("links.tsv:2: there is no sentence #100000"), "{message}");
+    let mut answers = Answers::within(scratch.path());
+    for more in [&["-o", "-"][..], &["--shard", "1/2", "-o", path(&out)], &["--shard", "2/2", "-o", path(&out)]] {
+        let refused = run(&[&["analyze", "/no/model", "-c", path(&corpus)], &links[..], more].concat());
+        answers.refused(&more.join(" "), &refused.unwrap_err());
     }
-    let (status, message) = refused(&["--shard", "2/2", "-o", path(&out)]);
-    assert!(status == 4 && message.contains("/no/model"), "{message}");
+    answers.held("links-beside-an-index");
 }
 
 #[test]
@@ -338,8 +321,9 @@ fn contacts_beside_fasta_are_those_of_json_lines() {
     // A model that has no token for a residue cannot be asked.
     let model = tiny_bert();
     let words = ["analyze", path(&model), "-c", path(&fasta), "-q"];
-    let (status, message) = run(&[&words[..], &options].concat()).unwrap_err();
-    assert!(status == 3 && message.contains("links are between the 20 residues, and the model reads"), "{message}");
+    let mut answers = Answers::within(scratch.path());
+    answers.refused("a model of words", &run(&[&words[..], &options].concat()).unwrap_err());
+    answers.held("links-of-residues");
     // Of a protein that is cut, the links between its first ten residues are left.
     let cut = run(&[&arguments[..], &options, &["--max-tokens", "12", "--truncate"]].concat()).unwrap();
     let cut: Value = serde_json::from_str(&cut).unwrap();
@@ -364,10 +348,6 @@ fn alignments_cross_the_texts_of_a_pair() {
     // Each of four words of the first text has four candidates, which are the words of the second.
     assert_eq!((&align["chance"], found["corpus"]["words"].as_u64()), (&json!(0.25), Some(320)));
     assert_eq!(align["by_place"]["accuracy"], 0.25);
-    let refused = scratch.path().join("refused.pairs");
-    fs::write(&refused, "a b ||| c ||| 0-1\n").unwrap();
-    let (status, message) = report(&refused, &[]).unwrap_err();
-    assert!(status == 3 && message.contains("refused.pairs:1: `0-1`: the second text has no word 1"), "{message}");
 }
 
 /// Links of three kinds: reactions with their maps, the arcs of trees, and contacts of words that are drawn at random.
@@ -392,8 +372,9 @@ fn untrained_heads_follow_links_by_chance_alone() {
     let summary = ["--summary", "full", "--without", "attention,words,frequency,explained-variance"];
     let printed = run(&[&["analyze", path(&model), "-c", path(&contacts)], &summary[..]].concat()).unwrap();
     let line = printed.lines().find(|line| line.contains("Links of contact: ")).expect("a line on pairs");
-    assert!(line.contains(" (largest of 12 heads on this text), as many as words, are linked;"), "{line}");
-    assert!(line.contains("of the separations that are linked most often "), "{line}");
+    let mut answers = Answers::new();
+    answers.said("links of contact", line);
+    answers.held("links-of-random-contacts");
     for (corpus, most) in [(fixture("corpus/reactions.jsonl"), 1), (arcs, 20), (contacts, 1)] {
         let others = "attention,trees,words,classes,frequency,explained-variance";
         let seeds = SEEDS.to_string();

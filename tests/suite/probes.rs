@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::support::answers::Answers;
 use crate::support::{fixture, path, run};
 use serde_json::{Value, json};
 
@@ -109,12 +110,11 @@ fn shards_of_both_stages_come_to_one_run() {
         part
     });
     let (report, first) = (file("report.json"), file("first.headscope"));
-    let (status, error) = merge(&[&one, &two], &report).unwrap_err();
-    assert_eq!(status, 6);
-    assert!(error.contains("all shards of the second of two stages are missing: merge those of the first"), "{error}");
+    let mut answers = Answers::within(folder.path());
+    answers.refused("no part of the second stage", &merge(&[&one, &two], &report).unwrap_err());
     assert!(!Path::new(&report).exists());
-    let (_, error) = run_to(&file("after.headscope"), &["--shard", "1/2", "--after", &one]).unwrap_err();
-    assert!(error.contains("it is shard 1/2: merge all shards first"), "{error}");
+    let after_one = run_to(&file("after.headscope"), &["--shard", "1/2", "--after", &one]);
+    answers.refused("after one shard of two", &after_one.unwrap_err());
     merge(&[&two, &one], &first).unwrap();
     let after = ["1/3", "2/3", "3/3"].map(|shard| {
         let part = file(&format!("after-{}.headscope", &shard[..1]));
@@ -129,20 +129,22 @@ fn shards_of_both_stages_come_to_one_run() {
     let both = file("both.headscope");
     merge(&[&first, a, b, c], &both).unwrap();
     assert!(merge(&[&both], &report).unwrap() == whole);
-    for parts in [&[&*first, a, b, c][..], &[&*both]] {
-        let (status, error) = merge(&[&["--min-count", "100000"], parts].concat(), &file("refused.json")).unwrap_err();
-        assert_eq!(status, 3, "{error}");
-        assert!(error.contains("were run with labels by another policy than this one: give the --policy, "), "{error}");
+    for (title, parts) in [
+        ("parts by another policy", &["--min-count", "100000", &first, a, b, c][..]),
+        ("a partial by another policy", &["--min-count", "100000", &both]),
+        // What makes no whole is refused.
+        ("one shard is missing", &[&first, a, b]),
+        ("the first stage is missing", &[a, b, c]),
+    ] {
+        answers.refused(title, &merge(parts, &file("refused.json")).unwrap_err());
     }
-    // What makes no whole is refused.
-    let refusal = |parts: &[&str]| merge(parts, &file("refused.json")).unwrap_err().1;
-    assert!(refusal(&[&first, a, b]).contains("1 of 3 shards that were run with --after is missing: 3/3"));
-    assert!(refusal(&[a, b, c]).contains("the sums that these were run after are missing"));
-    let (_, error) = run_to(&file("other.headscope"), &["--shard", "1/3", "--after", a]).unwrap_err();
-    assert!(error.contains("it is no partial of the first of two stages"), "{error}");
-    let limited = ["--shard", "1/3", "--after", &first, "--limit", "300"];
-    let (_, error) = run_to(&file("other.headscope"), &limited).unwrap_err();
-    assert!(error.contains("it is of another run: protocol.limit is null in one and 300 in the other"), "{error}");
+    for (title, more) in [
+        ("after the second stage", &["--shard", "1/3", "--after", a][..]),
+        ("after another run", &["--shard", "1/3", "--after", &first, "--limit", "300"]),
+    ] {
+        answers.refused(title, &run_to(&file("other.headscope"), more).unwrap_err());
+    }
+    answers.held("probes-in-shards");
 }
 
 #[test]
@@ -176,27 +178,21 @@ fn what_is_asked_for_is_said() {
     let common =
         ["analyze", "--summary", "full", "box:small", "-c", path(&corpus), "--with", "probes", "--without", OTHERS];
     let summary = run(&[&common[..], &["--probe", "ner", "--probe", "id"]].concat()).unwrap();
-    assert!(summary.contains("upos: no word of the corpus has it."), "{summary}");
-    assert!(summary.contains("ner: 100 words of 40 sentences, 3 classes."), "{summary}");
-    assert!(summary.contains("Too few words to say what heads add to it"), "{summary}");
-    assert!(summary.contains("id: no word of the corpus has it."), "{summary}");
+    let parts = ["upos: ", "ner: ", "Too few words ", "id: "];
+    let lines = summary.lines().filter(|line| parts.iter().any(|part| line.starts_with(part)));
+    let mut answers = Answers::within(folder.path());
+    answers.said("what is probed for", &lines.collect::<Vec<_>>().join("\n"));
 
     fs::write(&corpus, r#"{"words": ["a", "b"], "ner": ["A"]}"#).unwrap();
-    let (_, error) = run(&[&common[..], &["--probe", "ner"]].concat()).unwrap_err();
-    assert!(error.contains("`ner` has 1 entry for 2 words"), "{error}");
-    let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err();
-    let cases: [(&[&str], &str); 4] = [
-        (&["--probe", "xpos"], "--probe xpos is about the study probes: give --with probes as well"),
-        (&["--with", "probes", "--probe", "upos"], "that is probed for in any case"),
-        (&["--with", "probes", "--probe=a", "--probe=b", "--probe=c", "--probe=d", "--probe=e"], "4 can be probed for"),
-        (
-            &["-c", "box:gold", "--shard", "1/2", "--after", "x.headscope", "-o", "y.headscope"],
-            "no study of this run looks at the corpus twice",
-        ),
-    ];
-    for (arguments, message) in cases {
-        let (status, error) = refusal(arguments);
-        assert_eq!(status, 2);
-        assert!(error.contains(message), "{error}");
+    answers.refused("one tag for two words", &run(&[&common[..], &["--probe", "ner"]].concat()).unwrap_err());
+    for arguments in [
+        &["--probe", "xpos"][..],
+        &["--with", "probes", "--probe", "upos"],
+        &["--with", "probes", "--probe=a", "--probe=b", "--probe=c", "--probe=d", "--probe=e"],
+        &["-c", "box:gold", "--shard", "1/2", "--after", "x.headscope", "-o", "y.headscope"],
+    ] {
+        let refused = run(&[&["analyze", "box:small"], arguments].concat()).unwrap_err();
+        answers.refused(&arguments.join(" "), &refused);
     }
+    answers.held("probes-asked-for");
 }

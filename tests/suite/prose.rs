@@ -8,52 +8,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use crate::support::answers::{held, without_decimals};
 use crate::support::{fixture, headscope, outcome, path, run};
-use insta::{Settings, assert_snapshot};
 use tempfile::TempDir;
-
-/// Snapshots by name alone: the module and the expression would say nothing more.
-fn held(name: &str, text: &str) {
-    let mut settings = Settings::clone_current();
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| assert_snapshot!(name, text));
-}
-
-/// The text with `#` in the place of each decimal number, each exponent and each percentage.
-fn without_decimals(text: &str) -> String {
-    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
-    let (mut written, mut rest) = (String::new(), text);
-    while let Some(start) = rest.find(is_of_number) {
-        let (before, number) = rest.split_at(start);
-        let length = number.find(|c| !is_of_number(c)).unwrap_or(number.len());
-        let (number, after) = number.split_at(length);
-        // A full stop after a number, an ellipsis and a range (`1..4`) are no decimals.
-        let is_decimal = number
-            .trim_end_matches('.')
-            .split_once('.')
-            .is_some_and(|(_, end)| !end.is_empty() && !end.starts_with('.'));
-        let is_end = before.ends_with('[') && after.starts_with(", ") || before == ", " && after.starts_with(']');
-        let is_measured = is_decimal || is_end || after.starts_with(" %") || after.starts_with("e-");
-        written.push_str(before);
-        written.push_str(if is_measured { "#" } else { number });
-        written.push_str(if is_measured && number.ends_with('.') { "." } else { "" });
-        rest = after
-            .strip_prefix("e-")
-            .filter(|_| is_measured)
-            .map_or(after, |exponent| exponent.trim_start_matches(|c: char| c.is_ascii_digit()));
-    }
-    // Columns are as wide as their numbers: one space parts what a table parts by several.
-    let lines = (written + rest)
-        .lines()
-        .map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let indent = line.len() - line.trim_start().len();
-            format!("{:indent$}{}", "", words.join(" ")).trim_end().to_owned()
-        })
-        .collect::<Vec<_>>();
-    lines.join("\n")
-}
 
 fn printed(arguments: &[&str]) -> String {
     run(arguments).unwrap_or_else(|(status, message)| panic!("{arguments:?} ends with {status}: {message}"))
@@ -195,10 +152,4 @@ fn messages() {
         );
     }
     held("messages", &answers);
-}
-
-#[test]
-fn decimals_alone_are_left_out() {
-    let text = "67 % [56, 75] of 12 heads: 0.50 [.41, 0.57], p 2.1e-10, 1..4, L0H1 is 3.";
-    assert_eq!(without_decimals(text), "# % [#, #] of 12 heads: # [#, #], p #, 1..4, L0H1 is 3.");
 }

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::golden::{Forward, Golden, largest_difference, of_ids, record};
+use crate::support::answers::Answers;
 use crate::support::{self, fixture, opened, path, run, tiny_bert, weight_files};
 use headscope::model::files::{ModelFile, ModelFiles, Pooling, TokenizerFiles};
 use headscope::model::forward::Start;
@@ -147,9 +148,10 @@ fn a_model_that_lacks_heads_already_is_pruned_again() {
     let bench = tempfile::tempdir().unwrap();
     let (model, folder) = (fixture("models/pruned/tiny-bert-pickle"), bench.path().join("pruned"));
     let prune = |heads: &str| run(&["prune", path(&model), "--heads", heads, "-o", path(&folder)]);
-    let absent = "error: L0H1 is absent: `tiny-bert-pickle` was saved without it (pruned_heads): leave it out\n";
-    assert_eq!(prune("L0H0,L0H1").unwrap_err(), (2, absent.to_owned()));
-    assert!(prune("L0H0").unwrap().contains("without 1 of "));
+    let mut answers = Answers::within(bench.path());
+    answers.refused("a head that is absent", &prune("L0H0,L0H1").unwrap_err());
+    answers.said("a head that is there", &prune("L0H0").unwrap());
+    answers.held("pruned-again");
 }
 
 /// An empty tensor in the place of the one that changes stays as it is; and an output that is full is an error of the output.
@@ -210,46 +212,43 @@ fn of_run(arguments: &[String]) -> Value {
 fn a_pruned_model_loses_what_the_report_says() {
     let bench = tempfile::tempdir().unwrap();
     let at = |name: &str| bench.path().join(name);
+    let mut answers = Answers::within(bench.path());
     // Half precision; layers under another name; no biases and shared keys.
     let bundled = "box:small".to_owned();
     let llama = path(&readable(bench.path(), "tiny-llama")).to_owned();
     let causal = path(&fixture("models/causal")).to_owned();
-    for (model, removal) in [(&bundled, "constant"), (&causal, "constant"), (&llama, "zero")] {
+    for (name, model, removal) in
+        [("small", &bundled, "constant"), ("causal", &causal, "constant"), ("llama", &llama, "zero")]
+    {
         let whole = of_run(&pruning(model, &["--removal", removal]));
-        let (report, folder) = (at("report.json"), at(&format!("pruned-{removal}-{}", model.len())));
+        let [report, folder, other, own] =
+            ["report.json", "pruned", "other", "own"].map(|of| at(&format!("{name}-{of}")));
         fs::write(&report, serde_json::to_string(&whole).unwrap()).unwrap();
         let order = &whole["pruning"]["orders"][0];
         let arguments = ["prune", model, "--report", path(&report), "--budget", "20%", "-o", path(&folder)];
         let said = run(&arguments).unwrap();
-        let gone = said
-            .lines()
-            .filter(|line| line.starts_with("  layer"))
-            .flat_map(|line| line.split_whitespace().skip(3))
-            .count();
-        assert!(gone > 0 && said.contains(&format!("heads, removed by {removal}:")), "{said}");
-        let expected = order["loss"][gone - 1].as_f64().unwrap();
-        assert!(said.contains(&format!("to {expected:.4} nats")), "{said}");
-        assert!(
-            said.contains("Within 20 % of the loss, in the order by effect: over the half of the report's sample"),
-            "{said}"
-        );
+        let (layers, words): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("  layer"));
+        let gone = layers.iter().flat_map(|line| line.split_whitespace().skip(3)).count();
+        let expected = order["loss"][gone.checked_sub(1).unwrap()].as_f64().unwrap();
+        assert!(said.contains(&format!(" {expected:.4} ")), "{said}");
+        answers.said(&format!("{name}, a fifth of the loss"), &words.join("\n"));
         // Of what all heads are worth, which is nothing in an untrained model, in another order.
         let budget = ["--report", path(&report), "--budget", "20%", "--of", "all-heads", "--by", "gradient"];
-        let other = at(&format!("other-{removal}-{}", model.len()));
-        let said = run(&[&["prune", model, "-o", path(&other)], &budget[..]].concat());
-        let title = "Within 20 % of what all heads are worth, in the order by gradient: ";
-        assert!(said.map_or(removal == "zero", |said| said.contains(title)));
+        match run(&[&["prune", model, "-o", path(&other)], &budget[..]].concat()) {
+            Ok(said) => {
+                let words: Vec<&str> = said.lines().filter(|line| !line.starts_with("  layer")).collect();
+                answers.said(&format!("{name}, a fifth of all heads by gradient"), &words.join("\n"));
+            }
+            Err(refused) => assert!(removal == "zero", "{refused:?}"),
+        }
         // Heads of one's own, as the report removes them.
-        let own = at(&format!("own-{removal}-{}", model.len()));
         let said = run(&["prune", model, "-o", path(&own), "--report", path(&report), "--heads", "L0H1,L1H0"]).unwrap();
-        assert!(
-            said.contains(&format!("without 2 of 16 heads, removed by {removal}:")) || !model.starts_with("box"),
-            "{said}"
-        );
+        answers.said(&format!("{name}, heads of one's own"), &said);
         let found = of_run(&pruning(path(&folder), &["--removal", "zero"]))["pruning"]["loss"].as_f64().unwrap();
         let change = (expected - whole["pruning"]["loss"].as_f64().unwrap()).abs();
         assert!((found - expected).abs() < 1e-5 && change > 1e-4, "{model}: {found} {expected} {change}");
     }
+    answers.held("pruned-by-budget");
 }
 
 #[test]
@@ -257,17 +256,14 @@ fn layers_that_share_their_weights_lose_a_head_together() {
     let bench = tempfile::tempdir().unwrap();
     let (model, folder) = (readable(bench.path(), "tiny-albert"), bench.path().join("pruned"));
     let prune = |heads: &str| run(&["prune", path(&model), "--heads", heads, "-o", path(&folder)]);
-    let (status, error) = prune("L0H1").unwrap_err();
-    assert_eq!(status, 2);
-    assert!(error.contains("L0H1 shares its weights with L"), "{error}");
+    let mut answers = Answers::within(bench.path());
+    let refused = prune("L0H1").unwrap_err();
+    answers.refused("one of them", &refused);
     assert!(!folder.exists() && fs::read_dir(bench.path()).unwrap().count() == 1);
     // The way out works as it is printed.
-    let all = error.split("give `--heads ").nth(1).and_then(|rest| rest.split('`').next()).expect("a hint");
-    let said = prune(all).unwrap();
-    assert!(
-        said.contains(&format!("without {} of ", all.split(',').count())) && said.contains("removed by zero:"),
-        "{said}"
-    );
+    let all = refused.1.split("give `--heads ").nth(1).and_then(|rest| rest.split('`').next()).expect("a hint");
+    answers.said("all of them", &prune(all).unwrap());
+    answers.held("pruned-shared-layers");
     assert!(folder.join("model.safetensors").exists() && !folder.join("pytorch_model.bin").exists());
 }
 
@@ -284,18 +280,14 @@ fn what_is_copied_and_what_is_left() {
     for name in ["modules.json", "1_Pooling/config.json", "README.md", "tf_model.h5", "onnx/model.onnx"] {
         fs::write(model.join(name), "{}").unwrap();
     }
-    let said = run(&["prune", path(&model), "--heads", "L0H1", "-o", path(&folder)]).unwrap();
-    assert!(said.contains("without 1 of "), "{said}");
-    assert!(
-        said.ends_with("Not copied are onnx/model.onnx, tf_model.h5, with the weights of the whole model.\n"),
-        "{said}"
-    );
+    let prune = |head: &str| run(&["prune", path(&model), "--heads", head, "-o", path(&folder)]);
+    let mut answers = Answers::within(bench.path());
+    answers.said("files that are not copied", &prune("L0H1").unwrap());
     for name in ["modules.json", "1_Pooling/config.json", "README.md", "tokenizer.json", "config.json"] {
         assert_eq!(fs::read(folder.join(name)).unwrap(), fs::read(model.join(name)).unwrap(), "{name}");
     }
-    let (status, error) = run(&["prune", path(&model), "--heads", "L0H2", "-o", path(&folder)]).unwrap_err();
-    assert_eq!(status, 5);
-    assert!(error.contains("the folder has files already: name a new folder, or empty it first"), "{error}");
+    answers.refused("a folder with files", &prune("L0H2").unwrap_err());
+    answers.held("pruned-folder");
 }
 
 #[test]
@@ -303,31 +295,24 @@ fn what_cannot_be_pruned_is_said() {
     let bench = tempfile::tempdir().unwrap();
     let (report, folder) = (bench.path().join("report.json"), bench.path().join("pruned"));
     let prune = |more: &[&str]| run(&[&["prune", "box:small", "-o", path(&folder)], more].concat()).unwrap_err();
-    let (status, error) = prune(&["--heads", "L9H0"]);
-    assert_eq!(status, 2);
-    assert!(error.contains("there is no head L9H0: the model has 4 layers of 4 heads, both counted from 0"), "{error}");
-    assert_eq!(prune(&["--budget", "1%"]).0, 2);
-    assert!(prune(&["--report", "r.json", "--budget", "0%"]).1.contains("a share above 0 in per cent is expected"));
+    let mut answers = Answers::within(bench.path());
+    answers.refused("a head that is not there", &prune(&["--heads", "L9H0"]));
+    answers.refused("a budget without a report", &prune(&["--budget", "1%"]));
+    answers.refused("a budget of nothing", &prune(&["--report", "r.json", "--budget", "0%"]));
     let write = |value: &Value| fs::write(&report, serde_json::to_string(value).unwrap()).unwrap();
     let mut saved = of_run(&pruning("box:small", &[]));
     write(&saved);
     let budget = ["--report", path(&report), "--budget", "1%"];
-    let (status, error) = prune(&budget);
-    assert_eq!(status, 3);
-    assert!(error.contains("removed heads by their means, one for each class of tokens"), "{error}");
-    assert!(error.contains("analyse again with `--with pruning --removal constant`"), "{error}");
+    answers.refused("a report of removal by the mean", &prune(&budget));
     saved["pruning"]["removal"] = json!("zero");
     write(&saved);
-    let (status, error) = prune(&["--report", path(&report), "--budget", "0.00001%"]);
-    assert_eq!(status, 2);
-    assert!(error.contains("no head can go by") && error.contains("within 0.00001 % of the loss"), "{error}");
-    let (status, error) = prune(&[&budget[..], &["--by", "nothing"]].concat());
-    assert_eq!(status, 2);
-    assert!(error.contains("has no order by `nothing`: there are effect, gradient, random:0"), "{error}");
+    let little = prune(&["--report", path(&report), "--budget", "0.00001%"]);
+    assert!(little.1.contains("0.00001 %"), "{little:?}");
+    answers.refused("a budget that is too small", &little);
+    answers.refused("an order that is not there", &prune(&[&budget[..], &["--by", "nothing"]].concat()));
     saved["model"]["weights_sha256"] = json!("0".repeat(64));
     write(&saved);
-    let (status, error) = prune(&budget);
-    assert_eq!(status, 3);
-    assert!(error.contains("whose files are others than those of `box:small`"), "{error}");
+    answers.refused("a report of another model", &prune(&budget));
     assert!(!folder.exists());
+    answers.held("pruned-not");
 }

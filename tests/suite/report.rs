@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use crate::support::answers::Answers;
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
 use headscope::model::grid::HeadPlace;
 use headscope::studies::registry::STUDIES;
@@ -106,7 +107,9 @@ fn figures_and_tables_are_those_of_the_cards() {
     assert_eq!(drawn("--figure", "none.svg"), figures);
     let drawing = arcs.with_extension("svg");
     let absent = ["export", path(&everything), "--figure", "examples:L9H9", "-o", path(&drawing)];
-    assert_eq!(run(&absent).unwrap_err(), (2, "error: the report has no figure `examples` of `L9H9`\n".to_owned()));
+    let mut answers = Answers::within(folder.path());
+    answers.refused("examples of a head that is not there", &run(&absent).unwrap_err());
+    answers.held("report-no-figure");
     let tables = on_cards(&["heads", "labels", "metrics", "controls", "files"], |card| card.tables);
     assert_eq!(drawn("--table", "none.csv"), tables);
 }
@@ -367,10 +370,12 @@ fn csv_has_the_numbers_of_the_json_report() {
 fn the_summary_shows_grid_relations_and_skips() {
     let (model, corpus) = (tiny_bert(), gold());
     let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus)]).unwrap();
-    assert!(summary.starts_with("model   tiny-bert: bert, 3 layers x 4 heads\ncorpus  gold.conllu: "), "{summary}");
-    for part in ["\n     H0", "\n L2", "nsubj", "over offset", "over tags", "Skipped sentences: "] {
-        assert!(summary.contains(part), "no {part:?} in\n{summary}");
-    }
+    assert!(summary.contains("\n L2 ") && summary.contains("nsubj"), "{summary}");
+    let parts = ["model ", "corpus ", "     H0", " relation ", "Skipped "];
+    let lines = summary.lines().filter(|line| parts.iter().any(|part| line.starts_with(part)));
+    let mut answers = Answers::new();
+    answers.said("parts of a full summary", &lines.collect::<Vec<_>>().join("\n"));
+    answers.held("report-summary");
     assert!(!summary.contains('\u{1b}'), "colours where there is no terminal");
 }
 
@@ -426,14 +431,12 @@ fn check_maps(path: &Path, names: &[&str]) -> std::collections::HashMap<String, 
 
 #[test]
 fn explain_says_what_things_are() {
-    let text = run(&["explain", "offset:-3"]).unwrap();
-    assert!(text.starts_with("offset:k (label)\n"), "{text}");
-    for part in ["Formula: ", "Chance level: ", "Default threshold: ", "Source: ", "Caveats: "] {
-        assert!(text.contains(part), "{text}");
+    let mut answers = Answers::new();
+    for name in ["offset:-3", "offset_mass.-1", "min_queries"] {
+        answers.said(name, &run(&["explain", name]).unwrap());
     }
-    assert!(run(&["explain", "offset_mass.-1"]).unwrap().starts_with("offset_mass (metric)\n"));
     for name in ["offset:9", "offset:1", "syntactic:"] {
-        assert_eq!(run(&["explain", name]).unwrap_err().0, 2, "{name}");
+        answers.refused(name, &run(&["explain", name]).unwrap_err());
     }
     for word in [
         "gain",
@@ -455,31 +458,15 @@ fn explain_says_what_things_are() {
         assert!(page.to_lowercase().contains(text.lines().next().unwrap()), "{word} is not on the page: {text}");
     }
     // Whatever the grid shows, with its marks.
-    for (cell, says) in [
-        ("rare", "The label `rare-words`.\n\nrare-words (label)\n"),
-        ("+2", "After a label, as in `case+2`: the head has 2 more.\nAlone:\n\nThe label `offset:2`.\n"),
-        ("broad+1", "The label `broad`; the head has 1 more label.\n\nbroad (label)\n"),
-        (
-            "case~+7",
-            "The label `syntactic:case`, tied with another one; the head has 7 more labels.\n\nsyntactic:<relation>",
-        ),
-        ("first?", "The label `first-special`, borderline.\n\n"),
-        ("-2", "The label `offset:-2`.\n\noffset:k (label)\n"),
-        ("+2+1", "The label `offset:2`; the head has 1 more label.\n\n"),
-        ("punct", "The label `syntactic:punct`.\n\n"),
-        ("no role found", "The label `unlabelled`.\n\nunlabelled (label)\n"),
-    ] {
+    for cell in ["rare", "+2", "broad+1", "case~+7", "first?", "-2", "+2+1", "punct", "no role found"] {
         let text = run(&["explain", cell]).unwrap();
-        assert!(text.starts_with(&format!("{cell} (in the grid of a summary)\n\n{says}")), "{text}");
+        answers.said(&format!("the cell {cell}"), &text.lines().take(6).collect::<Vec<_>>().join("\n"));
     }
-    let threshold = run(&["explain", "min_queries"]).unwrap();
-    assert!(
-        threshold.starts_with("min_queries (threshold)\n") && threshold.ends_with("\nDefault: 100\n"),
-        "{threshold}"
-    );
     let all = run(&["explain"]).unwrap();
-    assert!(all.contains("\nOther words: primary, ") && all.contains("\nThresholds: "), "{all}");
-    assert!(all.contains("\nsyntactic:<relation> ") && all.contains("\nuuas "), "{all}");
+    let parts = ["Other words: ", "Thresholds: ", "syntactic:<relation> ", "uuas "];
+    let lines = all.lines().filter(|line| parts.iter().any(|part| line.starts_with(part)));
+    answers.said("lines of the list", &lines.collect::<Vec<_>>().join("\n"));
+    answers.held("report-explain");
 }
 
 #[test]
@@ -490,22 +477,11 @@ fn the_page_on_detectors_is_up_to_date() {
 }
 
 #[test]
-fn help_is_there_for_every_command() {
-    for command in ["analyze", "maps", "explain", "schema", "relabel", "compare"] {
-        let help = run(&[command, "--help"]).unwrap();
-        assert!(help.contains("Usage: headscope"), "{help}");
-    }
-}
-
-#[test]
 fn the_short_help_of_analyze_fits_a_screen_and_the_long_one_lists_every_study_once() {
     let short = run(&["analyze", "-h"]).unwrap();
     let lines = short.lines().count();
     assert!((24..=41).contains(&lines), "{lines}: {short}");
     let long = run(&["analyze", "--help"]).unwrap();
-    for heading in ["\nInput:\n", "\nStudies:\n", "\nControls:\n", "\nShards:\n", "\nOutput:\n"] {
-        assert!(short.contains(heading) && long.contains(heading), "{heading}");
-    }
     let listed = |study: &str| long.lines().filter(|line| line.trim_start().starts_with(&format!("{study}  "))).count();
     for study in ["attention", "knockout", "clark2019"] {
         assert_eq!(listed(study), 1, "{study}: {long}");
@@ -531,8 +507,9 @@ fn outputs_keep_their_permissions_and_links() {
     assert_eq!(fs::metadata(file("private.json")).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(file("link.json").is_symlink() && !file("new.json").is_symlink());
     fs::set_permissions(file("private.json"), fs::Permissions::from_mode(0o400)).unwrap();
-    let (_, message) = write(&file("private.json")).unwrap_err();
-    assert!(message.ends_with("private.json`: it is read-only\n"), "{message}");
+    let mut answers = Answers::within(folder.path());
+    answers.refused("a file that may not be written", &write(&file("private.json")).unwrap_err());
+    answers.held("report-read-only");
 }
 
 #[test]
@@ -555,10 +532,10 @@ fn an_error_amid_a_sentence_is_the_same_for_any_number_of_threads() {
     let bad = line(1, "\t_\t_") + &line(2, "") + &line(3, "\t_\t_");
     let (model, corpus) = (tiny_bert(), folder.path().join("bad.conllu"));
     fs::write(&corpus, good.repeat(400) + &bad).unwrap();
-    for _ in 0..10 {
-        let arguments = ["analyze", path(&model), "-c", path(&corpus), "--threads", "8"];
-        let (status, message) = run(&arguments).unwrap_err();
-        assert_eq!(status, 3);
-        assert!(message.contains("bad.conllu:802: a CoNLL-U line has 10 columns"), "{message}");
-    }
+    let refused = || run(&["analyze", path(&model), "-c", path(&corpus), "--threads", "8"]).unwrap_err();
+    let first = refused();
+    (1..10).for_each(|_| assert_eq!(refused(), first));
+    let mut answers = Answers::within(folder.path());
+    answers.refused("eight threads", &first);
+    answers.held("report-error-amid-a-sentence");
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::support::answers::Answers;
 use crate::support::{fixture, headscope, path, run, tiny_bert};
 use headscope::passes::observation::partial;
 use serde_json::Value;
@@ -38,30 +39,27 @@ fn a_run_goes_on_where_it_was() {
     }
     let (found, said) = run_to(&again, &resume);
     assert_eq!(found, expected);
-    assert!(said.contains("14 of 16 parts were in"), "{said}");
+    let version = format!("this program reads {}", partial::FORMAT_VERSION);
+    let mut answers = Answers::within(folder.path()).hiding(&version, "this program reads N");
+    answers.said("two parts are missing", &said);
 
     // What is there must be of this run, and whole.
     let refusal = |more: &[&str]| {
         let more = [&with[..], &resume, &["-o", path(&again)], more].concat();
         run(&arguments(&model, &corpus, &more)).unwrap_err()
     };
-    let (status, error) = refusal(&["--max-tokens", "30"]);
-    assert_eq!(status, 3);
-    assert!(error.starts_with("error: 16 parts are not of this run: `"), "{error}");
-    assert!(error.contains("1-of-16.headscope` is of another analysis: protocol.max_tokens is "), "{error}");
-    assert!(error.contains(": remove 1-of-16.headscope, 2-of-16.headscope, "), "{error}");
+    answers.refused("parts of another run", &refusal(&["--max-tokens", "30"]));
     fs::copy(parts.join("2-of-16.headscope"), parts.join("5-of-16.headscope")).unwrap();
-    let (_, error) = refusal(&[]);
-    assert!(error.contains("5-of-16.headscope` is shard 2/16 and not 5/16: remove 5-of-16.headscope, or "), "{error}");
+    answers.refused("another part", &refusal(&[]));
     fs::write(parts.join("5-of-16.headscope"), "headscope partial 4\n").unwrap();
-    assert!(refusal(&[]).1.contains("cannot use partial"));
+    answers.refused("a part of another version", &refusal(&[]));
     // One that was cut short is run again.
     let bytes = fs::read(parts.join("6-of-16.headscope")).unwrap();
     fs::write(parts.join("5-of-16.headscope"), &bytes[..bytes.len() / 2]).unwrap();
     let (found, said) = run_to(&again, &resume);
     assert_eq!(found, expected);
-    assert!(said.contains("5-of-16.headscope` is damaged or cut short: shard 5/16 is run again"), "{said}");
-    assert!(said.contains("15 of 16 parts were in"), "{said}");
+    answers.said("a part was cut short", &said);
+    answers.held("resume-parts");
 }
 
 /// The second of two stages has parts of its own.
@@ -84,15 +82,10 @@ fn a_run_of_two_stages_goes_on_where_it_was() {
     // Parts that labels by another policy were before: all of them, and some.
     let policy = folder.path().join("policy.toml");
     fs::write(&policy, "min_queries = 1\n").unwrap();
+    let mut answers = Answers::within(folder.path());
     for count in [16, 15] {
-        let (status, error) = resumed(&["--policy", path(&policy)]).unwrap_err();
-        assert_eq!(status, 3, "{error}");
-        assert!(error.starts_with(&format!("error: {count} parts are not of this run: `")), "{error}");
-        assert!(
-            error.contains("1-of-16-after.headscope` was run with labels by another policy (--policy, "),
-            "{error}"
-        );
-        assert!(error.contains(": remove 1-of-16-after.headscope, "), "{error}");
+        let refusal = resumed(&["--policy", path(&policy)]).unwrap_err();
+        answers.refused(&format!("{count} parts by another policy"), &refusal);
         fs::remove_file(parts.join("2-of-16-after.headscope")).ok();
     }
     // Sums of another machine may differ in their last digits.
@@ -102,12 +95,8 @@ fn a_run_of_two_stages_goes_on_where_it_was() {
         let start = header.find("\"sums\":\"").unwrap() + 8;
         format!("{}{}{}", &header[..start], "0".repeat(64), &header[start + 64..])
     });
-    let (status, error) = resumed(&[]).unwrap_err();
-    assert_eq!(status, 3, "{error}");
-    assert!(
-        error.contains("3-of-16-after.headscope` was run after other sums: remove 3-of-16-after.headscope, or "),
-        "{error}"
-    );
+    answers.refused("a part after other sums", &resumed(&[]).unwrap_err());
+    answers.held("resume-stages");
     fs::write(&third, bytes).unwrap();
     // What was refused is as it was.
     resumed(&[]).unwrap();
@@ -127,13 +116,12 @@ fn alter(part: &Path, alter: impl Fn(&str) -> String) {
 
 #[test]
 fn what_has_no_parts_is_refused() {
-    let refusal = |more: &[&str]| {
-        let (status, error) = run(&[&["analyze", "box:small", "--resume", "parts"], more].concat()).unwrap_err();
-        assert_eq!(status, 2);
-        error
-    };
-    assert!(refusal(&["--shard", "1/2"]).contains("cannot be used with"));
-    assert!(refusal(&["-c", "-", "--format", "text"]).contains("the corpus is read again for --resume"));
+    let mut answers = Answers::new();
+    for more in [&["--shard", "1/2"][..], &["-c", "-", "--format", "text"]] {
+        let refusal = run(&[&["analyze", "box:small", "--resume", "parts"], more].concat()).unwrap_err();
+        answers.refused(&more.join(" "), &refusal);
+    }
+    answers.held("resume-usage");
 }
 
 /// A part whose checksum is right and whose counts are none of any text: more unknown tokens than tokens.
@@ -154,10 +142,10 @@ fn a_part_that_makes_an_impossible_report_is_named() {
     let sums = zstd::decode_all(&rest[..rest.len() - 32]).unwrap();
     fs::write(&part, partial::seal(&header.to_string(), &sums).unwrap()).unwrap();
     fs::remove_file(&report).unwrap();
+    let mut answers = Answers::within(folder.path());
     for arguments in [resumed, vec!["merge", path(&parts), "-o", path(&report)]] {
-        let (status, message) = run(&arguments).unwrap_err();
-        assert_eq!(status, 3, "{message}");
-        assert!(message.contains("the sums come to a report that no run makes"), "{message}");
-        assert!(message.contains(path(&parts)) && !report.exists(), "{message}");
+        answers.refused(arguments[0], &run(&arguments).unwrap_err());
+        assert!(!report.exists());
     }
+    answers.held("resume-impossible");
 }

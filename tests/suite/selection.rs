@@ -146,3 +146,17 @@ fn options_corpus_and_model_decide_which_studies_run() {
         assert_eq!(outcome(words), expected, "{words}");
     }
 }
+
+#[test]
+fn a_run_of_a_task_asks_about_the_corpus_where_a_study_does() {
+    for (words, expected) in [
+        ("task=pair", true),
+        ("task=pair no-corpus", false),
+        ("task=pair with=pruning no-corpus", false),
+        ("task=pair with=words no-corpus", true),
+        ("", true),
+    ] {
+        let (request, _) = request(words);
+        assert_eq!(Selection::new(request).unwrap().is_about_corpus(), expected, "{words}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::answers::Answers;
 use crate::support::{fixture, headscope, outcome, parts_add_up, path, run, tiny_bert};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -54,12 +55,15 @@ impl Shards {
         file
     }
 
-    fn refusal(&self, parts: &[&str]) -> String {
+    fn refusal(&self, parts: &[&str]) -> (i32, String) {
         let output = self.file("refused.json");
-        let (status, message) = run(&[&["merge", "-o", &output], parts].concat()).unwrap_err();
-        assert_eq!(status, if message.contains(" missing: ") { 6 } else { 3 }, "{message}");
+        let refusal = run(&[&["merge", "-o", &output], parts].concat()).unwrap_err();
         assert!(!Path::new(&output).exists());
-        message.replace(&self.file(""), "")
+        refusal
+    }
+
+    fn answers(&self) -> Answers {
+        Answers::within(self.folder.path())
     }
 }
 
@@ -149,12 +153,12 @@ fn a_limit_is_one_of_the_whole_corpus() {
 #[test]
 fn the_runs_of_shards_are_told_together() {
     let shards = Shards::new();
-    let model = tiny_bert();
-    let part = |number: u32| {
+    let (model, mut answers) = (tiny_bert(), shards.answers());
+    let mut part = |number: u32| {
         let (shard, file) = (format!("{number}/2"), shards.file(&format!("{number}.headscope")));
         let arguments = ["analyze", path(&model), "-c", path(&shards.corpus), "--shard", &shard, "-o", &file];
         let told = run(&[&arguments[..], &["--threads", "1"]].concat()).unwrap();
-        assert!(told.starts_with(&format!("shard {number}/2 of corpus.conllu: ")), "{told}");
+        answers.said(&shard, &told);
         file
     };
     let merged = run(&["merge", "-o", "-", &part(1), &part(2)]).unwrap();
@@ -162,6 +166,7 @@ fn the_runs_of_shards_are_told_together() {
     assert_eq!(report["run"]["shards"], 2);
     assert_eq!(report["run"]["threads"], 1);
     assert_eq!(report["run"]["os"], std::env::consts::OS);
+    answers.held("shards-run");
 }
 
 #[test]
@@ -174,53 +179,24 @@ fn parts_that_make_no_whole_are_refused() {
     let limited = shards.shard("limited.headscope", "2/2", &["--limit", "500"]);
     let first_token = shards.shard("first.headscope", "2/2", &["--from-token", "first"]);
 
-    assert_eq!(shards.refusal(&[&one]), "error: 1 of 2 shards is missing: 2/2\n");
+    let mut answers = shards.answers();
+    let mut refused = |title: &str, parts: &[&str]| answers.refused(title, &shards.refusal(parts));
+    refused("one of two", &[&one]);
     // Ten are named.
-    let of_many = ["1/12", "1/11"].map(|of| shards.refusal(&[&shards.shard("many.headscope", of, &[])]));
-    assert!(
-        of_many[0].ends_with(" 10/12, 11/12, and 1 more\n") && of_many[1].ends_with(" 10/11, 11/11\n"),
-        "{of_many:?}"
-    );
-    assert_eq!(
-        shards.refusal(&[&one, &two, &again]),
-        "error: `two.headscope` and `again.headscope` are both shard 2/2: give each shard once\n"
-    );
-    assert_eq!(
-        shards.refusal(&[&one, &third]),
-        "error: cannot merge `one.headscope` and `third.headscope`: one is of 2 shards and the other of 3\n"
-    );
-    let limit = shards.refusal(&[&one, &limited]);
-    assert!(limit.contains("`limited.headscope`: protocol.limit is null in one and 500 in the other"), "{limit}");
-    let fold = shards.refusal(&[&one, &first_token]);
-    assert!(fold.contains("protocol.from_token is \"mean\" in one and \"first\" in the other"), "{fold}");
+    for of in ["1/12", "1/11"] {
+        refused(of, &[&shards.shard("many.headscope", of, &[])]);
+    }
+    refused("one twice", &[&one, &two, &again]);
+    refused("one of two and one of three", &[&one, &third]);
+    refused("another limit", &[&one, &limited]);
+    refused("another fold", &[&one, &first_token]);
 
     fs::write(&shards.corpus, fs::read_to_string(&shards.corpus).unwrap() + "\n").unwrap();
-    let changed = shards.shard("changed.headscope", "2/2", &[]);
-    let corpus = shards.refusal(&[&one, &changed]);
-    assert!(
-        corpus.contains("cannot merge `one.headscope` and `changed.headscope`: corpus.files.0.sha256 is "),
-        "{corpus}"
-    );
-}
-
-#[test]
-fn another_model_is_refused() {
-    let shards = Shards::new();
-    let one = shards.shard("one.headscope", "1/2", &[]);
-    let other = shards.folder.path().join("tiny-bert");
-    fs::create_dir(&other).unwrap();
-    for entry in fs::read_dir(tiny_bert()).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), other.join(entry.file_name())).unwrap();
-    }
-    let mut weights = fs::read(other.join("model.safetensors")).unwrap();
-    *weights.last_mut().unwrap() ^= 1;
-    fs::write(other.join("model.safetensors"), weights).unwrap();
-    let two = shards.file("two.headscope");
-    let arguments = ["analyze", path(&other), "-c", path(&shards.corpus), "--max-tokens", "8", "--no-run-info"];
-    run(&[&arguments[..], &["--shard", "2/2", "-o", &two, "-q"]].concat()).unwrap();
-    let message = shards.refusal(&[&one, &two]);
-    assert!(message.contains("model.weights_sha256 is "), "{message}");
+    refused("a corpus that has changed", &[&one, &shards.shard("changed.headscope", "2/2", &[])]);
+    fs::write(&shards.corpus, "").unwrap();
+    let (one, two) = (shards.shard("1.headscope", "1/2", &[]), shards.shard("2.headscope", "2/2", &[]));
+    refused("a corpus without sentences", &[&one, &two]);
+    answers.held("shards-refusals");
 }
 
 /// Whoever runs several models or corpora reads which of them a part is of, not a setting that differs with them.
@@ -228,27 +204,31 @@ fn another_model_is_refused() {
 fn parts_of_two_models_or_corpora_are_told_apart_by_name() {
     let shards = Shards::new();
     let one = shards.shard("one.headscope", "1/2", &[]);
-    let of_corpus = |corpus: &Path, model: &str, to: &str| {
+    let mut answers = shards.answers();
+    let mut refused = |title: &str, corpus: &Path, model: &str, to: &str| {
         let file = shards.file(to);
         run(&["analyze", model, "-c", path(corpus), "--shard", "2/2", "-o", &file, "-q"]).unwrap();
-        file
+        answers.refused(title, &shards.refusal(&[&one, &file]));
     };
-    let other = of_corpus(&shards.corpus, "box:planted", "model.headscope");
-    let expected = "error: cannot merge `one.headscope` and `model.headscope`: the model is `tiny-bert` in one and `box:planted` in \
-                    the other\n";
-    assert_eq!(shards.refusal(&[&one, &other]), expected);
-    let model = tiny_bert();
-    let other = of_corpus(&fixture("corpus/gold.conllu"), path(&model), "corpus.headscope");
-    let expected = "error: cannot merge `one.headscope` and `corpus.headscope`: the corpus is `corpus.conllu` in one and \
-                    `gold.conllu` in the other\n";
-    assert_eq!(shards.refusal(&[&one, &other]), expected);
+    let (model, gold) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    refused("another model", &shards.corpus, "box:planted", "model.headscope");
+    refused("another corpus", &gold, path(&model), "corpus.headscope");
     // Of one name they differ in their content.
     let folder = shards.folder.path().join("b");
     fs::create_dir(&folder).unwrap();
-    let renamed = folder.join("corpus.conllu");
-    fs::copy(fixture("corpus/gold.conllu"), &renamed).unwrap();
-    let message = shards.refusal(&[&one, &of_corpus(&renamed, path(&model), "renamed.headscope")]);
-    assert!(message.contains("`renamed.headscope`: corpus.files.0.sha256 is "), "{message}");
+    fs::copy(&gold, folder.join("corpus.conllu")).unwrap();
+    refused("a corpus of the same name", &folder.join("corpus.conllu"), path(&model), "renamed.headscope");
+    let other = shards.folder.path().join("tiny-bert");
+    fs::create_dir(&other).unwrap();
+    for entry in fs::read_dir(&model).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), other.join(entry.file_name())).unwrap();
+    }
+    let mut weights = fs::read(other.join("model.safetensors")).unwrap();
+    *weights.last_mut().unwrap() ^= 1;
+    fs::write(other.join("model.safetensors"), weights).unwrap();
+    refused("a model of the same name", &shards.corpus, path(&other), "weights.headscope");
+    answers.held("shards-names");
 }
 
 #[test]
@@ -260,46 +240,34 @@ fn what_is_no_partial_is_refused() {
     bytes[middle] ^= 0x10;
     let damaged = shards.file("damaged.headscope");
     fs::write(&damaged, bytes).unwrap();
-    assert_eq!(
-        shards.refusal(&[&damaged]),
-        "error: cannot use partial `damaged.headscope`: it is damaged or cut short: run its shard again\n"
-    );
-    let corpus = path(&shards.corpus);
-    assert!(shards.refusal(&[corpus]).contains("it is not what `headscope analyze --shard` writes"));
-    assert!(
-        shards.refusal(&[&shards.file("nowhere.headscope")]).contains("cannot use partial `nowhere.headscope`: No")
-    );
-}
-
-#[test]
-fn a_corpus_without_sentences_is_refused_when_its_shards_are_merged() {
-    let shards = Shards::new();
-    fs::write(&shards.corpus, "").unwrap();
-    let (one, two) = (shards.shard("1.headscope", "1/2", &[]), shards.shard("2.headscope", "2/2", &[]));
-    assert_eq!(shards.refusal(&[&one, &two]), "error: corpus `corpus.conllu` has no sentences\n");
+    let mut answers = shards.answers();
+    answers.refused("a damaged one", &shards.refusal(&[&damaged]));
+    answers.refused("a corpus", &shards.refusal(&[path(&shards.corpus)]));
+    answers.refused("nothing", &shards.refusal(&[&shards.file("nowhere.headscope")]));
+    answers.held("shards-no-partial");
 }
 
 #[test]
 fn wrong_usage_of_shards() {
-    let model = tiny_bert();
-    let gold = fixture("corpus/gold.conllu");
-    let usage = |more: &[&str]| {
-        let (status, message) = run(&[&["analyze", path(&model), "-c", path(&gold)], more].concat()).unwrap_err();
-        assert_eq!(status, 2, "{message}");
-        message
-    };
-    assert!(usage(&["-o", "part.headscope"]).contains("with --shard I/N"));
-    assert!(usage(&["--shard", "1/2"]).contains("give one -o FILE.headscope"));
-    assert!(usage(&["--shard", "1/2", "-o", "report.json"]).contains("`report.json` is no partial"));
-    assert!(usage(&["--shard", "1/2", "-o", "a.headscope", "-o", "b.headscope"]).contains("give one -o"));
-    assert!(usage(&["--shard", "3/2", "-o", "a.headscope"]).contains("shard 3/2 is none of 1/2 to 2/2"));
-    let labels = usage(&["--shard", "1/2", "-o", "a.headscope", "--min-count", "5"]);
-    assert!(labels.contains("--min-count is about labels"), "{labels}");
-    let count = "a corpus is in 1 to 65536 shards";
-    for shard in ["1/0", "auto/0", "1/65537", "auto/99999999999"] {
-        assert!(usage(&["--shard", shard, "-o", "a.headscope"]).contains(count), "{shard}");
+    let (model, gold) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let mut answers = Answers::new();
+    for more in [
+        "-o part.headscope",
+        "--shard 1/2",
+        "--shard 1/2 -o report.json",
+        "--shard 1/2 -o a.headscope -o b.headscope",
+        "--shard 3/2 -o a.headscope",
+        "--shard 1/2 -o a.headscope --min-count 5",
+        "--shard 1/0 -o a.headscope",
+        "--shard auto/0 -o a.headscope",
+        "--shard 1/65537 -o a.headscope",
+        "--shard auto/99999999999 -o a.headscope",
+        "--shard 99999999999/2 -o a.headscope",
+    ] {
+        let command = ["analyze", path(&model), "-c", path(&gold)].into_iter().chain(more.split(' '));
+        answers.refused(more, &run(&command.collect::<Vec<_>>()).unwrap_err());
     }
-    assert!(usage(&["--shard", "99999999999/2", "-o", "a.headscope"]).contains("is none of 1/2 to 2/2"));
+    answers.held("shards-usage");
 }
 
 /// Layers whose queries see other keys, and decoders, are of classes that partials hold.
@@ -321,28 +289,21 @@ fn shards_of_models_of_several_classes_merge() {
     }
 }
 
+/// A partial has no labels, and another output is a report.
 #[test]
-fn a_partial_has_no_labels() {
+fn what_merge_cannot_write_is_refused() {
     let shards = Shards::new();
     let (one, merged) = (shards.shard("one.headscope", "1/1", &[]), shards.file("merged.headscope"));
+    let mut answers = shards.answers();
     for labels in [["--policy", "/nonexist"], ["--min-count", "7"], ["--preset", "voita2019"]] {
-        let (status, error) = run(&[&["merge", &one, "-o", &merged], &labels[..]].concat()).unwrap_err();
-        assert_eq!(status, 2, "{error}");
-        assert!(error.contains(&format!("{} ", labels[0])) && error.contains("is about labels"), "{error}");
+        let refusal = run(&[&["merge", &one, "-o", &merged], &labels[..]].concat()).unwrap_err();
+        answers.refused(&labels.join(" "), &refusal);
     }
     assert!(!Path::new(&merged).exists());
     run(&["merge", &one, "-o", &merged]).unwrap();
     assert!(fs::read(&merged).unwrap() == fs::read(&one).unwrap());
-}
-
-#[test]
-fn what_merge_writes_is_listed_where_an_output_is_neither() {
-    let shards = Shards::new();
-    let one = shards.shard("one.headscope", "1/1", &[]);
-    let (status, error) = run(&["merge", &one, "-o", &shards.file("x.txt")]).unwrap_err();
-    assert_eq!(status, 2);
-    let expected = "use .json or .json.gz or .csv or .html, or .headscope alone for the sums of all shards\n";
-    assert!(error.contains(expected), "{error}");
+    answers.refused("-o x.txt", &run(&["merge", &one, "-o", &shards.file("x.txt")]).unwrap_err());
+    answers.held("shards-outputs");
 }
 
 /// A part of several is no report, and nothing makes one of it alone.
@@ -351,39 +312,24 @@ fn a_part_in_the_place_of_a_report_says_what_makes_one() {
     let shards = Shards::new();
     let third = shards.shard("3-of-8.headscope", "3/8", &[]);
     let csv = shards.file("heads.csv");
-    let refused = |part: &str| {
-        let errors = [&["show", part][..], &["export", part, "-o", &csv], &["cite", part]].map(|arguments| {
-            let (status, error) = run(arguments).unwrap_err();
-            assert_eq!(status, 3, "{error}");
-            error.replace(&shards.file(""), "")
-        });
+    let mut answers = shards.answers();
+    let mut refused = |title: &str, part: &str| {
+        let errors = [&["show", part][..], &["export", part, "-o", &csv], &["cite", part]]
+            .map(|arguments| run(arguments).unwrap_err());
         assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
-        errors[0].clone()
+        answers.refused(title, &errors[0]);
     };
-    assert_eq!(
-        refused(&third),
-        "error: `3-of-8.headscope` is a partial, shard 3/8 of a run, and no report: `headscope merge` makes the report of the \
-         partials of all 8\n"
-    );
+    refused("a shard", &third);
     let with = ["--with", "probes", "--without", "trees,words,frequency,explained-variance"];
     let first = shards.shard("first.headscope", "1/1", &with);
     let after = shards.shard("after.headscope", "2/2", &[&with[..], &["--after", &first]].concat());
-    let of_both = ", and no report: `headscope merge` makes the report of the partials of both stages\n";
-    for (part, what) in [(&first, "the sums of the first"), (&after, "shard 2/2 of the second")] {
-        let error = refused(part);
-        assert!(error.ends_with(&format!("is a partial, {what} of two stages{of_both}")), "{error}");
-    }
-    let (status, error) = run(&["compare", "--numbers", &after, &after]).unwrap_err();
-    assert_eq!(status, 3);
-    let expected =
-        "says nothing by itself: `headscope merge -o FILE.headscope` makes one of all partials of both stages\n";
-    assert!(error.ends_with(expected), "{error}");
+    refused("the first of two stages", &first);
+    refused("a shard of the second", &after);
     let bytes = fs::read(&third).unwrap();
     fs::write(&third, &bytes[..bytes.len() - 1]).unwrap();
-    assert_eq!(
-        refused(&third),
-        "error: cannot use partial `3-of-8.headscope`: it is damaged or cut short: run its shard again\n"
-    );
+    refused("a damaged shard", &third);
+    answers.refused("compare", &run(&["compare", "--numbers", &after, &after]).unwrap_err());
+    answers.held("shards-no-report");
 }
 
 /// The output of a job of an array; `set` are variables of its environment.
@@ -413,7 +359,7 @@ fn job_to(
 fn an_array_of_jobs_is_run_until_nothing_is_missing() {
     let shards = Shards::new();
     let whole = shards.analyze(&["-o", "-"]);
-    let parts = shards.file("parts");
+    let (parts, mut answers) = (shards.file("parts"), shards.answers());
     let slurm = |id| job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]);
     slurm("1").unwrap();
     // As if the second had been killed, and the third had come to a disk that was full, or its machine had failed.
@@ -421,21 +367,19 @@ fn an_array_of_jobs_is_run_until_nothing_is_missing() {
     let third = Path::new(&parts).join("3-of-3.headscope");
     let bytes = fs::read(&third).unwrap();
     let begun = [&bytes[..30], &vec![0; bytes.len() - 30]].concat();
+    let mut refusals = Vec::new();
     let zeros = [vec![0; bytes.len()], vec![0; 5], [&[0; 512], &bytes[512..]].concat(), begun];
     for left in [bytes.len() - 1, 30, 5, 0].map(|length| bytes[..length].to_vec()).into_iter().chain(zeros) {
         fs::write(&third, left).unwrap();
         let output = headscope(&["merge", "--missing", "3", &parts]).output().unwrap();
-        assert_eq!(output.status.code(), Some(6));
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), "2-3\n");
-        let said = String::from_utf8(output.stderr).unwrap();
-        let expected =
-            "3-of-3.headscope`: it is damaged or cut short: run its shard again\nerror: 2 of 3 shards are missing\n";
-        assert!(said.starts_with("warning: cannot use partial `") && said.ends_with(expected), "{said}");
+        refusals.push(outcome(&output).unwrap_err());
+        assert_eq!(output.stdout, b"2-3\n");
     }
-    assert!(slurm("3").unwrap().1.contains("3-of-3.headscope` is damaged or cut short: shard 3/3 is run again"));
+    assert!(refusals.iter().all(|refusal| *refusal == refusals[0]), "{refusals:?}");
+    answers.refused("one is damaged", &refusals[0]);
+    answers.said("it is run again", &slurm("3").unwrap().1);
     assert!(fs::read(&third).unwrap() == bytes);
-    let (status, error) = run(&["merge", "-o", "-", &parts]).unwrap_err();
-    assert_eq!((status, &*error), (6, "error: 1 of 3 shards is missing: 2/3\n"));
+    answers.refused("one is missing", &run(&["merge", "-o", "-", &parts]).unwrap_err());
     // Other engines count from 0.
     job(&shards, &[("JOB_COMPLETION_INDEX", "1")], &[]).unwrap();
     assert_eq!(run(&["merge", "--missing", "3", &parts]).unwrap(), "");
@@ -444,11 +388,9 @@ fn an_array_of_jobs_is_run_until_nothing_is_missing() {
     let before = fs::metadata(&third).unwrap().modified().unwrap();
     let (printed, said) = slurm("3").unwrap();
     assert_eq!(printed, "");
-    assert!(
-        said.contains("shard 3/3 of this analysis is in `") && said.contains("3-of-3.headscope` already"),
-        "{said}"
-    );
+    answers.said("it is there", &said);
     assert_eq!(fs::metadata(&third).unwrap().modified().unwrap(), before);
+    answers.held("shards-array");
 }
 
 #[test]
@@ -456,10 +398,9 @@ fn a_part_of_another_analysis_is_kept_in_a_folder_and_replaced_where_it_is_named
     let shards = Shards::new();
     let other = |more: &[&str]| job(&shards, &[("AWS_BATCH_JOB_ARRAY_INDEX", "0")], more);
     other(&[]).unwrap();
-    let (status, error) = other(&["--from-token", "first"]).unwrap_err();
-    assert_eq!(status, 5, "{error}");
-    let expected = "1-of-3.headscope` is of another analysis: protocol.from_token is \"mean\" in one and \"first\" in the other (now)";
-    assert!(error.contains(expected), "{error}");
+    let mut answers = shards.answers();
+    answers.refused("another fold", &other(&["--from-token", "first"]).unwrap_err());
+    answers.held("shards-another-analysis");
     let file = shards.file("parts/1-of-3.headscope");
     let before = fs::read(&file).unwrap();
     shards.analyze(&["--shard", "1/3", "-o", &file, "-q", "--from-token", "first"]);
@@ -471,42 +412,37 @@ fn what_is_missing_is_told_of_shards_of_one_run() {
     let shards = Shards::new();
     let empty = shards.file("empty");
     fs::create_dir(&empty).unwrap();
-    let missing = |of: &str, parts: &[&str]| {
+    let mut answers = shards.answers();
+    let mut missing = |title: &str, of: &str, parts: &[&str]| {
         let output = headscope(&[&["merge", "--missing", of], parts].concat()).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(&shards.file(""), "");
-        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+        answers.refused(title, &outcome(&output).unwrap_err());
+        String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(missing("8", &[&empty]), (6, "1-8\n".to_owned(), "error: 8 of 8 shards are missing\n".to_owned()));
+    assert_eq!(missing("all are missing", "8", &[&empty]), "1-8\n");
     let one = shards.shard("one.headscope", "4/8", &[]);
-    assert_eq!(missing("8", &[&one]).1, "1-3,5-8\n");
-    let (status, printed, error) = missing("9", &[&one]);
-    assert_eq!((status, &*printed), (3, ""));
-    assert_eq!(error, "error: `one.headscope` is shard 4/8 and not of 9: was the corpus run in 8?\n");
+    assert_eq!(missing("one is there", "8", &[&one]), "1-3,5-8\n");
+    assert_eq!(missing("it is of others", "9", &[&one]), "");
     let limited = shards.shard("limited.headscope", "5/8", &["--limit", "500"]);
-    assert!(missing("8", &[&one, &limited]).2.contains("protocol.limit is null in one and 500 in the other"));
-    assert_eq!(missing("8", &[path(&shards.corpus)]).0, 3);
+    missing("another limit", "8", &[&one, &limited]);
+    missing("a corpus", "8", &[path(&shards.corpus)]);
     for of in ["0", "65537", "99999999999", "x"] {
-        let (status, _, error) = missing(of, &[&one]);
-        assert!(status == 2 && error.contains("a corpus is in 1 to 65536 shards"), "{error}");
+        missing(&format!("of {of}"), of, &[&one]);
     }
-    let (status, error) = run(&["merge", &empty, "-o", &shards.file("report.json")]).unwrap_err();
-    assert_eq!((status, &*error), (6, "error: no shard is there yet: run them, or name their partials\n"));
-    assert_eq!(missing("8", &[&one, "-o", "report.json"]).0, 2);
+    missing("with an output", "8", &[&one, "-o", "report.json"]);
+    let report = run(&["merge", &empty, "-o", &shards.file("report.json")]);
+    answers.refused("a report of none", &report.unwrap_err());
+    answers.held("shards-missing");
 }
 
 #[test]
 fn a_job_without_a_number_is_refused() {
-    let shards = Shards::new();
-    let refusal = |set: &[(&str, &str)]| {
-        let (status, error) = job(&shards, set, &[]).unwrap_err();
-        assert_eq!(status, 2, "{error}");
-        error
-    };
-    assert!(refusal(&[]).contains("this is no job of an array"));
-    assert!(refusal(&[("SLURM_ARRAY_TASK_ID", "0")]).contains("have the numbers 1 to 3"));
-    let two = [("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "1")];
-    assert!(refusal(&two).contains("SLURM_ARRAY_TASK_ID=1 and JOB_COMPLETION_INDEX=1 are set"));
+    let (shards, mut answers) = (Shards::new(), Answers::new());
+    let (slurm, other) = (("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "1"));
+    for set in [&[("SLURM_ARRAY_TASK_ID", "0")][..], &[slurm, other], &[]] {
+        answers.refused(&format!("{set:?}"), &job(&shards, set, &[]).unwrap_err());
+    }
     assert!(!Path::new(&shards.file("parts")).exists());
+    answers.held("shards-job");
 }
 
 /// The second stage is an array of its own, of other jobs.
@@ -516,13 +452,13 @@ fn an_array_of_jobs_runs_the_second_stage() {
     let with = ["--with", "probes", "--without", "trees,words,frequency,explained-variance"];
     let whole = shards.analyze(&[&with[..], &["-o", "-"]].concat());
     let [first, after, merged] = ["first", "after", "merged.headscope"].map(|name| shards.file(name));
+    let mut answers = shards.answers();
     for id in ["1", "2", "3"] {
         let (says, _) = job_to("first", &shards, &[("SLURM_ARRAY_TASK_ID", id)], &with).unwrap();
-        assert!(says.contains("this is the first of two stages"), "{says}");
+        answers.said(&format!("job {id} of the first stage"), &says);
     }
-    let (status, error) = run(&["merge", &first, "-o", &shards.file("report.json")]).unwrap_err();
-    assert_eq!(status, 6, "{error}");
-    assert!(error.contains("all shards of the second of two stages are missing: merge those of the first"), "{error}");
+    let report = run(&["merge", &first, "-o", &shards.file("report.json")]);
+    answers.refused("a report of the first stage", &report.unwrap_err());
     let missing = |parts: &[&str]| {
         let output = headscope(&[&["merge", "--missing", "3"], parts].concat()).output().unwrap();
         (output.status.code().unwrap(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))
@@ -535,25 +471,22 @@ fn an_array_of_jobs_runs_the_second_stage() {
     fs::write(&third, bytes).unwrap();
     // An array of the first stage would have nothing to do.
     let (status, [printed, error]) = missing(&[&first]);
-    assert_eq!((status, &*printed), (6, ""));
-    assert!(error.contains("all shards of the second of two stages are missing: merge those of the first"), "{error}");
+    assert_eq!(printed, "");
+    answers.refused("the first stage is whole", &(status, error));
     run(&["merge", &first, "-o", &merged]).unwrap();
     let second = |id: &str| {
         let more = [&with[..], &["--after", &merged]].concat();
         job_to("after", &shards, &[("JOB_COMPLETION_INDEX", id)], &more).unwrap()
     };
-    for (id, shard) in [("2", "3/3"), ("0", "1/3")] {
-        let (printed, _) = second(id);
-        let says = ": the second stage is done; its sentences are counted in the first\n";
-        assert!(printed.starts_with(&format!("shard {shard} of ")) && printed.ends_with(says), "{printed}");
+    for id in ["2", "0"] {
+        answers.said(&format!("job {id} of the second stage"), &second(id).0);
     }
     let (status, [printed, _]) = missing(&[&after]);
     assert_eq!((status, &*printed), (6, "2\n"));
-    let (status, error) = run(&["merge", &merged, &after, "-o", "-"]).unwrap_err();
-    assert_eq!((status, &*error), (6, "error: 1 of 3 shards that were run with --after is missing: 2/3\n"));
+    answers.refused("one is missing", &run(&["merge", &merged, &after, "-o", "-"]).unwrap_err());
     second("1");
     assert_eq!(missing(&[&after]), (0, [String::new(), String::new()]));
-    assert!(second("1").1.contains("2-of-3-after.headscope` already"));
+    answers.said("it is there", &second("1").1);
     let report = |parts: &[&str]| run(&[&["merge", "--no-run-info", "-o", "-"], parts].concat()).unwrap();
     assert!(report(&[&merged, &after]) == whole);
 
@@ -563,13 +496,9 @@ fn an_array_of_jobs_runs_the_second_stage() {
     }
     assert!(report(&[&first]) == whole);
     let (status, [printed, error]) = missing(&[&first]);
-    assert_eq!((status, &*printed), (3, ""));
-    let expected = "1-of-3-after.headscope` of the second, and what is missing is told of one: name the parts of one stage, as in \
-                    `*-of-3.headscope` or `*-of-3-after.headscope`, or keep each stage in a folder of its own\n";
-    assert!(
-        error.contains("1-of-3.headscope` is of the first of two stages and `") && error.ends_with(expected),
-        "{error}"
-    );
+    assert_eq!(printed, "");
+    answers.refused("both stages", &(status, error));
+    answers.held("shards-stages");
 }
 
 /// A folder of parts and of whatever else has their names.
@@ -583,18 +512,17 @@ fn what_is_no_file_is_no_part() {
     assert!(std::process::Command::new("mkfifo").arg(at("2-of-3.headscope")).status().unwrap().success());
     fs::create_dir(at("3-of-3.headscope")).unwrap();
     std::os::unix::fs::symlink("nowhere", at("4-of-3.headscope")).unwrap();
-    let (status, error) = run(&["merge", "-o", "-", &parts]).unwrap_err();
-    assert_eq!((status, &*error), (6, "error: 2 of 3 shards are missing: 2/3, 3/3\n"));
+    let mut answers = shards.answers();
+    answers.refused("two are none", &run(&["merge", "-o", "-", &parts]).unwrap_err());
     assert_eq!(run(&["merge", "--missing", "3", &parts]).unwrap_err().0, 6);
     for id in ["2", "3"] {
-        let (status, error) = job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]).unwrap_err();
-        assert_eq!(status, 5, "{error}");
-        assert!(error.contains(&format!("{id}-of-3.headscope`: it is no file: remove it")), "{error}");
+        answers.refused(&format!("job {id}"), &job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]).unwrap_err());
     }
     // A link to a part is one.
     fs::rename(at("1-of-3.headscope"), shards.file("elsewhere")).unwrap();
     std::os::unix::fs::symlink(shards.file("elsewhere"), at("1-of-3.headscope")).unwrap();
-    assert!(run(&["merge", "-o", "-", &parts]).unwrap_err().1.contains("2 of 3 shards are missing: 2/3, 3/3"));
+    answers.refused("the third is a link to one", &run(&["merge", "-o", "-", &parts]).unwrap_err());
+    answers.held("shards-no-file");
 }
 
 /// Reports, parts and logs that lie beside the files of a corpus make it no other.

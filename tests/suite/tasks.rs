@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::golden::{largest_difference, record};
+use crate::support::answers::Answers;
 use crate::support::{architecture, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
 use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
@@ -178,8 +179,6 @@ fn a_preset_asks_which_heads_a_classifier_needs() {
     let most =
         heads.iter().max_by(|a, b| metric(a, "task_effect").abs().total_cmp(&metric(b, "task_effect").abs())).unwrap();
     assert!(metric(most, "task_effect") * metric(most, "first_order_effect") > 0.0, "{most}");
-    let (status, message) = run(&["analyze", path(&model), "--preset", "blimp"]).expect_err("an error");
-    assert!(status == 2 && message.contains("--preset blimp: there is no task: give --task FILE"), "{message}");
 }
 
 /// The derivative of a pair's score is that of both of its texts.
@@ -201,13 +200,11 @@ fn the_summary_opens_with_the_task_and_what_can_go() {
     let arguments =
         ["analyze", "box:causal", "--task", path(&task), "--with", "pruning", "--removal", "zero", "--summary", "full"];
     let said = run(&[&arguments[..], &alone()].concat()).unwrap();
-    assert!(said.contains(" heads are shown to matter for this task"), "{said}");
-    assert!(
-        said.contains("can be removed together (by zero, in the order by task) before the share right falls by 1 %"),
-        "{said}"
-    );
-    assert!(said.contains("Heads that can go, in the order by task, removed by zero:"), "{said}");
-    assert!(said.contains("5 % of the share right: "), "{said}");
+    let starts = ["- ", "Heads that can go", "5 % of the share right"];
+    let lines: Vec<&str> = said.lines().filter(|line| starts.iter().any(|start| line.starts_with(start))).collect();
+    let mut answers = Answers::new();
+    answers.said("a task with pruning", &lines.join("\n"));
+    answers.held("tasks-summary-of-pruning");
 }
 
 #[test]
@@ -226,8 +223,6 @@ fn tags_are_those_of_the_reference() {
     let model = classifier(folder.path(), "tiny-bert-tagger");
     let found = check(path(&model), "tags", "tiny-bert-tags", "zero");
     assert_eq!([&found["model"]["objective"], &found["task"]["kind"]], ["token_classes", "tag"]);
-    let said = run(&["analyze", path(&model), "--task", path(&fixture("tasks/tags.jsonl")), "--sample", "20"]).unwrap();
-    assert!(said.contains(" of the words of 20 items of the task"), "{said}");
 }
 
 /// A sentence encoder in this folder that pools so.
@@ -265,9 +260,10 @@ fn a_pooling_that_is_not_known_is_named_where_it_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     encoder(folder.path(), "Transformer Pooling Dense", "mean_tokens");
     let task = fixture("tasks/triples.jsonl");
-    let (status, error) = run(&["analyze", path(folder.path()), "--task", path(&task), "-q"]).unwrap_err();
-    assert_eq!(status, 4);
-    assert!(error.contains(r#"modules.json has a module "Dense", which is not supported"#), "{error}");
+    let mut answers = Answers::within(folder.path());
+    let refused = run(&["analyze", path(folder.path()), "--task", path(&task), "-q"]);
+    answers.refused("a dense layer after the pooling", &refused.unwrap_err());
+    answers.held("tasks-unknown-pooling");
     run(&["analyze", path(folder.path()), "--limit", "8", "-q"]).unwrap();
 }
 
@@ -361,119 +357,63 @@ fn parts_add_up_to_the_whole() {
 
 #[test]
 fn the_summary_opens_with_the_task() {
-    let task = fixture("tasks/copies.jsonl");
-    let said = run(&["analyze", "box:causal", "--task", path(&task), "--no-run-info", "--sample", "30"]).unwrap();
-    let first = said.lines().find(|line| line.starts_with("- ")).unwrap();
-    assert!(
-        first.starts_with("- The model is right on ") && first.contains(" of 30 items of the task (baseline 50 %)"),
-        "{first}"
-    );
-    assert!(said.lines().count() <= 25, "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let tagger = classifier(folder.path(), "tiny-bert-tagger");
+    let mut answers = Answers::new();
+    for (model, task) in [("box:causal", "copies"), (path(&tagger), "tags")] {
+        let items = fixture(&format!("tasks/{task}.jsonl"));
+        let said = run(&["analyze", model, "--task", path(&items), "--no-run-info", "--sample", "30"]).unwrap();
+        answers.said(task, said.lines().find(|line| line.starts_with("- ")).unwrap());
+        assert!(said.lines().count() <= 25, "{said}");
+    }
+    answers.held("tasks-summary-opens");
 }
 
 #[test]
 fn what_cannot_be_scored_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let error = |model: &str, task: &str, more: &[&str]| {
-        let file = folder.path().join("items.jsonl");
-        fs::write(&file, task).unwrap();
-        let corpus = fixture("corpus/gold.conllu");
-        let arguments = ["analyze", model, "-c", path(&corpus), "--limit", "8", "--task", path(&file), "-q"];
-        let (status, message) = run(&[&arguments[..], &alone(), more].concat()).expect_err("an error");
-        (status, message.replace(path(folder.path()), "DIR"))
-    };
+    let [items, bench] = ["items.jsonl", "classifier"].map(|name| folder.path().join(name));
+    fs::create_dir(&bench).unwrap();
+    let bench = classifier(&bench, "tiny-bert-classifier");
+    let (bench, corpus) = (path(&bench), fixture("corpus/gold.conllu"));
     let cloze =
         |text: &str, answer: &str| format!(r#"{{"text": "{text}", "answer": "{answer}", "foil": "the"}}"#) + "\n";
     let good = cloze("the [MASK] was old .", "house");
     let pair = "{\"good\": \"the house\", \"bad\": \"house the\"}\n";
-    let long = "the ".repeat(200);
-    let prompt = |prompt: &str| format!(r#"{{"prompt": "{prompt}", "answer": " was", "foil": " the"}}"#);
-    for (model, task, more, expected) in [
-        ("box:small", String::new(), vec![], "the task `DIR/items.jsonl` has no item"),
-        (
-            "box:small",
-            format!("{good}{pair}"),
-            vec![],
-            "DIR/items.jsonl:2: an item of kind pair, and that of line 1 is of kind cloze",
-        ),
-        (
-            "box:small",
-            cloze("the house was old .", "house"),
-            vec![],
-            "DIR/items.jsonl:1: no item of the task can be scored: 1 item without exactly one mask (line 1): give `text` with [MASK]",
-        ),
-        ("box:small", cloze("the [MASK] was [MASK] .", "house"), vec![], "1 item without exactly one mask"),
-        (
-            "box:small",
-            cloze("the [MASK] was old .", "house that was old"),
-            vec![],
-            "1 item with an answer or foil that is not exactly one token",
-        ),
-        ("box:small", cloze("the [MASK] was old .", "the"), vec![], "1 item whose two sides are the same tokens"),
-        ("box:small", cloze(&format!("{long}[MASK]"), "house"), vec![], "1 item with more tokens than the limit"),
-        ("box:small", prompt("the house"), vec![], "1 item with a prompt, where the model fills in a mask"),
-        ("box:causal", good.clone(), vec![], "1 item with a mask, where the model continues a prompt"),
-        (
-            "box:causal",
-            prompt("the house").replace("\" was", "\"was"),
-            vec![],
-            "1 item with an answer or foil that continues the last word of the prompt",
-        ),
-        (
-            "box:small",
-            format!("{good}{}", cloze("no mask", "house")),
-            vec!["--strict"],
-            "DIR/items.jsonl:2: an item without exactly one mask would be skipped, and --strict skips none",
-        ),
-    ] {
-        let (status, message) = error(model, &task, &more);
-        assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
-    }
-    let bench = tempfile::tempdir().unwrap();
-    let model = classifier(bench.path(), "tiny-bert-classifier");
+    let prompt = |answer: &str| format!(r#"{{"prompt": "the house", "answer": "{answer}", "foil": " the"}}"#);
     let class = |label: &str| format!("{{\"text\": \"the house\", \"label\": {label}}}");
-    for (model, label, more, expected) in [
-        (
-            path(&model),
-            "\"never\"",
-            vec![],
-            "1 item with a label that the model does not have (line 1 `never`): its labels are past, present, future",
-        ),
-        (path(&model), "3", vec![], "1 item with a label that the model does not have"),
-        (
-            path(&model),
-            "1",
-            vec!["--with", "effect"],
-            "--with effect: its loss is of tokens, and the task takes the head that classifies: run it without",
-        ),
-        ("box:small", "1", vec![], "there is no head that classifies sequences (`classifier.weight`)"),
+    let mut answers = Answers::within(folder.path());
+    for (title, model, task, more) in [
+        ("no item", "box:small", String::new(), vec![]),
+        ("items of two kinds", "box:small", format!("{good}{pair}"), vec![]),
+        ("no mask", "box:small", cloze("the house was old .", "house"), vec![]),
+        ("two masks", "box:small", cloze("the [MASK] was [MASK] .", "house"), vec![]),
+        ("an answer of several tokens", "box:small", cloze("the [MASK] was old .", "house that was old"), vec![]),
+        ("equal sides", "box:small", cloze("the [MASK] was old .", "the"), vec![]),
+        ("too many tokens", "box:small", cloze(&format!("{}[MASK]", "the ".repeat(200)), "house"), vec![]),
+        ("a prompt for a model that fills in masks", "box:small", prompt(" was"), vec![]),
+        ("a mask for a decoder", "box:causal", good.clone(), vec![]),
+        ("an answer that continues a word", "box:causal", prompt("was"), vec![]),
+        ("no mask, with --strict", "box:small", format!("{good}{}", cloze("no mask", "house")), vec!["--strict"]),
+        ("an unknown label", bench, class("\"never\""), vec![]),
+        ("an unknown number of a label", bench, class("3"), vec![]),
+        ("an equal foil", bench, class("\"past\", \"foil\": \"past\""), vec![]),
+        ("an unknown foil", bench, class("\"past\", \"foil\": \"gone\""), vec![]),
+        ("a label, with --with effect", bench, class("1"), vec!["--with", "effect"]),
+        ("a label for a model without classes", "box:small", class("1"), vec![]),
+        // The tensors of both heads have one name.
+        ("tags for a classifier of sequences", bench, r#"{"words": ["the"], "labels": ["past"]}"#.to_owned(), vec![]),
+        // A line that is no item is an error of the file, and no wrong usage.
+        ("keys of no kind", "box:small", pair.replace("good", "gud"), vec![]),
+        ("a misspelt key", "box:small", pair.to_owned() + &pair.replace("}", ", \"famliy\": \"x\"}"), vec![]),
     ] {
-        let (status, message) = error(model, &class(label), &more);
-        assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
+        fs::write(&items, task).unwrap();
+        let arguments = ["analyze", model, "-c", path(&corpus), "--limit", "8", "--task", path(&items), "-q"];
+        answers.refused(title, &run(&[&arguments[..], &alone(), &more].concat()).unwrap_err());
     }
-    // The tensors of both heads have one name.
-    let tags = "{\"words\": [\"the\"], \"labels\": [\"past\"]}\n";
-    let (status, message) = error(path(&model), tags, &[]);
-    let expected = "its head classifies sequences (`architectures` of config.json: BertForSequenceClassification), and the task is about \
-        tokens: name the model that was trained to classify tokens";
-    assert!(status == 4 && message.contains(expected), "{status} {message}");
-    // A line that is no item is an error of the file, and no wrong usage.
-    let (status, message) = error("box:small", "{\"gud\": \"the house\", \"bad\": \"house the\"}\n", &[]);
-    assert_eq!(status, 3);
-    assert!(
-        message.starts_with("error: DIR/items.jsonl:1: the keys fit no kind of task: `{\"gud\"")
-            && message.ends_with(": an item has `good` and `bad` (pair)\n"),
-        "{message}"
-    );
-    let misspelt = "{\"good\": \"the house\", \"bad\": \"house the\", \"famliy\": \"x\"}\n";
-    let (status, message) = error("box:small", &format!("{pair}{misspelt}"), &[]);
-    let expected = "error: DIR/items.jsonl:2: an item has no key `famliy`; did you mean `family`?\n";
-    assert_eq!((status, &*message), (3, expected));
-    let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");
-    assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
-    let missing = folder.path().join("none.jsonl");
-    let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
-    assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
+    let without = run(&["analyze", bench, "--preset", "blimp"]);
+    answers.refused("a preset without a task", &without.unwrap_err());
+    answers.held("tasks-not-scored");
 }
 
 /// A report of a task alone has no labels: comparisons of labels say so, and a card says what it is over.
@@ -482,17 +422,15 @@ fn a_task_alone_has_no_labels_to_compare() {
     let folder = tempfile::tempdir().unwrap();
     let (task, report) = (fixture("tasks/copies.jsonl"), folder.path().join("task.json"));
     run(&["analyze", "box:causal", "--task", path(&task), "--sample", "30", "-q", "-o", path(&report)]).unwrap();
+    let mut answers = Answers::within(folder.path());
     for command in ["gate", "compare"] {
-        let (status, message) = run(&[command, path(&report), path(&report)]).unwrap_err();
-        let why = "task.json` is of the task `copies.jsonl` alone: no corpus was asked about, so no head has a label: ";
-        let way_out = "`headscope analyze MODEL --task FILE -c CORPUS` labels the heads as well; ";
-        assert!(status == 3 && message.contains(&format!("{why}{way_out}")), "{status} {message}");
+        answers.refused(command, &run(&[command, path(&report), path(&report)]).unwrap_err());
     }
     let numbers = run(&["compare", "--numbers", path(&report), path(&report)]).unwrap();
-    assert!(numbers.contains("box:causal over the task copies.jsonl\n") && !numbers.contains("corpus"), "{numbers}");
-    let shown = run(&["show", path(&report), "L1H0"]).unwrap();
-    assert!(shown.contains("L1H0 of box:causal, over the task copies.jsonl\n"), "{shown}");
-    assert!(shown.contains("No label: no corpus was asked about ("), "{shown}");
+    answers.said("compare --numbers", numbers.lines().find(|line| line.starts_with("a  ")).unwrap());
+    assert!(!numbers.contains("corpus"), "{numbers}");
+    answers.said("show", &run(&["show", path(&report), "L1H0"]).unwrap());
+    answers.held("tasks-without-labels");
 }
 
 /// Heads are offered for pruning only by a task that the model is shown to do, and by a measure that the report has.
@@ -513,21 +451,16 @@ fn heads_go_by_a_task_that_the_model_can_do() {
     };
     let swapped = copies.replace("\"answer\"", "\"x\"").replace("\"foil\"", "\"answer\"").replace("\"x\"", "\"foil\"");
     let said = analyzed(&swapped);
-    let why = "the model is not shown to be above the baseline of the task";
-    assert!(said.contains(&format!("- How many heads can go is not said: {why}.\n")), "{said}");
+    let mut answers = Answers::within(folder.path());
+    let brief = |said: &str| said.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>().join("\n");
+    answers.said("a task that the model cannot do", &brief(&said));
     assert!(!said.contains("can be removed together") && !said.contains("Heads that can go, in"), "{said}");
-    let (status, message) = prune(&["--budget", "50%", "--of", "right"]).unwrap_err();
-    assert!(status == 3 && message.contains(why) && message.contains("name heads: `--heads L0H1,L3H2`"), "{message}");
+    answers.refused("pruned by such a task", &prune(&["--budget", "50%", "--of", "right"]).unwrap_err());
     assert!(!pruned.exists());
 
-    let said = analyzed(&copies);
-    let together =
-        said.lines().find(|line| line.contains("can be removed together")).unwrap_or_else(|| panic!("{said}"));
-    assert!(together.contains(" on the half of the items that did not choose the order; "), "{together}");
-    assert!(together.contains(" % in the best of 3 random orders"), "{together}");
-    assert!(said.contains(" shown to matter for this task, each removed alone"), "{said}");
+    answers.said("a task that the model can do", &brief(&analyzed(&copies)));
     // A difference of log-probabilities has no share: the measure that works is named, and works.
-    let (status, message) = prune(&["--budget", "50%"]).unwrap_err();
-    assert!(status == 2 && message.ends_with(": give `--of right`\n"), "{status} {message}");
+    answers.refused("pruned by another measure", &prune(&["--budget", "50%"]).unwrap_err());
+    answers.held("tasks-heads-that-go");
     prune(&["--budget", "50%", "--of", "right"]).unwrap();
 }

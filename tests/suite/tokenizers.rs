@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::answers::Answers;
 use crate::support::fixture;
 use headscope::model::files::{ModelFile, TokenizerFiles};
 use headscope::model::tokenizer::ModelTokenizer;
@@ -35,12 +36,12 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn load(folder: &Path) -> Result<ModelTokenizer, String> {
-    let files = TokenizerFiles::find(folder).map_err(|error| format!("{error:#}"))?;
+    let told = |error: anyhow::Error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR");
+    let files = TokenizerFiles::find(folder).map_err(told)?;
     let config = folder.join("config.json");
     let json: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
     let model_type = json["model_type"].as_str().unwrap();
-    let loaded = ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS);
-    loaded.map_err(|error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR"))
+    ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS).map_err(told)
 }
 
 fn check(encoding: &Encoding, ids: &[u32], words: &[Option<u32>], at: &str) {
@@ -210,10 +211,6 @@ fn changed(name: &str, change: impl Fn(&Path)) -> Result<ModelTokenizer, String>
     load(copy.path())
 }
 
-fn error(name: &str, change: impl Fn(&Path)) -> String {
-    changed(name, change).expect_err("an error")
-}
-
 fn replace(path: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.contains(from), "no {from} in {}", path.display());
@@ -222,60 +219,37 @@ fn replace(path: &Path, from: &str, to: &str) {
 
 #[test]
 fn tokenizers_that_cannot_be_used() {
-    let remove = |name: &'static str| move |folder: &Path| fs::remove_file(folder.join(name)).unwrap();
-    let write =
-        |name: &'static str, text: &'static str| move |folder: &Path| fs::write(folder.join(name), text).unwrap();
-    assert!(error("byte-level", remove("merges.txt")).starts_with("there is no tokenizer in `"));
-    assert_eq!(
-        error("wordpiece-default", |folder| replace(&folder.join("vocab.txt"), "[SEP]\n", "SEP\n")),
-        "`DIR/vocab.txt` has no token `[SEP]`, which stands at one end of each sentence: the special tokens are named by \
-         cls_token and sep_token in tokenizer_config.json"
-    );
-    assert_eq!(
-        error("wordpiece-default", |folder| replace(&folder.join("vocab.txt"), "[UNK]\n", "UNK\n")),
-        "vocabulary `DIR/vocab.txt` has no token `[UNK]`, which stands for unknown words: is it whole?"
-    );
-    assert_eq!(
-        error("wordpiece-cased", write("tokenizer_config.json", r#"{"do_lower_case": "no"}"#)),
-        "`DIR/tokenizer_config.json`: do_lower_case is \"no\": expected true or false"
-    );
-    assert_eq!(
-        error("wordpiece-cased", write("tokenizer_config.json", r#"{"tokenizer_class": "XLMTokenizer"}"#)),
-        "`DIR/vocab.txt` belongs to a tokenizer of class XLMTokenizer, which is read as tokenizer.json only \
-         (read as it is: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MPNetTokenizer, MobileBertTokenizer, DPRContextEncoderTokenizer, \
-         DPRQuestionEncoderTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, SplinterTokenizer): if \
-         transformers has XLMTokenizer as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
-    );
-    assert_eq!(
-        error("wordpiece-cased", write("tokenizer_config.json", "{")),
-        "cannot use `DIR/tokenizer_config.json`: EOF while parsing an object at line 1 column 1"
-    );
-    assert_eq!(
-        error("wordpiece-added", write("added_tokens.json", r#"{"ferryboat": 7}"#)),
-        "vocabulary `DIR/vocab.txt` does not fit its added tokens: `ferryboat` is to have id 7, and has 420"
-    );
-    assert_eq!(
-        error("byte-level", write("merges.txt", "#version: 0.2\na b\nc\n")),
-        "cannot use merges `DIR/merges.txt`: line 3 is no pair of tokens"
-    );
-    let message = error("byte-level", write("vocab.json", "[]"));
-    assert!(message.starts_with("cannot use vocabulary `DIR/vocab.json` and `DIR/merges.txt`: "), "{message}");
-    let message = error("wordpiece-json", write("tokenizer.json", "{}"));
-    assert!(message.starts_with("cannot read tokenizer `DIR/tokenizer.json`: "), "{message}");
-    assert_eq!(
-        error("byte-level-json", |folder| replace(
-            &folder.join("tokenizer.json"),
-            "\"dropout\": null",
-            "\"dropout\": 0.5"
-        )),
-        "tokenizer `DIR/tokenizer.json` has a BPE dropout of 0.5: its tokens are drawn by lot; set it to null"
-    );
+    let mut answers = Answers::new().hiding(" 0.5:", " one half:");
+    let mut refused = |title: &str, name: &str, change: &dyn Fn(&Path)| {
+        answers.said(title, &changed(name, change).expect_err("an error"));
+    };
+    refused("no merges", "byte-level", &|folder| fs::remove_file(folder.join("merges.txt")).unwrap());
+    for token in ["[SEP]", "[UNK]"] {
+        let other = token.trim_matches(['[', ']']);
+        refused(&format!("no {token}"), "wordpiece-default", &|folder| {
+            replace(&folder.join("vocab.txt"), &format!("{token}\n"), &format!("{other}\n"));
+        });
+    }
+    for (name, file, text) in [
+        ("wordpiece-cased", "tokenizer_config.json", r#"{"do_lower_case": "no"}"#),
+        ("wordpiece-cased", "tokenizer_config.json", r#"{"tokenizer_class": "XLMTokenizer"}"#),
+        ("wordpiece-cased", "tokenizer_config.json", "{"),
+        ("wordpiece-added", "added_tokens.json", r#"{"ferryboat": 7}"#),
+        ("byte-level", "merges.txt", "#version: 0.2\na b\nc\n"),
+        ("byte-level", "vocab.json", "[]"),
+        ("wordpiece-json", "tokenizer.json", "{}"),
+    ] {
+        refused(&format!("{file} {}", text.trim_end()), name, &|folder| fs::write(folder.join(file), text).unwrap());
+    }
+    refused("tokens by lot", "byte-level-json", &|folder| {
+        replace(&folder.join("tokenizer.json"), "\"dropout\": null", "\"dropout\": 0.5");
+    });
     let vocabulary =
         "[PAD]\n[UNK]\n[CLS]\n[SEP]\n".to_owned() + &(0..ROWS).map(|n| format!("w{n}\n")).collect::<Vec<_>>().concat();
-    assert_eq!(
-        error("wordpiece-default", |folder| fs::write(folder.join("vocab.txt"), &vocabulary).unwrap()),
-        "tokenizer `DIR/vocab.txt` does not fit the model: its token `w999` has id 1003, config.json says vocab_size 1000"
-    );
+    refused("more tokens than the model has", "wordpiece-default", &|folder| {
+        fs::write(folder.join("vocab.txt"), &vocabulary).unwrap();
+    });
+    answers.held("tokenizers-refusals");
 }
 
 #[test]

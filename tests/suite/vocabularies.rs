@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::answers::Answers;
 use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -60,29 +61,24 @@ fn report(model: &TempDir, corpus: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&run(&arguments).unwrap()).unwrap()
 }
 
-fn error(arguments: &[&str], model: &TempDir) -> (i32, String) {
-    let (status, message) = run(arguments).unwrap_err();
-    (status, message.replace(path(model.path()), "DIR"))
+/// The error of a command, over a model and a corpus.
+fn error(command: &[&str], model: &TempDir, corpus: &Path) -> (i32, String) {
+    run(&[command, &[path(model.path()), "-c", path(corpus)]].concat()).unwrap_err()
 }
 
 #[test]
 fn a_tokenizer_that_loses_its_own_vocabulary_is_refused_with_the_ways_out() {
     let model = model(REACTIONS, &[]);
     let corpus = write(&model, "a.txt", "CC(=O)O>>CC(=O)Cl\n");
-    let message = "error: tokenizer `DIR/vocab.txt` gives back 9 of the 22 entries of its vocabulary: of `O` it makes `[UNK]`: \
-                   say how the model's text was cut: `\"do_lower_case\": false` or another setting in tokenizer_config.json, \
-                   or a tokenizer.json; or give --tokens-as-words, and a corpus whose words are entries of the vocabulary \
-                   (`words` of JSON lines, or plain text with spaces between them)\n";
-    let maps = model.path().join("maps.safetensors");
-    for arguments in [
-        &["analyze", path(model.path()), "-c", path(&corpus)][..],
-        &["counts", path(model.path()), "-c", path(&corpus), "-o", path(&model.path().join("counts.json"))],
-        &["view", path(model.path()), "-c", path(&corpus), "--head", "L0H0"],
-        &["maps", path(model.path()), "-c", path(&corpus), "-o", path(&maps)],
-    ] {
-        assert_eq!(error(arguments, &model), (4, message.to_owned()), "{arguments:?}");
+    let (counts, maps) = (model.path().join("counts.json"), model.path().join("maps.safetensors"));
+    let mut answers = Answers::within(model.path());
+    for command in
+        [&["analyze"][..], &["counts", "-o", path(&counts)], &["view", "--head", "L0H0"], &["maps", "-o", path(&maps)]]
+    {
+        answers.refused(command[0], &error(command, &model, &corpus));
     }
     assert!(!maps.exists());
+    answers.held("vocabularies-lost");
 }
 
 #[test]
@@ -111,12 +107,9 @@ fn a_cased_vocabulary_that_is_lower_cased_is_said() {
     let corpus = write(&plain, "a.txt", "The Cat left.\n");
     let (lower, said) = counts(&plain, &corpus, &[]);
     assert_eq!(lower, expected("the:1 cat:1 left:1 .:1"));
-    assert_eq!(
-        said,
-        "note: 5 of 13 entries of the vocabulary have capitals, and the tokenizer lower-cases what it reads, as transformers \
-         does by default: of `The` it makes `the`; if the model is cased, put `\"do_lower_case\": false` into \
-         tokenizer_config.json\n"
-    );
+    let mut answers = Answers::new();
+    answers.said("a cased vocabulary", &said);
+    answers.held("vocabularies-cased");
     let cased = model(vocabulary, &[("tokenizer_config.json", r#"{"do_lower_case": false}"#)]);
     assert_eq!(counts(&cased, &corpus, &[]), (expected("The:1 Cat:1 left:1 .:1"), String::new()));
 }
@@ -125,10 +118,9 @@ fn a_cased_vocabulary_that_is_lower_cased_is_said() {
 fn every_form_of_a_tokenizer_is_named_where_there_is_none() {
     let model = model("a", &[("notes.md", "")]);
     fs::remove_file(model.path().join("vocab.txt")).unwrap();
-    let message = "error: `DIR/tokenizer.json` is missing: a tokenizer is tokenizer.json, vocab.txt with bpe.codes, vocab.txt, vocab.json with merges.txt, \
-                   sentencepiece.bpe.model, spiece.model, spm.model, sentencepiece.model or tokenizer.model; there is \
-                   config.json, model.safetensors, notes.md\n";
-    assert_eq!(error(&["analyze", path(model.path())], &model), (4, message.to_owned()));
+    let mut answers = Answers::within(model.path());
+    answers.refused("no tokenizer", &run(&["analyze", path(model.path())]).unwrap_err());
+    answers.held("vocabularies-no-tokenizer");
 }
 
 #[test]
@@ -139,10 +131,14 @@ fn tokens_beyond_the_embedding_are_refused_where_a_text_has_them() {
     let without = write(&model, "a.txt", "w1 w2 w190\n");
     assert_eq!(counts(&model, &without, &[]).0, expected("w1:1 w2:1 w190:1"));
     let with = write(&model, "b.txt", "w1 w2\nw1 later w2\n");
-    let message = "error: DIR/b.txt:2: cannot tokenise sentence 1: tokenizer `DIR/vocab.txt` does not fit the model: its token \
-                   `later` has id 196, config.json says vocab_size 196: leave that token out of the text, or make the model's \
-                   embedding as large\n";
-    assert_eq!(error(&["analyze", path(model.path()), "-c", path(&with)], &model), (3, message.to_owned()));
+    let mut answers = Answers::within(model.path());
+    answers.refused("an added token", &error(&["analyze"], &model, &with));
+    answers.held("vocabularies-beyond-the-embedding");
+}
+
+/// The line of a summary on its corpus.
+fn corpus_line(summary: &str) -> &str {
+    summary.lines().find(|line| line.contains("corpus  ")).unwrap()
 }
 
 pub const CASED: (&str, &str) = ("tokenizer_config.json", r#"{"do_lower_case": false}"#);
@@ -151,14 +147,15 @@ pub const CASED: (&str, &str) = ("tokenizer_config.json", r#"{"do_lower_case": f
 fn proteins_are_parted_as_the_vocabulary_has_residues() {
     let lower = model(AMINO_ACIDS, &[]);
     let fasta = write(&lower, "a.fasta", ">p\nMKTA\n>q\nmkx\n");
-    let (_, message) = error(&["analyze", path(lower.path()), "-c", path(&fasta)], &lower);
-    assert!(message.contains("gives back 0 of the 21 entries of its vocabulary: of `A` it makes `[UNK]`"), "{message}");
+    let mut answers = Answers::within(lower.path());
+    answers.refused("lower-cased", &error(&["analyze"], &lower, &fasta));
     let model = model(AMINO_ACIDS, &[CASED]);
     let spaced = write(&model, "b.txt", "M K T A\nM K X\n");
     let letters = write(&model, "c.txt", "MKTA\nMKX\n");
-    let note = "note: the model is one of residues: sequences are parted as `spaced` (--residues says otherwise)\n";
     for corpus in [&fasta, &spaced, &letters] {
-        assert_eq!(counts(&model, corpus, &[]), (expected("M:2 K:2 T:1 A:1 X:1"), note.to_owned()));
+        let (found, said) = counts(&model, corpus, &[]);
+        assert_eq!(found, expected("M:2 K:2 T:1 A:1 X:1"));
+        answers.said(path(corpus), &said);
     }
     let masked = write(&model, "d.txt", "MK[MASK]A\n");
     assert_eq!(counts(&model, &masked, &[]).0, expected("M:1 K:1 [MASK]:1 A:1"));
@@ -171,7 +168,8 @@ fn proteins_are_parted_as_the_vocabulary_has_residues() {
     );
     assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["words"]), (&2.into(), &7.into()));
     let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&fasta)]).unwrap();
-    assert!(summary.contains("corpus  a.fasta: 2 proteins, 7 residues, 11 tokens\n"), "{summary}");
+    answers.said("the summary", corpus_line(&summary));
+    answers.held("vocabularies-proteins");
     assert!(!summary.contains("not one of proteins"), "{summary}");
 }
 
@@ -184,26 +182,22 @@ fn sequences_are_parted_into_the_words_of_a_vocabulary_of_k_mers() {
     let corpus = write(&model, "a.fa", ">p\nACGTAC\n");
     let (found, said) = counts(&model, &corpus, &[]);
     assert_eq!(found, expected("ACG:1 CGT:1 GTA:1 TAC:1"));
-    assert_eq!(
-        said,
-        "note: the model is one of residues: sequences are parted as `kmer:3` (--residues says otherwise)\n"
-    );
+    let mut answers = Answers::new();
+    answers.said("the counts", &said);
     assert_eq!(counts(&model, &corpus, &["--residues", "kmer:3:3"]).0, expected("ACG:1 TAC:1"));
     let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&corpus)]).unwrap();
-    assert!(summary.contains("corpus  a.fa: 1 sequence, 4 k-mers, 6 tokens\n"), "{summary}");
-    let wrong = run(&["counts", path(model.path()), "-c", path(&corpus), "-o", "x.json", "--residues", "kmer:0"]);
-    assert!(wrong.unwrap_err().1.contains("expected letters, spaced, kmer:K or kmer:K:STRIDE, as in kmer:3"));
+    answers.said("the summary", corpus_line(&summary));
+    answers.refused("kmer:0", &error(&["counts", "-o", "x.json", "--residues", "kmer:0"], &model, &corpus));
+    answers.held("vocabularies-k-mers");
 }
 
 #[test]
 fn a_mask_in_fasta_is_told_to_stand_in_plain_text() {
     let model = model(AMINO_ACIDS, &[CASED]);
     let corpus = write(&model, "a.fasta", ">p\nMK<mask>A\n");
-    let message = "note: the model is one of residues: sequences are parted as `spaced` (--residues says otherwise)\n\
-                   error: DIR/a.fasta:2: `<` at column 3 is no residue: special tokens such as `<mask>` stand in plain text: a \
-                   sequence a line, by --format text\n";
-    let arguments = ["analyze", path(model.path()), "-c", path(&corpus)];
-    assert_eq!(error(&arguments, &model), (3, message.to_owned()));
+    let mut answers = Answers::within(model.path());
+    answers.refused("a mask in FASTA", &error(&["analyze"], &model, &corpus));
+    answers.held("vocabularies-mask-in-fasta");
 }
 
 /// Sentences of words in CoNLL-U, given as words with spaces between them.
@@ -218,9 +212,8 @@ fn japanese_words_of_a_treebank_are_cut_within() {
     let plain = model(vocabulary, &[]);
     let treebank = write(&plain, "a.conllu", &conllu(&["東京 は 大学 東学 。", "ある ｂ 京 新"]));
     // BERT's tokenizer cuts Chinese characters apart.
-    let (_, message) = error(&["analyze", path(plain.path()), "-c", path(&treebank)], &plain);
-    assert!(message.contains("of `東京` it makes `東` `京`"), "{message}");
-    assert!(message.contains("for Japanese put `\"tokenizer_class\": \"BertJapaneseTokenizer\", "), "{message}");
+    let mut answers = Answers::within(plain.path());
+    answers.refused("no settings", &error(&["analyze"], &plain, &treebank));
     let settings = r#"{"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"}"#;
     let unnamed = r#"{"word_tokenizer_type": "mecab", "do_lower_case": false}"#;
     for settings in [settings, unnamed] {
@@ -228,10 +221,10 @@ fn japanese_words_of_a_treebank_are_cut_within() {
         let found = counts(&model, &treebank, &[]).0;
         assert_eq!(found, expected("東京:1 は:1 大学:1 東:1 ##学:1 。:1 ある:1 b:1 京:1 [UNK]:1"));
         let text = write(&model, "a.txt", "東京は大学。\n");
-        let message = "error: DIR/a.txt:1: cannot tokenise sentence 0: it is running text, and the model's tokenizer cuts the words \
-                       that mecab finds in it: give a corpus of words: a treebank in CoNLL-U, or `words` of JSON lines\n";
-        assert_eq!(error(&["analyze", path(model.path()), "-c", path(&text)], &model), (3, message.to_owned()));
+        answers = answers.hiding(path(model.path()), "DIR");
+        answers.refused(settings, &error(&["analyze"], &model, &text));
     }
+    answers.held("vocabularies-japanese");
     let characters = r#"{"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character"}"#;
     let of_characters = model("東 京 は 大 学 。", &[("tokenizer_config.json", characters)]);
     let found = counts(&of_characters, &treebank, &[]).0;
@@ -250,9 +243,9 @@ fn vietnamese_words_of_a_treebank_are_cut_by_their_codes() {
     // The last piece is not in the vocabulary.
     assert_eq!(counts(&model, &treebank, &[]).0, expected("tôi:1 nh@@:2 à:2 .:1 <unk>:1"));
     let text = write(&model, "a.txt", "tôi nhà .\n");
-    let (status, message) = error(&["analyze", path(model.path()), "-c", path(&text)], &model);
-    assert_eq!(status, 3);
-    assert!(message.contains("cuts the words that a word segmenter finds in it: give a corpus of words"), "{message}");
+    let mut answers = Answers::within(model.path());
+    answers.refused("running text", &error(&["analyze"], &model, &text));
+    answers.held("vocabularies-vietnamese");
     write(&model, "tokenizer_config.json", r#"{"tokenizer_class": "BertweetTokenizer"}"#);
     assert_eq!(counts(&model, &text, &[]).0, expected("tôi:1 nh@@:1 à:1 .:1"));
 }
@@ -281,9 +274,9 @@ fn models_without_positions_have_no_longest_sentence() {
     }
     let bert = of_family("tiny-bert");
     let corpus = write(&bert, "a.txt", &text);
-    let (status, message) =
-        run(&["analyze", path(bert.path()), "-c", path(&corpus), "--max-tokens", "1000"]).unwrap_err();
-    assert_eq!((status, &*message), (2, "error: --max-tokens 1000 is more than the 96 positions of the model\n"));
+    let mut answers = Answers::new();
+    answers.refused("--max-tokens 1000", &error(&["analyze", "--max-tokens", "1000"], &bert, &corpus));
+    answers.held("vocabularies-positions");
 }
 
 #[test]
@@ -293,24 +286,22 @@ fn a_long_text_is_cut_to_be_viewed_and_mapped() {
     let maps = TempDir::new().unwrap();
     let file = maps.path().join("maps.safetensors");
     let view = ["view", path(&model), "--head", "L0H0", "--text", &text];
-    let long = "error: a text with more tokens than the limit cannot go through the model: cut plain text with --truncate, or \
-                raise --max-tokens if the model has more positions\n";
-    assert_eq!(run(&view), Err((3, long.to_owned())));
+    let mut answers = Answers::within(maps.path());
+    answers.refused("a text", &run(&view).unwrap_err());
     // A corpus with nothing left to analyse has the same way out, whatever the command.
     let corpus = maps.path().join("long.txt");
     fs::write(&corpus, format!("{text}\n")).unwrap();
     for command in [&["analyze", "-q"][..], &["view", "--head", "L0H0"], &["view", "-o", path(&file)]] {
-        let (status, error) = run(&[command, &[path(&model), "-c", path(&corpus)]].concat()).unwrap_err();
-        assert!(status == 3 && error.contains("cut plain text with --truncate, or raise --max-tokens"), "{error}");
+        let refusal = run(&[command, &[path(&model), "-c", path(&corpus)]].concat()).unwrap_err();
+        answers.refused(&command.join(" "), &refusal);
     }
     assert!(run(&[&view[..], &["--truncate"]].concat()).unwrap().contains("dog"));
     run(&["maps", path(&model), "--text", &text, "--truncate", "--max-tokens", "12", "-o", path(&file)]).unwrap();
     let bytes = fs::read(&file).unwrap();
     assert!(String::from_utf8_lossy(&bytes).contains("\"shape\":[3,4,12,12]"));
     let treebank = run(&["view", path(&model), "--head", "L0H0", "-c", "box:gold", "--truncate"]).unwrap_err();
-    assert!(
-        treebank.1.starts_with("error: --truncate is for plain text: a sentence without its end has another tree\n")
-    );
+    answers.refused("a treebank", &treebank);
+    answers.held("vocabularies-long-text");
 }
 
 #[test]
@@ -329,11 +320,10 @@ fn the_first_module_of_a_sentence_encoder_is_the_model() {
     fs::remove_file(folder.path().join("config.json")).unwrap();
     assert_eq!(report(&folder, &corpus, &[])["heads"], outer["heads"]);
     fs::remove_file(module.join("tokenizer.json")).unwrap();
-    let (status, message) = error(&["analyze", path(folder.path())], &folder);
-    assert_eq!(status, 4);
-    assert!(message.starts_with("error: `DIR/0_Transformer/tokenizer.json` is missing"), "{message}");
+    let mut answers = Answers::within(folder.path());
+    answers.refused("of the module", &error(&["analyze"], &folder, &corpus));
     // A model beside it comes first.
     fs::copy(tiny_bert().join("config.json"), folder.path().join("config.json")).unwrap();
-    let (_, message) = error(&["analyze", path(folder.path())], &folder);
-    assert!(message.starts_with("error: `DIR/tokenizer.json` is missing"), "{message}");
+    answers.refused("beside it", &error(&["analyze"], &folder, &corpus));
+    answers.held("vocabularies-first-module");
 }

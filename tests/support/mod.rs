@@ -1,6 +1,7 @@
 //! Helpers that the integration tests share.
 #![allow(dead_code, reason = "each test crate uses a part")]
 
+pub mod answers;
 pub mod hub_server;
 
 use std::collections::{BTreeMap, HashMap};

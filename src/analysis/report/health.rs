@@ -1,10 +1,11 @@
 //! The health of the input of a run, and its failing checks in words: the cause, and the way out.
 
-use super::text::ratio;
+use super::corpus::text::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
 use crate::corpus::CorpusIdentity;
 use crate::passes::observation::identity::Protocol;
 use crate::sequences::tally::{SkipReason, Tally};
+use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::study::health::{Health, HealthCheck, HealthId};
 use crate::study::labels::policy::Policy;
@@ -40,9 +41,7 @@ fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
 /// Whether one of these studies looks at sentences of the corpus; where a task alone was asked about, none does.
 pub fn is_of_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
     let has_task = protocol.task.is_some();
-    let is_of_it =
-        |study: &dyn AnyStudy| study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus());
-    !has_task || sections.iter().any(|(study, _)| is_of_it(*study))
+    !has_task || sections.iter().any(|(study, _)| registry::is_of_corpus(*study, has_task))
 }
 
 impl Report {
@@ -51,7 +50,7 @@ impl Report {
         is_of_corpus(&self.settings.protocol, &self.sections.0)
     }
 
-    /// What its numbers are over: the corpus, or the task where that alone was asked about.
+    /// The corpus that its numbers are over, or the task where the run asked about nothing else.
     pub fn subject(&self) -> String {
         let task = self.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus());
         task.map_or_else(|| self.corpus.name.clone(), |task| format!("the task {}", task.name))

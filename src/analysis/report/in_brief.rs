@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::firm::is_firm_role;
+use super::firm::{has_firm_role, is_firm_role};
 use super::roles::Roles;
 use super::{HeadReport, Report, lacking};
 use crate::model::grid::HeadPlace;
@@ -65,7 +65,14 @@ fn constant(report: &Report) -> Option<String> {
     let count = heads.len();
     let (writes, attends) = plural(&count, ("writes a constant", "it attends"), ("write a constant", "they attend"));
     let of = counted(report.present_heads().count(), "head");
-    let uses = "the model makes no use of that attention";
+    let with_role =
+        report.heads.iter().filter(|head| heads.contains(&head.place) && has_firm_role(&head.labels)).count();
+    let though = match (with_role, count) {
+        (0, _) => String::new(),
+        (_, 1) => ", though it has a firm role".to_owned(),
+        (roles, _) => format!(", though {roles} of them {} a firm role", plural(&roles, "has", "have")),
+    };
+    let uses = format!("the model makes no use of that attention{though}");
     (count > 0).then(|| format!("{count} of {of} {writes}, whatever {attends} to ({}): {uses}.", named(heads)))
 }
 

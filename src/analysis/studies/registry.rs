@@ -94,12 +94,12 @@ pub fn is_of_choice(label: &str) -> bool {
 
 /// Whether a label rests on random tokens, and on no sentence of the corpus.
 pub fn is_of_random_tokens(label: &str) -> bool {
-    study_of_label(label).is_some_and(|study| !is_of_corpus(study))
+    study_of_label(label).is_some_and(|study| !is_of_corpus(study, false))
 }
 
-/// Whether a study looks at sentences of the corpus.
-pub fn is_of_corpus(study: &dyn AnyStudy) -> bool {
-    study.passes().iter().any(|spec| spec.pass.sequences.are_of_corpus())
+/// Whether a study looks at sentences of the corpus, in a run with a task or in one without.
+pub fn is_of_corpus(study: &dyn AnyStudy, has_task: bool) -> bool {
+    study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus())
 }
 
 /// Every detector, in the order in which ties between labels are broken.

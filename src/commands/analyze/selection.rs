@@ -131,7 +131,9 @@ impl Selection {
 
     /// Whether the run asks about the corpus: of a task alone, a selected study may.
     pub fn is_about_corpus(&self) -> bool {
-        self.request.asked_of != AskedOf::TaskAlone || self.studies.iter().any(|study| registry::is_of_corpus(*study))
+        let has_task = self.request.task.is_some();
+        let is_of_it = |study: &&'static dyn AnyStudy| registry::is_of_corpus(*study, has_task);
+        self.request.asked_of != AskedOf::TaskAlone || self.studies.iter().any(is_of_it)
     }
 
     /// Whether a study of this name runs.

@@ -4,12 +4,10 @@ use clap::{Args, ValueEnum};
 
 use super::shared::command::Command;
 use super::shared::statuses::{DONE, WRITING, statuses};
-use crate::commands::saved::{compare, confirm, numbers};
-use crate::commands::sentences::matching;
-use crate::report;
+use crate::commands::keys::schema_of;
 use crate::system::terminal::print;
 
-/// Print the JSON Schema of a report, or of what `compare`, `confirm` and `match` print with `--json`
+/// Print the JSON Schema of a report, or of what `compare`, `confirm`, `gate` and `match` print with `--json`
 #[derive(Args)]
 #[command(after_help = statuses(DONE, WRITING))]
 pub struct SchemaArguments {
@@ -30,6 +28,8 @@ pub enum SchemaArgument {
     Numbers,
     /// The outcome of `headscope confirm --json`
     Confirm,
+    /// The outcome of `headscope gate --json`
+    Gate,
     /// The outcome of `headscope match --json`
     Match,
 }
@@ -44,13 +44,15 @@ impl SchemaArguments {
 impl SchemaArgument {
     /// The schema as it is printed.
     pub fn text(self) -> String {
-        let schema = match self {
-            Self::Report => report::schema(),
-            Self::Compare => compare::outcome::schema(),
-            Self::Numbers => numbers::outcome::schema(),
-            Self::Confirm => confirm::outcome::schema(),
-            Self::Match => matching::schema(),
+        let name = match self {
+            Self::Report => "report",
+            Self::Compare => "compare",
+            Self::Numbers => "numbers",
+            Self::Confirm => "confirm",
+            Self::Gate => "gate",
+            Self::Match => "match",
         };
+        let schema = schema_of(name).expect("each of them has a schema");
         serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
     }
 }

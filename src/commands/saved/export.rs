@@ -76,25 +76,24 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
-            let (table, caption) = if let [report] = &reports[..] {
+            let (reports, table) = if let [report] = &reports[..] {
                 let report = read(report, policy)?;
                 let table = tables::named(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {
                     return Err(tables::without_rows(&report, name)).class(Class::Input);
                 }
-                let caption = tables::caption([&report], &table);
-                (table, caption)
+                (vec![(String::new(), report)], table)
             } else {
                 let reports = named(reports, policy)?;
                 let table = tables::of_several(&reports, name).class(Class::Usage)?;
-                let caption = tables::caption(reports.iter().map(|(_, report)| report), &table);
-                (table, caption)
+                (reports, table)
             };
             let table = table.rows_where(rows).class(Class::Usage)?;
             if table.rows.is_empty() {
                 return Err(anyhow!("no row of the table `{name}` meets what --rows asks")).class(Class::Input);
             }
             let table = if columns.is_empty() { table } else { table.select(columns).class(Class::Usage)? };
+            let caption = tables::caption(reports.iter().map(|(_, report)| report), &table);
             write(outputs, |writer| writer.render(&table, &caption))
         }
     }

@@ -5,17 +5,20 @@
 //! firm label measured on both sides, so that no label is passed for want of a measurement.
 
 use anyhow::{Result, anyhow, ensure};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::compare::outcome::{CompareOutcome, Doubt, Fate, LabelComparison};
+use super::compare::outcome::{CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison};
 use super::compare::{Pairing, outcome};
 use super::sides::SidesOptions;
 use super::sides::standing::LabelStanding;
+use crate::export::json::{self, JsonForm};
 use crate::model::grid::HeadPlace;
 use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
-use crate::system::terminal::print;
+use crate::system::terminal::{print, to_stdout};
 
 /// Two analyses of a model, and the roles that it must keep.
 #[derive(Clone, Debug)]
@@ -24,8 +27,19 @@ pub struct GateOptions {
     pub sides: SidesOptions,
     /// Categories of labels that count ([`category`]); empty for all roles.
     pub categories: Vec<String>,
-    /// Whether the line is printed.
-    pub is_printed: bool,
+    /// How the outcome is printed.
+    pub printed: Printed,
+}
+
+/// How the outcome of a gate is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Printed {
+    /// As one line.
+    Line,
+    /// As JSON.
+    Json,
+    /// Not at all.
+    Nothing,
 }
 
 /// The category of a label: its name up to the colon, as `syntactic` of `syntactic:obj`.
@@ -33,28 +47,60 @@ pub fn category(label: &str) -> &str {
     label.split_once(':').map_or(label, |(category, _)| category)
 }
 
+/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Whether a model has lost a firm role of its heads.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "headscope gate")]
+pub struct GateOutcome {
+    /// The version of this schema.
+    pub schema_version: u32,
+    /// Whether no firm label is lost.
+    pub passed: bool,
+    /// The categories of labels that count; empty where all roles do.
+    pub categories: Vec<String>,
+    /// Labels of these that are firm before.
+    pub firm: usize,
+    /// Those that are firm after, too.
+    pub kept: usize,
+    /// Those that are shown neither to be lost nor to be kept.
+    pub could_not_tell: usize,
+    /// Those that are lost, head by head.
+    pub lost: Vec<LostLabel>,
+}
+
+/// A label that a head has lost, with the evidence before (`a`) and after (`b`).
+#[derive(Serialize, JsonSchema)]
+pub struct LostLabel {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The label.
+    #[serde(flatten)]
+    pub label: LabelComparison,
+}
+
 /// Prints whether a firm role of these categories was lost; true if none was.
 /// Fails if a report cannot be read, the models have other heads, the texts differ, nothing is firm before, or a label that
 /// is firm before could not be measured after.
 pub fn gate(options: &GateOptions) -> Result<bool> {
-    let judged = Judged::new(&outcome(&options.sides, &Pairing::OneLineage)?, &options.categories)?;
-    if options.is_printed {
-        print(&format!("{}\n", judged.in_words()))?;
+    let judged = GateOutcome::new(outcome(&options.sides, &Pairing::OneLineage)?, options.categories.clone())?;
+    match options.printed {
+        Printed::Line => print(&format!("{}\n", judged.in_words()))?,
+        Printed::Json => to_stdout(&json::render(&judged, JsonForm::default())?)?,
+        Printed::Nothing => {}
     }
-    Ok(judged.lost.is_empty())
+    Ok(judged.passed)
 }
 
-/// The firm labels of the first analysis, by what became of them.
-struct Judged {
-    /// One of them: a label, or one of the categories.
-    named: String,
-    firm: usize,
-    kept: usize,
-    lost: Vec<String>,
+/// The JSON Schema of [`GateOutcome`], draft 2020-12.
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(GateOutcome)
 }
 
-impl Judged {
-    fn new(outcome: &CompareOutcome, categories: &[String]) -> Result<Self> {
+impl GateOutcome {
+    fn new(outcome: CompareOutcome, categories: Vec<String>) -> Result<Self> {
         let [before, after] = [&outcome.a.file, &outcome.b.file];
         if let Some(corpora) = &outcome.corpora {
             let corpora = corpora.trim_end_matches('.');
@@ -73,34 +119,37 @@ impl Judged {
         let is_wanted = |label: &LabelComparison| {
             categories.is_empty() || categories.iter().any(|wanted| wanted == category(&label.label))
         };
-        let labels = outcome.heads.iter().flat_map(|head| head.labels.iter().map(|label| (head.place, label)));
-        let firm: Vec<_> = labels.filter(|(_, label)| label.firm()[0] && is_wanted(label)).collect();
-        let named =
-            if categories.is_empty() { "label".to_owned() } else { format!("{} label", categories.join(" or ")) };
+        let of_head =
+            |head: HeadComparison| head.labels.into_iter().map(move |label| LostLabel { place: head.place, label });
+        let labels = outcome.heads.into_iter().flat_map(of_head);
+        let firm: Vec<LostLabel> = labels.filter(|one| one.label.firm()[0] && is_wanted(&one.label)).collect();
         ensure!(
             !firm.is_empty(),
-            anyhow!("`{before}` has no firm {named}, so that none can be lost")
+            anyhow!("`{before}` has no firm {}, so that none can be lost", named(&categories))
                 .class(Class::Input)
                 .hint("`headscope show` lists the firm labels of a report; analyse more text, or name other labels")
         );
         let unmeasured = |doubt| {
             matches!(doubt, Some(Doubt::NotMeasured | Doubt::OtherThresholds | Doubt::TooLittle | Doubt::Untested))
         };
-        if let Some((place, LabelComparison { label, doubt: Some(doubt), .. })) =
-            firm.iter().find(|(_, label)| unmeasured(label.doubt))
+        if let Some(LostLabel { place, label: LabelComparison { label, doubt: Some(doubt), .. } }) =
+            firm.iter().find(|one| unmeasured(one.label.doubt))
         {
             let label = one_line(label);
             return Err(anyhow!("`{after}` does not say whether {place} {label} is lost: {}", doubt.words())
                 .class(Class::Input)
                 .hint("analyse both models by the same command"));
         }
-        let of = |fate: Fate| firm.iter().filter(move |(_, label)| label.outcome == fate);
-        Ok(Self { named, firm: firm.len(), kept: of(Fate::Kept).count(), lost: of(Fate::Lost).map(in_words).collect() })
+        let (all, kept) = (firm.len(), firm.iter().filter(|one| one.label.outcome == Fate::Kept).count());
+        let lost: Vec<LostLabel> = firm.into_iter().filter(|one| one.label.outcome == Fate::Lost).collect();
+        let (passed, could_not_tell) = (lost.is_empty(), all - kept - lost.len());
+        Ok(Self { schema_version: SCHEMA_VERSION, passed, categories, firm: all, kept, could_not_tell, lost })
     }
 
     fn in_words(&self) -> String {
-        let Self { named, firm, kept, lost } = self;
-        let untold = match firm - kept - lost.len() {
+        let Self { firm, kept, could_not_tell, lost, .. } = self;
+        let named = named(&self.categories);
+        let untold = match could_not_tell {
             0 => String::new(),
             untold => format!(", {untold} not shown to be lost"),
         };
@@ -111,18 +160,27 @@ impl Judged {
                 lost.len(),
                 counted(*firm, &format!("firm {named}")),
                 plural(&lost.len(), "is", "are"),
-                lost.join(", ")
+                lost.iter().map(LostLabel::in_words).collect::<Vec<_>>().join(", ")
             ),
         }
     }
 }
 
-/// The label with its scores before and after, beside the threshold of the latter.
-fn in_words((place, label): &(HeadPlace, &LabelComparison)) -> String {
-    let score = |score: f64| decimal(score, 2);
-    let scores = label.a.as_ref().zip(label.b.as_ref()).map(|(before, after)| match after.standing {
-        LabelStanding::WritesConstant => format!(" {} -> {}", score(before.score), after.standing.words()),
-        _ => format!(" {} -> {} (threshold {})", score(before.score), score(after.score), score(after.threshold)),
-    });
-    format!("{place} {}{}", one_line(&label.label), scores.unwrap_or_default())
+/// One label that counts: a label, or one of the categories.
+fn named(categories: &[String]) -> String {
+    if categories.is_empty() { "label".to_owned() } else { format!("{} label", categories.join(" or ")) }
+}
+
+impl LostLabel {
+    /// The label with its scores before and after, beside the threshold of the latter.
+    fn in_words(&self) -> String {
+        let (Self { place, label }, score) = (self, |score: f64| decimal(score, 2));
+        let scores = label.a.as_ref().zip(label.b.as_ref()).map(|(before, after)| match after.standing {
+            LabelStanding::WritesConstant => format!(" {} -> {}", score(before.score), after.standing.words()),
+            _ => {
+                format!(" {} -> {} (threshold {})", score(before.score), score(after.score), score(after.threshold))
+            }
+        });
+        format!("{place} {}{}", one_line(&label.label), scores.unwrap_or_default())
+    }
 }

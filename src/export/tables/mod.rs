@@ -52,7 +52,7 @@ pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
     Ok(several::together(&tables))
 }
 
-/// The caption of a table: each report's model, corpus and number of sentences, its intervals and tests.
+/// The caption of a table: each report's model, corpus and number of sentences, and of the intervals and tests that the table has.
 pub fn caption<'a>(reports: impl IntoIterator<Item = &'a Report>, table: &Table) -> String {
     let reports: Vec<&Report> = reports.into_iter().collect();
     let of_each = |about: &dyn Fn(&Report) -> String| {
@@ -70,12 +70,21 @@ pub fn caption<'a>(reports: impl IntoIterator<Item = &'a Report>, table: &Table)
         None => "a one-sided p of at most 0.025".to_owned(),
     });
     let has = |name: &str| table.columns.iter().any(|column| column == name || column.ends_with(&format!(".{name}")));
-    let firm = if has("firm") || has("borderline") {
-        format!(" Firm: the block test against the threshold of the label has {firm}.")
-    } else {
-        String::new()
-    };
-    format!("{over}. In brackets: 95% intervals (block jackknife); sampling over {unit}.{firm}")
+    // The accuracy of the table for papers is a text with its interval.
+    let is_bracketed = |column: &str| column == "accuracy" || column.ends_with(".accuracy");
+    let has_brackets =
+        |place: usize| table.rows.iter().any(|row| matches!(&row[place], Cell::Text(text) if text.ends_with(']')));
+    let is_interval =
+        |(place, column): (usize, &String)| column.contains("ci95") || (is_bracketed(column) && has_brackets(place));
+    let has_intervals = table.columns.iter().enumerate().any(is_interval);
+    let parts = [
+        Some(format!("{over}.")),
+        has_intervals.then(|| format!("In brackets: 95% intervals (block jackknife); sampling over {unit}.")),
+        (!has_intervals && (has("p") || has("q"))).then(|| format!("Tests: sampling over {unit}.")),
+        (has("firm") || has("borderline"))
+            .then(|| format!("Firm: the block test against the threshold of the label has {firm}.")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Why a table of the report has no rows, and what would fill it.

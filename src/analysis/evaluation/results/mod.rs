@@ -61,7 +61,7 @@ impl Results {
     /// The verdict on every head; `[layers * heads]`.
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
         let assessments = self.assessments(policy);
-        let asks_corpus = self.studies().into_iter().filter(|study| registry::is_of_corpus(*study));
+        let asks_corpus = self.studies().into_iter().filter(|study| registry::is_of_corpus(*study, false));
         let mut of_corpus = asks_corpus.flat_map(|study| study.card().labels).filter(|detector| detector.is_on(policy));
         let has_rules = of_corpus.next().is_some();
         let verdict = |assessed: Vec<Assessment>| {

@@ -10,7 +10,7 @@ use super::sides::SidesArguments;
 use crate::commands::cli::errors::value;
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::statuses::statuses;
-use crate::commands::saved::gate::{GateOptions, category, gate};
+use crate::commands::saved::gate::{GateOptions, Printed, category, gate};
 use crate::studies::registry;
 use crate::system::errors::Class;
 
@@ -38,8 +38,11 @@ pub struct GateArguments {
     /// Labels that count; several, with commas [default: all roles]
     #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = roles(), hide_possible_values = true)]
     families: Vec<String>,
+    /// Print the outcome as JSON, with the evidence of each label that is lost
+    #[arg(long)]
+    json: bool,
     /// Print nothing: the status says it
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 }
 
@@ -68,8 +71,13 @@ pub fn suggested(mut refusal: clap::Error) -> clap::Error {
 impl GateArguments {
     /// The command: its status says whether a role was lost.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { sides, families, quiet } = self;
-        let options = GateOptions { sides: sides.named()?, categories: families, is_printed: !quiet };
+        let Self { sides, families, json, quiet } = self;
+        let printed = match (json, quiet) {
+            (true, _) => Printed::Json,
+            (_, true) => Printed::Nothing,
+            _ => Printed::Line,
+        };
+        let options = GateOptions { sides: sides.named()?, categories: families, printed };
         Ok(Command { run: Box::new(move || gate(&options).map(|passed| u8::from(!passed))), other: Class::Usage })
     }
 }

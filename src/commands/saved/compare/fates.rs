@@ -11,6 +11,9 @@ use crate::studies::registry;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};
 
+/// The first label of a head that writes a constant on its side alone.
+const CONSTANT: &str = "constant";
+
 /// The assessments of one side.
 struct Assessed<'a> {
     /// The studies that ran there.
@@ -20,8 +23,6 @@ struct Assessed<'a> {
     is_read: bool,
     /// The places of the heads that the model lacks.
     absent: &'a [usize],
-    /// The places of the heads that the run removed.
-    removed: &'a [usize],
     /// For every label; `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
     /// The assessments of labels of how heads choose.
@@ -36,18 +37,18 @@ impl<'a> Assessed<'a> {
             policy,
             is_read: side.findings.is_read,
             absent: &side.findings.absent,
-            removed: &side.findings.removed,
             roles: side.findings.assessments(policy),
             choices: side.findings.assessments_of_choices(policy),
         }
     }
 
-    /// The first label of the head at a place.
-    fn primary(&self, place: usize) -> String {
-        match (self.absent.contains(&place), self.removed.contains(&place)) {
-            (true, _) => ABSENT.to_owned(),
-            (_, true) => REMOVED.to_owned(),
-            _ => Verdict::new(self.roles[place].clone()).primary,
+    /// The first label of the head at a place; of one that does nothing the reason.
+    fn primary(&self, place: usize, idle: Option<Idleness>) -> String {
+        match idle {
+            Some(Idleness::Absent) => ABSENT.to_owned(),
+            Some(Idleness::Removed) => REMOVED.to_owned(),
+            Some(Idleness::WritesConstant) => CONSTANT.to_owned(),
+            None => Verdict::new(self.roles[place].clone()).primary,
         }
     }
 }
@@ -65,7 +66,7 @@ pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
         let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
         let idle = idleness(place);
         let labels = of_labels((both, idle), &like_counts, roles.each_ref().map(|roles| &**roles));
-        let [primary_a, primary_b] = of_both.map(|(side, place)| side.primary(place));
+        let [primary_a, primary_b] = [0, 1].map(|side| of_both[side].0.primary(of_both[side].1, idle[side]));
         let of_choice = of_labels((both, idle), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
         let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
             let chosen = side.choices[place].iter().find(|one| one.fires);

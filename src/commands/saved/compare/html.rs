@@ -26,7 +26,7 @@ pub fn render(outcome: &CompareOutcome) -> Result<Vec<u8>> {
                 agreements.iter().map(agreement).collect(),
             ),
             PageTable::new(
-                "Families of labels: heads with a firm one in a and in b, and what became of labels",
+                "Firm labels by family: heads in a and in b, and what became of the labels",
                 &text::FAMILY_COLUMNS,
                 text::family_rows(outcome).map(Vec::from).collect(),
             ),

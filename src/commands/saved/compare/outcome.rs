@@ -122,7 +122,7 @@ pub struct OutcomeCounts {
     pub lost: usize,
     /// Changed; of labels 0.
     pub changed: usize,
-    /// Could not be told.
+    /// Could not be told; of labels also those that are firm on neither side, which the printed count leaves out (`untold`).
     pub could_not_tell: usize,
     /// Without a label on either side; of labels 0.
     pub none: usize,
@@ -151,7 +151,8 @@ pub struct HeadComparison {
     pub partner: HeadPlace,
     /// The fate of its labels.
     pub outcome: Fate,
-    /// Its first label in the first analysis, firm or borderline, or `unlabelled`.
+    /// Its first label in the first analysis, firm or borderline, or `unlabelled`; `absent`, `removed` or `constant` of a head that
+    /// does nothing there (`idle`).
     pub primary_a: String,
     /// The first label in the second.
     pub primary_b: String,
@@ -164,7 +165,7 @@ pub struct HeadComparison {
 /// How a head chooses in both analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct ChoiceComparison {
-    /// The fate of the label.
+    /// The fate of its way of choosing.
     pub outcome: Fate,
     /// The label of the first analysis, firm or borderline; null without one.
     pub a: Option<String>,
@@ -181,7 +182,7 @@ pub struct LabelComparison {
     pub label: String,
     /// Its family.
     pub family: String,
-    /// The fate of its way of choosing.
+    /// The fate of the label.
     pub outcome: Fate,
     /// Why it cannot be told; null where it can.
     pub doubt: Option<Doubt>,

@@ -94,7 +94,7 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     }
     writeln!(
         out,
-        "\nFamilies of labels: heads with a firm label in a and in b; then firm labels, of which a head may have several\n"
+        "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several; `chooses` is counted apart above)\n"
     )?;
     let mut table = plain_table();
     table.set_header(FAMILY_COLUMNS);

@@ -128,7 +128,7 @@ impl Labels {
     }
 }
 
-/// Labels that were not compared, but for those of how heads choose; `None` without any.
+/// Labels that were not compared, and why; `None` if there are none, or all say how heads choose.
 fn aside((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
     let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();

@@ -231,8 +231,14 @@ impl NumbersOutcome {
             format!("Could not tell: {units}")
         } else if self.changed {
             format!("Changed beyond chance: {}", counts.join(", "))
-        } else {
+        } else if self.idle.is_empty() {
             "Nothing changed beyond chance".to_owned()
+        } else {
+            let heads = counted(self.idle.len(), "head");
+            format!(
+                "No number changed beyond chance, but {heads} {} nothing on one side",
+                plural(&self.idle.len(), "does", "do")
+            )
         }
     }
 

@@ -21,10 +21,10 @@ impl Runner<'_> {
         PassWork { name: pass.name(), extent: self.extent(pass), factor: self.factor(pass, removed) }
     }
 
-    /// The expected work of a pass whose heads follow from results: every second head of a sample, by itself.
+    /// The expected work of a pass whose heads follow from results: as if each head were removed once.
     pub(super) fn expected(&self, pass: &Pass) -> PassWork {
-        let heads = each_head_and_all(self.model.grid()).into_iter().step_by(2);
-        let removed = if pass.portion == Portion::All { BTreeSet::new() } else { heads.collect() };
+        let heads = each_head_and_all(self.model.grid());
+        let removed = if pass.portion == Portion::All { BTreeSet::new() } else { heads.into_iter().collect() };
         self.work(pass, &removed)
     }
 

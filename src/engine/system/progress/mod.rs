@@ -20,7 +20,7 @@ pub fn step(message: &'static str) -> ProgressBar {
     bar
 }
 
-/// Lets a bar move between updates, on a thread of its own; not if the bar is hidden.
+/// A thread redraws a visible bar between updates.
 fn keep_moving(bar: &ProgressBar) {
     if !bar.is_hidden() {
         bar.enable_steady_tick(TICK);

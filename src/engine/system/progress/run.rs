@@ -40,7 +40,7 @@ pub struct PassWork {
 
 /// The measure of a pass before the corpus is measured.
 pub enum Measure {
-    /// Sentences, of which there are so many.
+    /// The number of sentences.
     Sentences(u64),
     /// Bytes of the corpus: all, and those that were read.
     Bytes(u64, Arc<AtomicU64>),

@@ -74,7 +74,9 @@ stored!(FrequencySection { frequency: Counted });
 impl Section for FrequencySection {
     fn view(&self, _: &Policy) -> View<'_> {
         View::saying(match self.frequency.queries {
-            0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n",
+            0 => {
+                "No sentence has a token that is rarer than 500 others of the corpus, so no label of rare words was tested: it takes more text, or --counts FILE.\n"
+            }
             _ => "",
         })
     }

@@ -55,7 +55,7 @@ const MOST_TOKENS_PER_WORD: f64 = 2.0;
 const FEWEST_WORDS_PER_SENTENCE: f64 = 4.0;
 
 impl TextInfo {
-    pub(super) fn new(repeats: Repeats, tally: &Tally) -> Self {
+    pub fn new(repeats: Repeats, tally: &Tally) -> Self {
         let Repeats { read, different, repeated, families, not_remembered, .. } = repeats;
         Self {
             tokens: tally.text_tokens,
@@ -74,28 +74,28 @@ impl TextInfo {
     }
 
     /// Whether many tokens are unknown to the vocabulary.
-    pub(super) fn is_unknown(&self) -> bool {
+    pub fn is_unknown(&self) -> bool {
         self.unknown_share.is_some_and(|share| share > NOTABLE)
     }
 
     /// Whether words are cut into many tokens.
-    pub(super) fn is_cut_up(&self) -> bool {
+    pub fn is_cut_up(&self) -> bool {
         self.tokens_per_word.is_some_and(|tokens| tokens > MOST_TOKENS_PER_WORD)
     }
 
     /// Whether its sentences are hardly any.
-    pub(super) fn is_no_running_text(&self) -> bool {
+    pub fn is_no_running_text(&self) -> bool {
         self.words_per_sentence.is_some_and(|words| words < FEWEST_WORDS_PER_SENTENCE)
     }
 
     /// Whether many sentences are copies of others.
-    pub(super) fn is_repetitive(&self) -> bool {
+    pub fn is_repetitive(&self) -> bool {
         ratio(self.sentences_read - self.different_sentences.min(self.sentences_read), self.sentences_read)
             .is_some_and(|copies| copies > NOTABLE)
     }
 
     /// Whether there are fewer families than blocks.
-    pub(super) fn is_small(&self) -> bool {
+    pub fn is_small(&self) -> bool {
         self.families < BLOCKS as u64
     }
 
@@ -141,6 +141,6 @@ impl TextInfo {
     }
 }
 
-pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
+pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

@@ -1,11 +1,14 @@
 //! The corpus as a report describes it.
 
+pub(super) mod text;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text::TextInfo;
+pub use text::TextInfo;
+
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally, WordSkip};
