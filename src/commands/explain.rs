@@ -11,7 +11,7 @@ use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::labels::entry::Entry;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{BORDERLINE, TIED};
+use crate::study::labels::{BORDERLINE, CONSTANT, TIED};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRow;
@@ -145,6 +145,8 @@ fn of_cell(cell: &str) -> Option<String> {
     let counted_more = |(rest, more): (&'_ str, &str)| (!rest.is_empty()).then(|| more.parse::<u16>().ok()).flatten();
     let more = cell.rsplit_once('+').and_then(counted_more);
     let rest = if more.is_some() { cell.rsplit_once('+')?.0 } else { cell };
+    let (rest, constant) =
+        rest.strip_suffix(CONSTANT).map_or((rest, ""), |rest| (rest, ", of a head that writes a constant"));
     let (rest, tied) = rest.strip_suffix(TIED).map_or((rest, ""), |rest| (rest, ", tied with another one"));
     let (code, sure) = rest.strip_suffix(BORDERLINE).map_or((rest, ""), |rest| (rest, ", borderline"));
     let labels = registry::labels_of_code(code);
@@ -159,8 +161,10 @@ fn of_cell(cell: &str) -> Option<String> {
     });
     let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
     let more = more.map_or_else(String::new, |more| format!("; the head has {}", counted(more, "more label")));
-    let mut text =
-        format!("{cell} (in the grid of a summary)\n\n{after}The label {}{sure}{tied}{more}.\n", names.join(" or "));
+    let mut text = format!(
+        "{cell} (in the grid of a summary)\n\n{after}The label {}{sure}{tied}{constant}{more}.\n",
+        names.join(" or ")
+    );
     for entry in entries {
         write!(text, "\n{entry}").expect("writing to a string does not fail");
     }

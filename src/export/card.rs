@@ -311,7 +311,8 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     }
     table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     out.table_without(table, &[5, 1, 3, 2, 4]);
-    writeln!(out, "{Q}").expect("as above");
+    let of = "of the test against the margin over the offset (`headscope explain syntactic_margin`); -: the head is not above it";
+    writeln!(out, "q: false-discovery rate {of}.").expect("as above");
     out
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::tables;
 use crate::report::Report;
 use crate::stats::interval::Interval;
-use crate::study::labels::{BORDERLINE, TIED};
+use crate::study::labels::BORDERLINE;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
@@ -43,18 +43,12 @@ pub fn of_heads(report: &Report) -> Summary {
     for (head, row) in report.heads.iter().zip(&found.rows) {
         let cell = |column: &str| cell(&found, row, column);
         let shown = |columns: &[NumberColumn]| columns.iter().map(|column| number(&cell, column)).collect::<Vec<_>>();
-        let marks = head.labels.first().map_or("", |label| if label.borderline { BORDERLINE } else { "" });
-        let tied = if head.labels.iter().any(|label| label.tied) { TIED } else { "" };
-        let more = match head.labels.len().saturating_sub(1) {
-            0 => String::new(),
-            more => format!("+{more}"),
-        };
         let choice = head.chooses.as_ref().map(|label| {
             let name = label.label.strip_prefix("chooses:").unwrap_or(&label.label);
             format!("{}{}", one_line(name), if label.borderline { BORDERLINE } else { "" })
         });
         let cells = [
-            vec![head.place.to_string(), format!("{}{marks}{tied}{more}", one_line(&head.primary))],
+            vec![head.place.to_string(), one_line(&head.primary) + &report.marks(head)],
             shown(&of_label),
             if with_choice { vec![choice.unwrap_or_default()] } else { Vec::new() },
             shown(&of_choice),

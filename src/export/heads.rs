@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use super::palette::Hue;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{
-    ABSENT, ABSENT_SHOWN, BORDERLINE, Detector, REMOVED, REMOVED_SHOWN, TIED, UNLABELLED, UNLABELLED_SHOWN,
-};
+use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, REMOVED, REMOVED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
 
 /// A head in a grid.
 pub struct HeadCell {
     /// Its first label, shortened.
     pub code: String,
-    /// The marks of the label: `?` if it is borderline, `~` if another one ties with it, `+2` for two more.
+    /// The marks of the label ([`Report::marks`]).
     pub marks: String,
     /// The colour of the label.
     pub hue: Hue,
@@ -48,14 +46,13 @@ pub fn shown(label: &str) -> GridLabel {
 
 impl HeadCell {
     /// A head of a report.
-    pub fn of(head: &HeadReport) -> Self {
+    pub fn of(report: &Report, head: &HeadReport) -> Self {
         let GridLabel { mut code, hue, .. } = shown(&head.primary);
         if let Some([sign, _]) = head.without_label() {
             sign.clone_into(&mut code);
         }
-        let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
-        let more = head.labels.len().saturating_sub(1);
-        let mut marks = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
+        let borderline = head.labels.first().is_some_and(|label| label.borderline);
+        let tied = head.labels.iter().any(|label| label.tied);
         let mut words = format!("{}: {}", head.place, head.primary);
         if borderline {
             words.push_str(", borderline");
@@ -66,18 +63,15 @@ impl HeadCell {
         if tied {
             words.push_str(", tied");
         }
-        if more > 0 {
-            marks = format!("{marks}+{more}");
+        if report.is_constant(head) {
+            words.push_str(", writes a constant");
+        }
+        if head.labels.len() > 1 {
             let others: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
             words = format!("{words}; also {}", others.join(", "));
         }
-        Self { code, marks, hue, words }
+        Self { code, marks: report.marks(head), hue, words }
     }
-}
-
-/// Whether the first label of a head is borderline.
-fn is_borderline(head: &HeadReport) -> bool {
-    head.labels.first().is_some_and(|label| label.borderline)
 }
 
 /// A family of labels that some head has, and where.

@@ -70,7 +70,21 @@ impl Report {
         let [why, way_out] = corpus.unread(model)?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
+
+    /// Why no label could be tested and what to do, where the corpus has too few sampling units.
+    pub(super) fn untested(&self) -> Option<String> {
+        let Self { model, corpus, .. } = self;
+        let [piece, _] = model.text_units();
+        let units = corpus.too_few_units(&self.denominators, piece).filter(|_| self.is_of_corpus())?;
+        let is_limited = corpus.documents.is_some_and(|taken| taken.taken < taken.of);
+        let way_out = if is_limited { RAISE_LIMIT } else { MORE_TEXT };
+        Some(format!("No label could be tested: the corpus has {units}. {way_out}."))
+    }
 }
+
+/// The ways out where sampling units are too few.
+const RAISE_LIMIT: &str = "Raise --limit, or give `--unit sentences`";
+const MORE_TEXT: &str = "Give more text, or `--unit sentences` if its documents need not be told apart";
 
 impl CorpusInfo {
     /// Why the model could not read it, and the way out; `None` where it could.
@@ -82,9 +96,11 @@ impl CorpusInfo {
         Some([fact, way_out])
     }
 
-    /// The failing checks that cost no label its firmness, a sentence each without its full stop.
-    pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo) -> Vec<String> {
-        let beside = self.health.failing().filter(|check| !check.id.decides());
+    /// The failing checks that cost no label its firmness, a sentence each without its full stop; the report opens with the units where no
+    /// label could be tested.
+    pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo, is_untested: bool) -> Vec<String> {
+        let is_said = |check: &&HealthCheck| check.id.decides() || (is_untested && check.id == HealthId::Units);
+        let beside = self.health.failing().filter(|check| !is_said(check));
         beside.map(|check| self.told(check, model).join(": ")).collect()
     }
 

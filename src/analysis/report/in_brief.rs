@@ -22,14 +22,18 @@ const NAMED: usize = 2;
 /// A list of heads names so many.
 const MOST_NAMED: usize = 16;
 
-/// Why the model could not read the text, if so; which heads have a firm role; the relation with the strongest evidence; which heads write a
+/// Why the model could not read the text, or no label could be tested, if so; which heads have a firm role; the relation with the strongest evidence; which heads write a
 /// constant; how heads choose; what removing them costs; what was too little to say. Each only where there is something to say.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
     let unread = report.unread();
     let is_read = unread.is_none();
     let is_of_corpus = report.is_of_corpus();
-    let of_corpus = || unread.into_iter().chain([roles(report)]).chain(relation(&report.heads)).collect();
+    let untested = report.untested();
+    let is_tested = untested.is_none();
+    let found =
+        || untested.map_or_else(|| [roles(report)].into_iter().chain(relation(report)).collect(), |why| vec![why]);
+    let of_corpus = || unread.into_iter().chain(found()).collect();
     let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };
     lines.extend(constant(report));
     let mut shortages = lacking::shortages(report);
@@ -45,15 +49,17 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         shortages.extend(shortage);
     }
     // More of a text that cannot be read would not do.
-    lines.extend(Some(too_little(report, &shortages)).filter(|line| is_read && is_of_corpus && !line.is_empty()));
+    lines.extend(
+        Some(too_little(report, &shortages)).filter(|line| is_read && is_tested && is_of_corpus && !line.is_empty()),
+    );
     lines
 }
 
 /// How many heads have a firm role, and which.
 fn roles(report: &Report) -> String {
-    let roles = Roles::of(&report.heads);
+    let roles = Roles::of(report);
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
-    let kinds = kinds(report.heads.iter().filter_map(|head| Some((family(&first(head)?), head.place))));
+    let kinds = kinds(report.at_work().filter_map(|head| Some((family(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
     let beside = in_controls(report);
     format!("{} a firm role{kinds}{beside}.", roles.at_least(roles.firm))
@@ -65,12 +71,10 @@ fn constant(report: &Report) -> Option<String> {
     let count = heads.len();
     let (writes, attends) = plural(&count, ("writes a constant", "it attends"), ("write a constant", "they attend"));
     let of = counted(report.present_heads().count(), "head");
-    let with_role =
-        report.heads.iter().filter(|head| heads.contains(&head.place) && has_firm_role(&head.labels)).count();
-    let though = match (with_role, count) {
-        (0, _) => String::new(),
-        (_, 1) => ", though it has a firm role".to_owned(),
-        (roles, _) => format!(", though {roles} of them {} a firm role", plural(&roles, "has", "have")),
+    let with_role = report.heads.iter().filter(|head| report.is_constant(head) && has_firm_role(&head.labels)).count();
+    let though = match with_role {
+        0 => "",
+        _ => ", so that its firm roles count in no number here",
     };
     let uses = format!("the model makes no use of that attention{though}");
     (count > 0).then(|| format!("{count} of {of} {writes}, whatever {attends} to ({}): {uses}.", named(heads)))
@@ -157,14 +161,14 @@ pub fn by_evidence(a: &Label, b: &Label) -> Ordering {
 }
 
 /// The syntactic label with the strongest evidence, and its head.
-pub fn strongest_relation(heads: &[HeadReport]) -> Option<(HeadPlace, &Label)> {
-    let labels = heads.iter().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
+pub fn strongest_relation(report: &Report) -> Option<(HeadPlace, &Label)> {
+    let labels = report.at_work().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
     labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| by_evidence(a, b))
 }
 
 /// The relation with the strongest evidence, in a sentence.
-fn relation(heads: &[HeadReport]) -> Option<String> {
-    let (place, label) = strongest_relation(heads)?;
+fn relation(report: &Report) -> Option<String> {
+    let (place, label) = strongest_relation(report)?;
     let name = label.label.split_once(':').map_or(&*label.label, |(_, relation)| relation);
     let offset = label.versus_offset.as_ref().map_or(0.0, |versus| label.score - versus.difference);
     let start = if label.borderline {
@@ -211,7 +215,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
         0 => String::new(),
         count => format!("{} without a label (?) might get one from more text.", counted(count, "head")),
     };
-    let said = [lacks, undecided, Roles::of(&report.heads).borderline()];
+    let said = [lacks, undecided, Roles::of(report).borderline()];
     said.into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

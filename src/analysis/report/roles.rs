@@ -2,19 +2,47 @@
 
 use std::fmt;
 
-use super::HeadReport;
 use super::firm::{has_firm_role, is_firm_role};
+use super::{HeadReport, Report};
+use crate::study::labels::{BORDERLINE, CONSTANT, TIED};
 use crate::system::counted::{counted, plural};
 
-/// The heads whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
-pub fn by_margin(heads: &[HeadReport]) -> Vec<&HeadReport> {
+impl Report {
+    /// Whether a head writes a constant, so that nothing later depends on where it attends.
+    pub fn is_constant(&self, head: &HeadReport) -> bool {
+        self.model.constant_heads.contains(&head.place)
+    }
+
+    /// The heads whose labels count as roles: all but those that write a constant.
+    pub fn at_work(&self) -> impl Iterator<Item = &HeadReport> {
+        self.heads.iter().filter(|head| !self.is_constant(head))
+    }
+
+    /// The marks of the first label of a head: `?` if it is borderline, `~` if another one ties with it, `=` if the head writes a constant,
+    /// `+2` for two more labels.
+    pub fn marks(&self, head: &HeadReport) -> String {
+        let marks = [
+            (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE),
+            (head.labels.iter().any(|label| label.tied), TIED),
+            (self.is_constant(head), CONSTANT),
+        ];
+        let mut all: String = marks.iter().filter(|(is_there, _)| *is_there).map(|(_, mark)| *mark).collect();
+        if head.labels.len() > 1 {
+            all.push_str(&format!("+{}", head.labels.len() - 1));
+        }
+        all
+    }
+}
+
+/// The heads at work whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
+pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
     let margin = |head: &HeadReport| Some(head.labels.first().filter(|label| is_firm_role(label))?.margin);
-    let mut firm: Vec<(&HeadReport, f64)> = heads.iter().filter_map(|head| Some((head, margin(head)?))).collect();
+    let mut firm: Vec<(&HeadReport, f64)> = report.at_work().filter_map(|head| Some((head, margin(head)?))).collect();
     firm.sort_by(|a, b| b.1.total_cmp(&a.1));
     firm.into_iter().map(|(head, _)| head).collect()
 }
 
-/// How many heads have a firm label, by whether it is a role: the label of heads that attend to everything is none, for
+/// How many heads at work have a firm label, by whether it is a role: the label of heads that attend to everything is none, for
 /// untrained heads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
@@ -28,13 +56,13 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// The roles of these heads.
-    pub fn of(heads: &[HeadReport]) -> Self {
-        let count = |is_it: &dyn Fn(&HeadReport) -> bool| heads.iter().filter(|head| is_it(head)).count();
+    /// The roles of the heads of a report.
+    pub fn of(report: &Report) -> Self {
+        let count = |is_it: &dyn Fn(&HeadReport) -> bool| report.at_work().filter(|head| is_it(head)).count();
         let firm = count(&|head| has_firm_role(&head.labels));
-        let labels = || heads.iter().flat_map(|head| &head.labels);
+        let labels = || report.at_work().flat_map(|head| &head.labels);
         Self {
-            heads: count(&|head| !head.is_absent()),
+            heads: report.present_heads().count(),
             firm,
             without_role: count(&|head| head.labels.iter().any(|label| !label.borderline)) - firm,
             labels: labels().count(),

@@ -63,8 +63,7 @@ impl PreparedRun<'_> {
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
-        let wanted: Vec<(HeadPlace, u64)> =
-            by_margin(&report.heads).into_iter().filter_map(of).take(MOST_ASKED).collect();
+        let wanted: Vec<(HeadPlace, u64)> = by_margin(report).into_iter().filter_map(of).take(MOST_ASKED).collect();
         if wanted.is_empty() {
             return Ok(None);
         }

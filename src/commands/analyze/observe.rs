@@ -234,10 +234,10 @@ impl<'a> PreparedRun<'a> {
             threads: self.options.threads,
             leaves_out: false,
             absent: model.absent().to_vec(),
+            removed: self.protocol.removed.clone(),
         };
         let observed = self.plan.observed(&first.passes, None);
-        let removed = self.protocol.removed.iter().map(|place| context.grid.index(place.layer, place.head)).collect();
-        let found = Results { removed, ..Results::new(&observed, &context, policy) }.upstream(&observed, policy);
+        let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
         let passes = self.runner(shard, true).run_again(&first.identity.corpus, observers)?;
         let identity = first.identity.clone();

@@ -104,7 +104,7 @@ impl ReportSummary {
             words: corpus.words,
             tokens: corpus.tokens,
             skipped: corpus.skipped.values().sum(),
-            firm: Roles::of(&report.heads).firm,
+            firm: Roles::of(report).firm,
             label_counts: report.label_counts.clone(),
             firm_label_counts: report.firm_label_counts(),
         }

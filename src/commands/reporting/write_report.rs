@@ -121,19 +121,19 @@ pub fn measure(
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
-    let context = EstimationContext { grid, threads, leaves_out, absent: model.absent.clone() };
+    let (absent, removed) = (model.absent.clone(), protocol.removed.clone());
+    let context = EstimationContext { grid, threads, leaves_out, absent, removed };
     let health = health::of_run(&corpus, &tally, &model, &policy);
     let corpus = CorpusInfo::new(corpus, &tally, health, protocol.reading.is_some());
     let settings = Settings { protocol, policy };
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
-    let removed = protocol.removed.iter().map(|place| grid.index(place.layer, place.head)).collect::<Vec<_>>();
     let found = Results::new(&plan.observed(&passes, None), &context, policy);
-    let mut findings = Results { is_read, removed: removed.clone(), ..found };
-    let alone = EstimationContext { leaves_out: false, absent: model.absent.clone(), ..context };
+    let mut findings = Results { is_read, ..found };
+    let alone = EstimationContext { leaves_out: false, ..context };
     let of_control = |control: &Control| {
         let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
-        (*control, Results { is_read, removed: removed.clone(), ..found })
+        (*control, Results { is_read, ..found })
     };
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);

@@ -168,6 +168,11 @@ pub(super) fn critical(freedom: f64) -> f64 {
     student.inverse_cdf(1.0 - TAIL)
 }
 
+/// The standard error that half of a 95 % interval implies.
+pub fn error_of_half(half: f64, freedom: f64) -> f64 {
+    half.max(0.0) / critical(freedom)
+}
+
 /// A ratio over all blocks, or a difference of two, and the same without each block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jackknife {

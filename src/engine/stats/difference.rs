@@ -2,7 +2,7 @@
 
 use statrs::function::factorial::ln_binomial;
 
-use super::block_test::{Jackknife, ROUNDING, critical, is_testable, student};
+use super::block_test::{Jackknife, ROUNDING, error_of_half, is_testable, student};
 use super::interval::Interval;
 
 /// A difference that was tested.
@@ -90,7 +90,7 @@ impl ReportedNumber {
     fn standard_error(&self, half: f64) -> f64 {
         let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();
-        (half.max(0.0) / critical(self.freedom())).max(least)
+        error_of_half(half, self.freedom()).max(least)
     }
 
     /// The degrees of freedom of that standard error.

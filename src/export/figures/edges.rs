@@ -39,7 +39,7 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
         });
     }
     for head in &report.heads {
-        let ([x, y], cell) = (corner(head.place.layer, head.place.head), HeadCell::of(head));
+        let ([x, y], cell) = (corner(head.place.layer, head.place.head), HeadCell::of(report, head));
         let ink = Ink::Label(cell.hue);
         svg.group(&cell.words, |svg| {
             svg.rect([x, y], [WIDTH, HEIGHT], ink);

@@ -23,7 +23,7 @@ pub fn draw(report: &Report, medium: Medium) -> String {
         svg.text([MARGIN - 8.0, y], Anchor::End, TEXT, Ink::Muted, &format!("L{layer}"));
     }
     for head in &report.heads {
-        let cell = HeadCell::of(head);
+        let cell = HeadCell::of(report, head);
         let at = [MARGIN + head.place.head as f64 * WIDTH, 24.0 + head.place.layer as f64 * HEIGHT];
         svg.group(&cell.words, |svg| cell_at(svg, at, &cell));
     }

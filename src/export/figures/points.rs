@@ -32,7 +32,7 @@ pub fn draw(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> S
     let names: Vec<String> = report.heads.iter().map(|head| head.place.to_string()).collect();
     let beside = beside(&places, &names);
     for ((head, &point), name) in report.heads.iter().zip(&places).zip(beside) {
-        let cell = HeadCell::of(head);
+        let cell = HeadCell::of(report, head);
         svg.group(&cell.words, |svg| {
             svg.circle(point, RADIUS, Ink::Label(cell.hue), Ink::Muted);
             if let Some((at, anchor)) = name {

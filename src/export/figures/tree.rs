@@ -30,7 +30,7 @@ pub fn draw(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     for (row, &place) in order.iter().enumerate() {
         let y = TOP + (row as f64 + 0.5) * ROW;
         at[place] = [scale.at(0.0), y];
-        let (head, cell) = (&report.heads[place], HeadCell::of(&report.heads[place]));
+        let (head, cell) = (&report.heads[place], HeadCell::of(report, &report.heads[place]));
         svg.group(&cell.words, |svg| {
             svg.rect([LEFT - 84.0, y - ROW / 2.0 + 1.0], [80.0, ROW - 2.0], Ink::Label(cell.hue));
             svg.text([LEFT - 90.0, y + 4.0], Anchor::End, SMALL, Ink::Text, &head.place.to_string());

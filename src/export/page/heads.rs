@@ -109,7 +109,7 @@ pub fn hue(hue: Hue) -> String {
 /// The grid, layer by layer.
 pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
     let cell = |head: &HeadReport| {
-        let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(head);
+        let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(report, head);
         let chooses = head.chooses.as_ref().map_or_else(String::new, |label| {
             let mark = if label.borderline { BORDERLINE } else { "" };
             words.extend(["; ", &label.label]);
@@ -142,8 +142,8 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
 /// The head whose card stands first, and why: that of the relation with the strongest evidence if this is beyond word classes, else
 /// the one whose firm role has the largest margin over its threshold, and the first of all where none has one.
 pub fn first(report: &Report) -> (String, String) {
-    let of_relation = strongest_relation(&report.heads).filter(|(_, label)| label.reach() == Some(Reach::Tags));
-    let (place, why) = match (of_relation, by_margin(&report.heads).first()) {
+    let of_relation = strongest_relation(report).filter(|(_, label)| label.reach() == Some(Reach::Tags));
+    let (place, why) = match (of_relation, by_margin(report).first()) {
         (Some((place, label)), _) => {
             (place, format!("of all relations, {} has the strongest evidence, and is beyond word classes", label.label))
         }
@@ -157,7 +157,7 @@ pub fn first(report: &Report) -> (String, String) {
 
 /// How many heads have a firm role, and how many labels are borderline.
 pub fn firm(report: &Report) -> String {
-    let roles = Roles::of(&report.heads);
+    let roles = Roles::of(report);
     [roles.to_string(), roles.borderline()].join(" ").trim_end().to_owned()
 }
 

@@ -116,7 +116,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
 }
 
 fn described((name, report): &(String, Report)) -> ReportColumn {
-    let firm = Roles::of(&report.heads).firm;
+    let firm = Roles::of(report).firm;
     ReportColumn {
         name: name.clone(),
         model: report.model.id.clone(),
@@ -186,8 +186,8 @@ fn heads(reports: &[(String, Report)]) -> Vec<Head> {
             places.entry(at).or_insert_with(|| vec![None; reports.len()])[place] = Some(head);
         }
     }
-    let side = |head: &HeadReport| {
-        let HeadCell { marks, hue: of, .. } = HeadCell::of(head);
+    let side = |(_, report): &(String, Report), head: &HeadReport| {
+        let HeadCell { marks, hue: of, .. } = HeadCell::of(report, head);
         PrimaryLabel { primary: head.primary.clone(), marks, hue: hue(of) }
     };
     let head = |([layer, head], heads): ([usize; 2], Vec<Option<&HeadReport>>)| {
@@ -202,7 +202,7 @@ fn heads(reports: &[(String, Report)]) -> Vec<Head> {
                 [.., Some(before), Some(after)] => changed(before, after),
                 _ => String::new(),
             },
-            cells: heads.iter().map(|head| head.map(side)).collect(),
+            cells: reports.iter().zip(&heads).map(|(of, head)| head.map(|head| side(of, head))).collect(),
         }
     };
     places.into_iter().map(head).collect()

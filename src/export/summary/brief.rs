@@ -105,7 +105,7 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
         known.unwrap_or(OF_DECODERS.len() + usize::from(label.versus_offset.is_none()))
     };
     let of_head = |head: &'a HeadReport| head.labels.iter().map(|label| (head.place, label));
-    let mut labels: Vec<_> = report.heads.iter().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
+    let mut labels: Vec<_> = report.at_work().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
     labels
         .sort_by(|(_, a), (_, b)| a.borderline.cmp(&b.borderline).then(rank(a).cmp(&rank(b))).then(by_evidence(b, a)));
     // The clearest head of a relation has the smallest q, as in the sentence above; of other labels it has the largest margin.

@@ -10,7 +10,7 @@ use comfy_table::Table;
 
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, TIED, UNLABELLED_SHOWN};
+use crate::study::labels::{BORDERLINE, CONSTANT, TIED, UNLABELLED_SHOWN};
 use crate::study::show::summary::{Summary, width_of};
 use crate::study::show::wording::plain_table;
 use crate::study::{AnyStudy, columns};
@@ -20,17 +20,18 @@ use crate::system::printable::one_line;
 /// The first label of each head.
 pub(super) fn labels(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
-    grids(out, report, width, label_cell);
+    grids(out, report, width, |head| label_cell(report, head));
     legend(out, &report.heads, first)
 }
 
 /// The first label of each head, with its legend on one line.
 pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
-    grids(out, report, width, label_cell);
+    grids(out, report, width, |head| label_cell(report, head));
     let labels = || report.heads.iter().flat_map(|head| &head.labels);
     let marks = [
         (labels().any(|label| label.borderline), format!("{BORDERLINE} after a label: borderline")),
         (labels().any(|label| label.tied), format!("{TIED}: near tie for the first label")),
+        (!report.model.constant_heads.is_empty(), format!("{CONSTANT}: writes a constant")),
         (report.heads.iter().any(|head| head.labels.len() > 1), "+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
@@ -110,16 +111,9 @@ fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> Stri
 }
 
 /// The first label of a head.
-fn label_cell(head: &HeadReport) -> String {
+fn label_cell(report: &Report, head: &HeadReport) -> String {
     let Code { text, style, .. } = first(head);
-    let borderline = head.labels.first().is_some_and(|primary| primary.borderline);
-    let tied = head.labels.iter().any(|label| label.tied);
-    let mark = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
-    let more = match head.labels.len() {
-        0 | 1 => String::new(),
-        labels => format!("+{}", labels - 1),
-    };
-    format!("{style}{text}{mark}{more}{style:#}")
+    format!("{style}{text}{}{style:#}", report.marks(head))
 }
 
 /// How each head chooses, in a grid of its own; nothing where no study asked.

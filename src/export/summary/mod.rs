@@ -197,7 +197,7 @@ pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {
 }
 
 fn roles(out: &mut Summary, report: &Report) -> fmt::Result {
-    let roles = Roles::of(&report.heads);
+    let roles = Roles::of(report);
     writeln!(out, "\n{roles}")?;
     match roles.borderline().as_str() {
         // Not for want of significance.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::{Control, ControlKind};
 use crate::stats::blocks::BLOCKS;
 use crate::studies::registry;
@@ -38,9 +38,10 @@ impl Results {
         context: &EstimationContext,
         policy: &Policy,
     ) -> Self {
-        let absent = context.absent.iter().map(|place| context.grid.index(place.layer, place.head)).collect();
+        let places = |heads: &[HeadPlace]| heads.iter().map(|at| context.grid.index(at.layer, at.head)).collect();
+        let (absent, removed) = (places(&context.absent), places(&context.removed));
         let estimates = Estimates::none(context.grid.count());
-        let mut findings = Self { estimates, sections: Vec::new(), is_read: true, absent, removed: Vec::new() };
+        let mut findings = Self { estimates, sections: Vec::new(), is_read: true, absent, removed };
         for (study, observed) in observed {
             let (estimates, section) = study.measure(&Observed(observed), context);
             findings.estimates.extend(estimates);

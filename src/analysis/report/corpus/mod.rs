@@ -183,10 +183,11 @@ impl CorpusInfo {
         let [one, many] = self.unit.words(piece);
         let said = format!("{units} {}", plural(&units, one, many));
         if units < FEWEST_BLOCKS as u64 {
-            return Some(said);
+            return Some(format!("{said} (a test takes {FEWEST_BLOCKS})"));
         }
         let effective = denominators.cells().map(|(_, known)| known.effective_blocks).reduce(f64::max)?;
-        let unequal = || format!("{said}, as good as {effective:.1} of equal size");
+        let unequal =
+            || format!("{said}, as good as {effective:.1} of equal size (a test takes {FEWEST_EFFECTIVE_BLOCKS})");
         (effective < FEWEST_EFFECTIVE_BLOCKS).then(unequal)
     }
 }

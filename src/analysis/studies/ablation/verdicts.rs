@@ -85,8 +85,8 @@ pub fn head_effects(
 ) -> Vec<HeadEffect> {
     let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
     let head = |place: usize| {
-        let effect = estimates.heads[place].get(metric, None).copied().flatten();
-        let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
+        let effect = estimates.heads[place].get(metric, None).copied().flatten().filter(|_| context.takes_part(place));
+        let ci95 = estimates.ci95[place].get(metric, None).copied().flatten().filter(|_| effect.is_some());
         let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
         let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
         HeadEffect {
@@ -145,6 +145,16 @@ impl HeadEffect {
         let also = if self.negligible && self.verdict != Some(Verdict::Negligible) { ", negligible" } else { "" };
         format!("{verdict}{also}")
     }
+}
+
+/// Rows of heads in an order: the first and the last of them, with a row between that says how many are left out, but all where that would
+/// stand for two or fewer.
+pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String>> {
+    let left_out = rows.len().saturating_sub(2 * each);
+    if left_out > 2 {
+        rows.splice(each..each + left_out, [vec!["...".to_owned(), format!("{left_out} more")]]);
+    }
+    rows
 }
 
 impl Verdicts {

@@ -49,6 +49,9 @@ pub const BORDERLINE: &str = "?";
 /// The mark of a label in the grid whose first place is uncertain.
 pub const TIED: &str = "~";
 
+/// The mark of a label in the grid of a head that writes a constant (`model.constant_heads`).
+pub const CONSTANT: &str = "=";
+
 /// The documentation of [`UNLABELLED`].
 pub const NO_LABEL: Explanation = Explanation {
     name: UNLABELLED,

@@ -21,6 +21,8 @@ pub struct EstimationContext {
     pub leaves_out: bool,
     /// The heads that the checkpoint was saved without, ascending.
     pub absent: Vec<HeadPlace>,
+    /// The heads that the run removed: they attend, and write nothing.
+    pub removed: Vec<HeadPlace>,
 }
 
 impl EstimationContext {
@@ -29,9 +31,14 @@ impl EstimationContext {
         !self.absent.contains(&self.grid.place(place))
     }
 
-    /// The number of heads that are there.
-    pub fn present_count(&self) -> usize {
-        self.grid.count() - self.absent.len()
+    /// Whether the head at a place takes part: it is there, and the run did not remove it.
+    pub fn takes_part(&self, place: usize) -> bool {
+        self.has(place) && !self.removed.contains(&self.grid.place(place))
+    }
+
+    /// The number of heads that take part.
+    pub fn taking_part(&self) -> usize {
+        (0..self.grid.count()).filter(|&place| self.takes_part(place)).count()
     }
 }
 

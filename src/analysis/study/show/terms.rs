@@ -159,6 +159,14 @@ pub const TERMS: &[Term] = &[
         page: "labels.md",
     },
     Term {
+        name: "gain lost",
+        also: &["second copy loses", "part in copying"],
+        meaning: "Of a decoder that reads random tokens twice the gain is the loss of the first copy less that of the second. Gain lost: \
+            how much smaller it is without a head. Second copy loses: how much more the second copy loses without it. A head with both \
+            above 0 has a part in copying.",
+        page: "repeats.md",
+    },
+    Term {
         name: "beyond",
         also: &["beyond the offset", "beyond other arcs", "beyond word classes", "below word classes"],
         meaning: "How far a firm syntactic label reaches. Beyond the offset (`offset`): ten points above the best fixed offset, as \

@@ -117,9 +117,12 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     })
 }
 
-/// The firm roles of each head, with its place. That a head attends broadly, as untrained ones do, is nothing to confirm.
+/// The firm roles of each head at work, with its place. That a head attends broadly, as untrained ones do, is nothing to confirm.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
+    let model = &side.circumstances.model;
+    let is_at_work = |place: usize| !model.constant_heads.contains(&model.grid().place(place));
     let heads = side.findings.assessments(&side.circumstances.settings.policy).into_iter().enumerate();
+    let heads = heads.filter(move |(place, _)| is_at_work(*place));
     heads.flat_map(|(place, assessed)| {
         let firm = assessed.into_iter().filter(|one| one.fires && is_firm_role(&one.label));
         firm.map(move |one| (place, one.label))
@@ -141,7 +144,7 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
                 label.label
             )
         } else {
-            format!("`{}` has too little text, or was not measured", label.label)
+            format!("`{}` has too little text in the other corpus, or was not measured there", label.label)
         })
     };
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();

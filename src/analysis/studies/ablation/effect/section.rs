@@ -55,6 +55,9 @@ pub struct Effects {
     /// Heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_none")]
     pub absent_heads: usize,
+    /// Heads that the run removed (`--remove`): the loss is without them, and they have no effect.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub removed_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
     /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `loss_effect`.
@@ -94,7 +97,7 @@ impl Effects {
         let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
-        let band = loss.zip(bare).map(|(loss, bare)| band(bare - loss, context.present_count()));
+        let band = loss.zip(bare).map(|(loss, bare)| band(bare - loss, context.taking_part()));
         let heads = head_effects("loss_effect", estimates, band, context);
         let Conditions { removal, objective, .. } = sums.conditions;
         Self {
@@ -109,6 +112,7 @@ impl Effects {
             loss_without_heads: bare,
             band,
             absent_heads: context.absent.len(),
+            removed_heads: context.removed.len(),
             verdicts: Verdicts::default(),
             heads,
             relations: relations(&total, sums, context),
@@ -162,6 +166,7 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
         let tokens = of_blocks(0, Fraction::denominator);
         let interval = |head: usize| Jackknife::new(&of_blocks(head, Fraction::numerator), &tokens).interval();
         let mean = |sum: f64| sum / losses.tokens as f64;
+        let is_measured = |head: usize| sums.measures(head) && context.takes_part(head);
         let heads = 0..context.grid.count();
         RelationEffects {
             relation: relation.clone(),
@@ -169,8 +174,8 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
             sentences: losses.sentences,
             loss: mean(losses.whole.value()),
             loss_without_heads: mean(losses.without_any()),
-            effects: heads.clone().map(|head| sums.measures(head).then(|| mean(losses.change(head)))).collect(),
-            ci95: heads.map(|head| interval(head).filter(|_| sums.measures(head))).collect(),
+            effects: heads.clone().map(|head| is_measured(head).then(|| mean(losses.change(head)))).collect(),
+            ci95: heads.map(|head| interval(head).filter(|_| is_measured(head))).collect(),
         }
     })
 }

@@ -9,7 +9,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::corrupted::PERIOD;
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, from_both_ends};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
@@ -108,6 +108,7 @@ impl Effects {
             loss_without_heads,
             band,
             absent_heads,
+            removed_heads,
             verdicts,
             heads,
             ..
@@ -122,7 +123,8 @@ impl Effects {
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
-        let present = heads.len().saturating_sub(*absent_heads);
+        let others = if *removed_heads > 0 { "other " } else { "" };
+        let present = heads.len().saturating_sub(absent_heads + removed_heads);
         let chosen = if order.len() < present {
             format!(
                 " Removed by itself: {} of {}, chosen by the gradient on the even blocks; effects are over the odd blocks, without a \
@@ -142,7 +144,7 @@ impl Effects {
         writeln!(
             out,
             "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
-             {loss:.3} with all heads and {bare:.3} without any. Verdicts: {helpful} helpful, {harmful} harmful, {negligible} \
+             {loss:.3} with all {others}heads and {bare:.3} without any. Verdicts: {helpful} helpful, {harmful} harmful, {negligible} \
              negligible (effect within ±{band:.4}), {undecided} undecided{}.{also}{chosen} Largest and smallest effects, ± half of \
              the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n",
             removal.name(),
@@ -151,22 +153,21 @@ impl Effects {
         )?;
         let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);
         order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
-        let last = order.len().saturating_sub(SHOWN).max(SHOWN);
-        let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
-        out.table(table(shown));
+        out.table(table(&order));
         Ok(())
     }
 }
 
-fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table {
+fn table(heads: &[&HeadEffect]) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["head", "effect", "q", "q equivalence", "verdict"]);
-    for head in heads {
+    let row = |head: &&HeadEffect| {
         let spread = plus_minus(head.ci95, 4);
         let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| signed(effect, 4) + &spread);
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
-        table.add_row([head.place.to_string(), effect, q, within, head.words()]);
-    }
+        vec![head.place.to_string(), effect, q, within, head.words()]
+    };
+    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
     table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }

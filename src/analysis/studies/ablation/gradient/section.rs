@@ -16,6 +16,7 @@ use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::scored;
+use crate::studies::ablation::verdicts::from_both_ends;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -159,9 +160,7 @@ impl Gradients {
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
         order.sort_by(|a, b| importance(b).total_cmp(&importance(a)));
-        let last = order.len().saturating_sub(SHOWN).max(SHOWN);
-        let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
-        out.table(table(shown, integrated.as_ref()));
+        out.table(table(&order, integrated.as_ref()));
         if let Some(integrated) = integrated {
             integrated.write_summary(out)?;
         }
@@ -187,19 +186,20 @@ impl Gradients {
     }
 }
 
-fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>, integrated: Option<&Integrated>) -> comfy_table::Table {
+fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_table::Table {
     let cell = |value: Option<f64>, ci95: Option<Interval>| {
         value.map_or_else(|| "-".to_owned(), |value| signed(value, 4) + &plus_minus(ci95, 4))
     };
     let mut table = plain_table();
     table.set_header(["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated")));
-    for HeadGradient { place, importance, first_order_effect, first_order_ci95 } in heads {
+    let row = |HeadGradient { place, importance, first_order_effect, first_order_ci95 }: &&HeadGradient| {
         let importance = importance.map_or_else(|| "-".to_owned(), |importance| format!("{importance:.4}"));
         let along_path = integrated.and_then(|integrated| integrated.heads.iter().find(|head| head.place == *place));
         let along_path = along_path.map(|head| cell(head.integrated_gradient, head.ci95));
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
-        table.add_row(cells.into_iter().chain(along_path));
-    }
+        cells.into_iter().chain(along_path).collect()
+    };
+    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }

@@ -12,12 +12,15 @@ use crate::passes::ablation::Replacement;
 use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
+use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{HeadCard, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, plus_minus, signed, significance};
+use crate::study::show::wording::{decimal, plain_table, plus_minus, signed, significance};
+use crate::system::counted::{counted, plural};
 
 /// Heads that a summary lists.
 const LISTED: usize = 8;
@@ -83,6 +86,12 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
+    /// What its removal costs: of the gain, and on the second copy, with half of their intervals.
+    fn costs(&self) -> [String; 2] {
+        [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
+            .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))
+    }
+
     /// Whether without the head the gain is smaller, and because the second copy loses more.
     fn takes_from_both(&self) -> bool {
         [self.effect, self.copy_effect].iter().all(|effect| effect.is_some_and(|effect| effect > 0.0))
@@ -100,7 +109,7 @@ impl GainEffects {
                 let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
                 let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
                 let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
-                (value, ci95, estimate.map(|estimate| estimate.p_above(0.0)))
+                (value, ci95, estimate.filter(|_| context.takes_part(place)).map(|estimate| estimate.p_above(0.0)))
             };
             let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
                 ["in_context_effect", "copy_effect"].map(number);
@@ -135,6 +144,37 @@ impl GainEffects {
         heads
     }
 
+    /// The heads with a part in copying under the policy, the one that costs most first.
+    fn with_part(&self, policy: &Policy) -> Vec<&HeadInContext> {
+        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
+    }
+
+    /// How many heads have a part in copying, and what the first of them costs; nothing where nothing was scored.
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        if self.removal.is_none() {
+            return InBrief::default();
+        }
+        let heads = counted(self.ranked().len(), "head");
+        let with_part = self.with_part(policy);
+        let found = match with_part.first() {
+            None => {
+                format!("Copying from the context: of {heads} none is shown to have a part in it, each removed alone.")
+            }
+            Some(first) => {
+                let has = plural(&with_part.len(), "has", "have");
+                let [gain, copy] = first.costs();
+                format!(
+                    "Copying from the context: of {heads} {} {has} a part in it; removing {} costs most: {gain} nats a token of the gain, \
+                     {copy} of that on the second copy.",
+                    with_part.len(),
+                    first.place
+                )
+            }
+        };
+        InBrief::found(found)
+    }
+
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         // Where nothing was scored `in-context` says so.
         let Some(removal) = self.removal else { return Ok(()) };
@@ -142,8 +182,8 @@ impl GainEffects {
         writeln!(
             out,
             "In-context copying with heads removed one at a time (by {}), in nats a token, ± half of the 95 % interval: how much \
-             of the gain goes away, how much more the second copy loses, q of both being above 0 (a head has a part in copying), \
-             and the loss of the second copy then. Without any head the gain is {bare}.\n",
+             of the gain goes away (less where the first copy loses more, too), how much more the second copy loses, q of both being \
+             above 0 (a head has a part in copying), and the loss of the second copy then. Without any head the gain is {bare}.\n",
             removal.name(),
         )?;
         out.table(table(self.ranked().into_iter().take(LISTED)));
@@ -170,12 +210,30 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
 stored!(InContextEffectSection { in_context_effect: GainEffects });
 
 impl Section for InContextEffectSection {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, policy: &Policy) -> View<'_> {
         View {
+            in_brief: self.in_context_effect.in_brief(policy),
             summary: Summary::written(|out| self.in_context_effect.write_summary(out)),
             figures: figures(&self.in_context_effect),
             ..View::default()
         }
+    }
+
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+        let is_it = |head: &&HeadInContext| head.place == place;
+        let Some(head) = self.in_context_effect.heads.iter().find(is_it).filter(|head| head.effect.is_some()) else {
+            return HeadCard::default();
+        };
+        let [gain, copy] = head.costs();
+        let q = head.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        let card = HeadCard::from_iter([format!(
+            "without it {gain} nats a token of the gain from copying go away, and the second copy loses {copy} more{q}"
+        )]);
+        let has_part = self.in_context_effect.with_part(policy).iter().any(|head| head.place == place);
+        card.saying(
+            has_part
+                .then(|| format!("has a part in copying from the context ({copy} nats a token of the second copy)")),
+        )
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -137,6 +137,7 @@ fn a_head_is_scored_on_queries_of_its_own() {
         threads: NonZeroUsize::MIN,
         leaves_out: false,
         absent: Vec::new(),
+        removed: Vec::new(),
     };
     let (sums, gain) = (observer_of(sums), observer_of(CopySums::new(context.grid)));
     let observed = [&*gain, &*sums].map(|sums| ObservedPass { sums, left_out: 0 });
@@ -189,7 +190,13 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
             }
         }
     }
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
+    let context = EstimationContext {
+        grid,
+        threads: NonZeroUsize::MIN,
+        leaves_out: false,
+        absent: Vec::new(),
+        removed: Vec::new(),
+    };
     let sums = observer_of(sums);
     let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
     let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);

@@ -201,10 +201,10 @@ impl Curves {
     }
 }
 
-/// The heads of some layers: `L0 1 3, L2 0`.
+/// The heads of some layers: `L0 H1 H3, L2 H0`.
 fn by_layer(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
     let layer = |(layer, heads): (&usize, &BTreeSet<usize>)| {
-        format!("L{layer} {}", heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))
+        format!("L{layer} {}", heads.iter().map(|head| format!("H{head}")).collect::<Vec<_>>().join(" "))
     };
     layers.iter().map(layer).collect::<Vec<_>>().join(", ")
 }

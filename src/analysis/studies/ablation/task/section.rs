@@ -72,6 +72,9 @@ pub struct TaskResult {
     /// Heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_none")]
     pub absent_heads: usize,
+    /// Heads that the run removed (`--remove`): the loss is without them, and they have no effect.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub removed_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
     /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `task_effect`. Null where it
@@ -189,6 +192,7 @@ impl TaskResult {
             right_without_heads: all.value(|items| share(items, |item| item.right(bare))).value(),
             band,
             absent_heads: context.absent.len(),
+            removed_heads: context.removed.len(),
             verdicts: Verdicts::default(),
             heads: heads.map(on_task).collect(),
             groups: groups(sums, total, context),

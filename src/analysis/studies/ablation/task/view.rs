@@ -10,7 +10,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::verdicts::Verdict;
+use crate::studies::ablation::verdicts::{Verdict, from_both_ends};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
@@ -126,7 +126,8 @@ impl TaskResult {
 
     /// Which heads were removed, where not all were by themselves.
     fn chosen(&self) -> String {
-        let (removed, present) = (self.removed(), self.heads.len().saturating_sub(self.absent_heads));
+        let (removed, present) =
+            (self.removed(), self.heads.len().saturating_sub(self.absent_heads + self.removed_heads));
         if removed >= present {
             return String::new();
         }
@@ -148,7 +149,11 @@ impl TaskResult {
         } else {
             ""
         };
-        format!("{shown} shown to matter for this task, each removed alone{by_score}.")
+        let harm = match self.verdicts.harmful {
+            0 => String::new(),
+            harmful => format!(", and {harmful} to harm it"),
+        };
+        format!("{shown} shown to matter for this task{harm}, each removed alone{by_score}.")
     }
 
     /// The heads by falling effect, with the effect.
@@ -172,8 +177,8 @@ impl TaskResult {
         let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
         writeln!(
             out,
-            "{}, of {units}; the loss is {loss:.3}{} {unit} an item. Without any head {bare_right} % are right and the loss is \
-             {bare:.3}.{skipped}{}",
+            "{}, of {units}; the loss, minus the mean score of an item, is {loss:.3}{} {unit}. Without any head {bare_right} % are right \
+             and the loss is {bare:.3}.{skipped}{}",
             self.can_do(),
             plus_minus(*loss_ci95, 3),
             self.chosen(),
@@ -182,7 +187,7 @@ impl TaskResult {
             Some(why) => writeln!(out, "Heads removed one at a time (by {}): {why}.", removal.name())?,
             None => writeln!(
                 out,
-                "Heads removed one at a time (by {}): of {} {} (negligible: surely within ±{band:.4}).",
+                "Heads removed one at a time (by {}): of {} {}; negligible is an effect that is surely within ±{band:.4}.",
                 removal.name(),
                 counted(self.removed(), "head"),
                 verdicts.words(),
@@ -194,9 +199,7 @@ impl TaskResult {
              the change in the share right:\n"
         )?;
         let order = self.ranked();
-        let last = order.len().saturating_sub(SHOWN).max(SHOWN);
-        let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
-        out.table(table(shown));
+        out.table(table(&order));
         if !groups.is_empty() {
             writeln!(out, "\nBy group:\n")?;
             out.table(by_group(groups, &self.heads));
@@ -205,15 +208,16 @@ impl TaskResult {
     }
 }
 
-fn table<'a>(heads: impl Iterator<Item = (f64, &'a HeadOnTask)>) -> comfy_table::Table {
+fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["head", "effect", "q", "right", "verdict"]);
-    for (effect, HeadOnTask { on_loss, right_effect, .. }) in heads {
+    let row = |(effect, HeadOnTask { on_loss, right_effect, .. }): &(f64, &HeadOnTask)| {
         let effect = format!("{effect:+.4}{}", plus_minus(on_loss.ci95, 4));
         let q = on_loss.q.map_or_else(|| "-".to_owned(), significance);
         let right = right_effect.map_or_else(|| "-".to_owned(), points);
-        table.add_row([on_loss.place.to_string(), effect, q, right, on_loss.words()]);
-    }
+        vec![on_loss.place.to_string(), effect, q, right, on_loss.words()]
+    };
+    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
     table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }
@@ -274,9 +278,10 @@ fn figure(task: &TaskResult) -> Option<Figure> {
         name: "task-effects",
         title: "What the model loses of the task without each head".to_owned(),
         reading: format!(
-            "{}; the loss is {loss:.3} {unit} an item with all heads and {bare:.3} without any. Each row is the loss with one head \
+            "{}; the loss is {loss:.3} {unit} an item with all {}heads and {bare:.3} without any. Each row is the loss with one head \
              removed less that with all heads, with its 95 % interval.{left_out}",
-            task.can_do()
+            task.can_do(),
+            if task.removed_heads > 0 { "other " } else { "" },
         ),
         chart,
     })

@@ -63,7 +63,8 @@ fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
 
 fn result(folds: &[FoldFits; 2], sums: &LossesAlone) -> GatesSection {
     let absent = vec![GRID.place(3)];
-    let context = EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false, absent };
+    let context =
+        EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false, absent, removed: Vec::new() };
     let mut section = GatesSection { gates: GatesResult::new([&folds[0], &folds[1]], sums, &context) };
     section.complete(&Completion::Policy(&default_policy()));
     section

@@ -10,6 +10,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::interval::Interval;
+use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
@@ -40,7 +41,7 @@ impl Section for InterchangeSection {
         View {
             lacks_subject: self.interchange.items == 0,
             in_brief: self.interchange.in_brief(policy),
-            summary: Summary::written(|out| self.interchange.write_summary(out)),
+            summary: Summary::written(|out| self.interchange.write_summary(out, policy)),
             figures: self.interchange.figure().into_iter().collect(),
             tables: vec![TableRows::of("interchange", &self.interchange.heads)],
             ..View::default()
@@ -176,7 +177,16 @@ impl InterchangeResult {
         InBrief { shortage, ..InBrief::found(found) }
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    /// Why no head has a verdict, for want of items.
+    fn too_few(&self, policy: &Policy) -> Option<String> {
+        let asked = [&MIN_QUERIES, &MIN_SENTENCES].map(|least| policy.count(least));
+        let count = |[items, units]: [u64; 2]| format!("{} of {}", counted(items, "item"), counted(units, "unit"));
+        let has = [self.items, self.units];
+        let is_short = has.iter().zip(asked).any(|(has, asked)| *has < asked);
+        is_short.then(|| format!("{} are too few for verdicts, which take {}", count(has), count(asked)))
+    }
+
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let (Some(gap), Some(positions)) = (self.gap, self.positions) else {
             return writeln!(out, "No item of the task was run beside a corrupted text.");
         };
@@ -202,14 +212,16 @@ impl InterchangeResult {
             let (first, rest) = why.split_at(1);
             return writeln!(out, "{}{rest}.", first.to_uppercase());
         }
-        let found = if self.is_mixed() { MIXED.to_owned() } else { self.found() };
+        let too_few = self.too_few(policy);
+        let is_judged = !self.is_mixed() && too_few.is_none();
+        let found = if self.is_mixed() { MIXED.to_owned() } else { too_few.unwrap_or_else(|| self.found()) };
         let (first, rest) = found.split_at(1);
         writeln!(out, "Heads exchanged one at a time: {}{rest}.", first.to_lowercase())?;
         writeln!(
             out,
             "The heads with the largest shares of the gap, ± half of the 95 % interval, and q of being above 0.05:\n"
         )?;
-        out.table(table(self.ranked().into_iter().take(SHOWN)));
+        out.table(table(self.ranked().into_iter().take(SHOWN), is_judged));
         Ok(())
     }
 
@@ -247,14 +259,15 @@ impl InterchangeResult {
     }
 }
 
-fn table<'a>(heads: impl Iterator<Item = &'a ExchangedHead>) -> comfy_table::Table {
+fn table<'a>(heads: impl Iterator<Item = &'a ExchangedHead>, is_judged: bool) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["head", "restored", "q", "destroyed", "q", "verdict"]);
     let q = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     for head in heads {
         let [restored, destroyed] = head.shares().unwrap_or_default();
+        let verdict = if is_judged { head.words() } else { "not judged".to_owned() };
         let (q_restored, q_destroyed) = (q(head.restored_tests.q_above), q(head.destroyed_tests.q_above));
-        table.add_row([head.place.to_string(), restored, q_restored, destroyed, q_destroyed, head.words()]);
+        table.add_row([head.place.to_string(), restored, q_restored, destroyed, q_destroyed, verdict]);
     }
     table.column_iter_mut().skip(1).take(4).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table

@@ -34,10 +34,11 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
         let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline), ..Measured::default() };
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
         // The baseline varies with the words too, so it is the difference that is tested against the margin.
-        let difference = relation.estimate(comparison.difference, comparison.standard_error);
+        let difference = relation.estimate_of(comparison);
         assessment.p_of_failing = difference.map(|difference| difference.p_below(margin));
         let label = &mut assessment.label;
-        label.test = MarginTest { standard_error: comparison.standard_error, p: comparison.p, q: None };
+        let p = comparison.p.or_else(|| difference.map(|difference| difference.p_above(margin)));
+        label.test = MarginTest { standard_error: difference.map(|difference| difference.standard_error), p, q: None };
         label.direction = Some(direction);
         label.versus_offset = Some(comparison.clone());
         label.versus_tags.clone_from(head.versus_tags.get(direction));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
 use crate::model::grid::HeadPlace;
-use crate::stats::block_test::{Estimate, Jackknife, Scale};
+use crate::stats::block_test::{Estimate, Jackknife, Scale, error_of_half};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
@@ -392,6 +392,15 @@ impl RelationMetrics {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
+    }
+
+    /// The difference of a head from the best offset; where a report has its interval alone, that has the standard error. `None` as
+    /// [`Self::estimate`].
+    pub(super) fn estimate_of(&self, comparison: &Comparison) -> Option<Estimate> {
+        let &Comparison { difference, ci95, standard_error, .. } = comparison;
+        // The upper half, since a difference that is dropped is below 0, and an interval ends at -1.
+        let of_interval = || Some(error_of_half(ci95?.high() - difference, self.effective_blocks - 1.0));
+        self.estimate(difference, standard_error.or_else(of_interval))
     }
 
     /// The entry of the best head.

@@ -97,7 +97,13 @@ fn observed<T>(
         panel.end_pack();
     }
     let observers = panel.into_observers();
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
+    let context = EstimationContext {
+        grid,
+        threads: NonZeroUsize::MIN,
+        leaves_out: false,
+        absent: Vec::new(),
+        removed: Vec::new(),
+    };
     measure(vec![ObservedPass { sums: &*observers[0], left_out: 0 }], &context)
 }
 

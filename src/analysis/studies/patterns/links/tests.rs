@@ -62,7 +62,13 @@ fn measured(sequence: &Sequence, visibility: Visibility, weights: &[f32]) -> Vec
     let view = AttentionView::new(0, 0, sequence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
     assert!(sums.fits(grid, FromToken::Mean, &classes));
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: true, absent: Vec::new() };
+    let context = EstimationContext {
+        grid,
+        threads: NonZeroUsize::MIN,
+        leaves_out: true,
+        absent: Vec::new(),
+        removed: Vec::new(),
+    };
     sums.types.iter().filter_map(|(key, sums)| LinkMetrics::new(key, sums, &context)).collect()
 }
 
@@ -248,7 +254,13 @@ fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>
     }
     let sums = observers.into_observers();
     let passes = vec![ObservedPass { sums: &*sums[0], left_out: 0 }];
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
+    let context = EstimationContext {
+        grid,
+        threads: NonZeroUsize::MIN,
+        leaves_out: false,
+        absent: Vec::new(),
+        removed: Vec::new(),
+    };
     let results = Results::new(&[(named("links").unwrap(), passes)], &context, &default_policy());
     let of_verdict = |verdict: Verdict| {
         let labels = verdict.labels.into_iter();

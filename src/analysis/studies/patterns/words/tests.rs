@@ -91,7 +91,13 @@ pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: 
         panel.end_pack();
     }
     let observers = panel.into_observers();
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
+    let context = EstimationContext {
+        grid,
+        threads: NonZeroUsize::MIN,
+        leaves_out: false,
+        absent: Vec::new(),
+        removed: Vec::new(),
+    };
     let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
     Results::new(&[(study, seen)], &context, &default_policy())
 }
@@ -170,7 +176,13 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let (observer, context) = (
         AnyStudy::passes(&Words)[0].observer(&subject),
-        EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() },
+        EstimationContext {
+            grid,
+            threads: NonZeroUsize::MIN,
+            leaves_out: false,
+            absent: Vec::new(),
+            removed: Vec::new(),
+        },
     );
     let (estimates, section) =
         AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
@@ -204,7 +216,13 @@ fn masses_by_hand() {
     panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
+    let context = EstimationContext {
+        grid,
+        threads: NonZeroUsize::MIN,
+        leaves_out: false,
+        absent: Vec::new(),
+        removed: Vec::new(),
+    };
     let (estimates, _) =
         AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context);
     let close = |metrics: &crate::study::metrics::metric::Values, name: &str, key: Option<&str>, by_hand: f64| {

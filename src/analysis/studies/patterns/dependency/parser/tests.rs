@@ -210,7 +210,13 @@ fn summed(sentences: &[Sequence], weights: &[f32]) -> (ParserSums, DependencySum
 
 fn report(sentences: &[Sequence]) -> ParserReport {
     let (sums, arcs) = summed(sentences, &[0.1, 0.3, 0.05, 0.2, 0.35]);
-    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
+    let context = EstimationContext {
+        grid: GRID,
+        threads: NonZeroUsize::MIN,
+        leaves_out: false,
+        absent: Vec::new(),
+        removed: Vec::new(),
+    };
     ParserReport::new(&sums, &sums, &arcs, &context)
 }
 
