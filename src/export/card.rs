@@ -157,9 +157,9 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
 fn row(label: &Label) -> [String; 7] {
     let sure = match (label.borderline, label.tied) {
         (false, false) => "firm",
-        (false, true) => "firm, tied",
+        (false, true) => "firm, near tie",
         (true, false) => "borderline",
-        (true, true) => "borderline, tied",
+        (true, true) => "borderline, near tie",
     };
     let beyond = label.reach().map_or_else(String::new, |reach| format!(", {}", reach.words()));
     [
@@ -183,7 +183,13 @@ fn near(near: &Near) -> [String; 7] {
 }
 
 fn is_beyond(label: &Label, reach: Reach) -> &'static str {
-    if label.reach() >= Some(reach) { "is beyond" } else { "is not shown to be beyond" }
+    if label.borderline {
+        "is borderline, so that nothing is said of it beyond"
+    } else if label.reach() >= Some(reach) {
+        "is beyond"
+    } else {
+        "is not shown to be beyond"
+    }
 }
 
 /// The q-value of a test, which has none where its estimate is not above the margin.
@@ -286,7 +292,8 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
         format!(" ({} % of all) with the syntactic head on the {side}", percent(Some(*share)))
     });
-    let tags = tags_accuracy.map_or_else(String::new, |tags| format!(", best tags: {} %", percent(Some(tags))));
+    let tags =
+        tags_accuracy.map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));
     let offset_accuracy = percent(Some(*offset_accuracy));
     writeln!(
         out,

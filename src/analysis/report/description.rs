@@ -40,9 +40,12 @@ fn looks(head: &HeadReport) -> String {
     let more = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
     let more: Vec<&&Label> = more.collect();
     more.iter().for_each(|label| sentence = format!("{sentence} and {}", clause(label)));
-    match head.labels.len() - 1 - more.len() {
-        0 => sentence,
-        others => format!("{sentence}, and has {}", counted(others, "more label")),
+    let is_told = |label: &&Label| label.label == role.label || more.iter().any(|told| told.label == label.label);
+    let others: Vec<&Label> = head.labels.iter().filter(|label| !is_told(label)).collect();
+    match others[..] {
+        [] => sentence,
+        [other] => format!("{sentence}, and is {}labelled {} as well", perhaps(other), other.label),
+        [..] => format!("{sentence}, and has {}", counted(others.len(), "more label")),
     }
 }
 
@@ -77,7 +80,7 @@ fn clause(label: &Label) -> String {
 /// The same, with more about a lead.
 fn clause_with(label: &Label, of_lead: &str) -> String {
     let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
-    let perhaps = if label.borderline { "perhaps " } else { "" };
+    let perhaps = perhaps(label);
     let interval = label.ci95.map_or_else(String::new, |ci95| {
         let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
         format!(" [{low}, {high}]")
@@ -88,6 +91,11 @@ fn clause_with(label: &Label, of_lead: &str) -> String {
         (None, None) => String::new(),
     };
     format!("{perhaps}{phrase} ({} {}{interval}{beside})", label.label, decimal(label.score, 2))
+}
+
+/// Said before what no test shows.
+fn perhaps(label: &Label) -> &'static str {
+    if label.borderline { "perhaps " } else { "" }
 }
 
 /// A head that has no label.

@@ -37,13 +37,17 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };
     lines.extend(constant(report));
     let mut shortages = lacking::shortages(report);
+    let mut openings = 0;
     for (study, view) in report.views() {
         let InBrief { found, shortage, opens } = view.in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices(report));
         }
         match found {
-            Some(found) if opens => lines.insert(0, found),
+            Some(found) if opens => {
+                lines.insert(openings, found);
+                openings += 1;
+            }
             found => lines.extend(found),
         }
         shortages.extend(shortage);

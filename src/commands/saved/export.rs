@@ -93,7 +93,7 @@ pub fn export(options: &ExportOptions) -> Result<()> {
                 return Err(anyhow!("no row of the table `{name}` meets what --rows asks")).class(Class::Input);
             }
             let table = if columns.is_empty() { table } else { table.select(columns).class(Class::Usage)? };
-            let caption = tables::caption(reports.iter().map(|(_, report)| report), &table);
+            let caption = tables::caption(&reports, &table);
             write(outputs, |writer| writer.render(&table, &caption))
         }
     }

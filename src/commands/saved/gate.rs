@@ -4,7 +4,7 @@
 //! judgement is that of `compare`; a gate asks for more than `compare` does: both reports over the same text, and every
 //! firm label measured on both sides, so that no label is passed for want of a measurement.
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -58,21 +58,21 @@ pub struct GateOutcome {
     pub schema_version: u32,
     /// Whether no firm label is lost.
     pub passed: bool,
-    /// The categories of labels that count; empty where all roles do.
-    pub categories: Vec<String>,
+    /// The families of labels that count (`--family`); empty where all roles do.
+    pub families: Vec<String>,
     /// Labels of these that are firm before.
     pub firm: usize,
     /// Those that are firm after, too.
     pub kept: usize,
-    /// Those that are shown neither to be lost nor to be kept.
-    pub could_not_tell: usize,
+    /// Those that are shown neither to be lost nor to be kept, head by head.
+    pub could_not_tell: Vec<GatedLabel>,
     /// Those that are lost, head by head.
-    pub lost: Vec<LostLabel>,
+    pub lost: Vec<GatedLabel>,
 }
 
-/// A label that a head has lost, with the evidence before (`a`) and after (`b`).
+/// A label of a head, with the evidence before (`a`) and after (`b`).
 #[derive(Serialize, JsonSchema)]
-pub struct LostLabel {
+pub struct GatedLabel {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
@@ -100,7 +100,7 @@ pub fn schema() -> schemars::Schema {
 }
 
 impl GateOutcome {
-    fn new(outcome: CompareOutcome, categories: Vec<String>) -> Result<Self> {
+    fn new(outcome: CompareOutcome, families: Vec<String>) -> Result<Self> {
         let [before, after] = [&outcome.a.file, &outcome.b.file];
         if let Some(corpora) = &outcome.corpora {
             let corpora = corpora.trim_end_matches('.');
@@ -117,22 +117,26 @@ impl GateOutcome {
             return Err(anyhow!("no label can be lost or kept: {}", unread.trim_end_matches('.')).class(Class::Input));
         }
         let is_wanted = |label: &LabelComparison| {
-            categories.is_empty() || categories.iter().any(|wanted| wanted == category(&label.label))
+            families.is_empty() || families.iter().any(|wanted| wanted == category(&label.label))
         };
         let of_head =
-            |head: HeadComparison| head.labels.into_iter().map(move |label| LostLabel { place: head.place, label });
+            |head: HeadComparison| head.labels.into_iter().map(move |label| GatedLabel { place: head.place, label });
         let labels = outcome.heads.into_iter().flat_map(of_head);
-        let firm: Vec<LostLabel> = labels.filter(|one| one.label.firm()[0] && is_wanted(&one.label)).collect();
-        ensure!(
-            !firm.is_empty(),
-            anyhow!("`{before}` has no firm {}, so that none can be lost", named(&categories))
+        let firm: Vec<GatedLabel> = labels.filter(|one| one.label.firm()[0] && is_wanted(&one.label)).collect();
+        let has = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
+        let lacking = match families.iter().find(|family| !has(family)) {
+            Some(family) => Some(format!("{family} label")),
+            None => firm.is_empty().then(|| "label".to_owned()),
+        };
+        if let Some(lacking) = lacking {
+            return Err(anyhow!("`{before}` has no firm {lacking}, so that none can be lost")
                 .class(Class::Input)
-                .hint("`headscope show` lists the firm labels of a report; analyse more text, or name other labels")
-        );
+                .hint("`headscope show` lists the firm labels of a report; analyse more text, or name other labels"));
+        }
         let unmeasured = |doubt| {
             matches!(doubt, Some(Doubt::NotMeasured | Doubt::OtherThresholds | Doubt::TooLittle | Doubt::Untested))
         };
-        if let Some(LostLabel { place, label: LabelComparison { label, doubt: Some(doubt), .. } }) =
+        if let Some(GatedLabel { place, label: LabelComparison { label, doubt: Some(doubt), .. } }) =
             firm.iter().find(|one| unmeasured(one.label.doubt))
         {
             let label = one_line(label);
@@ -140,16 +144,19 @@ impl GateOutcome {
                 .class(Class::Input)
                 .hint("analyse both models by the same command"));
         }
-        let (all, kept) = (firm.len(), firm.iter().filter(|one| one.label.outcome == Fate::Kept).count());
-        let lost: Vec<LostLabel> = firm.into_iter().filter(|one| one.label.outcome == Fate::Lost).collect();
-        let (passed, could_not_tell) = (lost.is_empty(), all - kept - lost.len());
-        Ok(Self { schema_version: SCHEMA_VERSION, passed, categories, firm: all, kept, could_not_tell, lost })
+        let all = firm.len();
+        let (lost, others): (Vec<GatedLabel>, Vec<_>) =
+            firm.into_iter().partition(|one| one.label.outcome == Fate::Lost);
+        let could_not_tell: Vec<GatedLabel> =
+            others.into_iter().filter(|one| one.label.outcome != Fate::Kept).collect();
+        let (passed, kept) = (lost.is_empty(), all - lost.len() - could_not_tell.len());
+        Ok(Self { schema_version: SCHEMA_VERSION, passed, families, firm: all, kept, could_not_tell, lost })
     }
 
     fn in_words(&self) -> String {
         let Self { firm, kept, could_not_tell, lost, .. } = self;
-        let named = named(&self.categories);
-        let untold = match could_not_tell {
+        let named = named(&self.families);
+        let untold = match could_not_tell.len() {
             0 => String::new(),
             untold => format!(", {untold} not shown to be lost"),
         };
@@ -160,27 +167,27 @@ impl GateOutcome {
                 lost.len(),
                 counted(*firm, &format!("firm {named}")),
                 plural(&lost.len(), "is", "are"),
-                lost.iter().map(LostLabel::in_words).collect::<Vec<_>>().join(", ")
+                lost.iter().map(GatedLabel::in_words).collect::<Vec<_>>().join(", ")
             ),
         }
     }
 }
 
-/// One label that counts: a label, or one of the categories.
-fn named(categories: &[String]) -> String {
-    if categories.is_empty() { "label".to_owned() } else { format!("{} label", categories.join(" or ")) }
+/// One label that counts: a label, or one of the families.
+fn named(families: &[String]) -> String {
+    if families.is_empty() { "label".to_owned() } else { format!("{} label", families.join(" or ")) }
 }
 
-impl LostLabel {
+impl GatedLabel {
     /// The label with its scores before and after, beside the threshold of the latter.
     fn in_words(&self) -> String {
         let (Self { place, label }, score) = (self, |score: f64| decimal(score, 2));
-        let scores = label.a.as_ref().zip(label.b.as_ref()).map(|(before, after)| match after.standing {
-            LabelStanding::WritesConstant => format!(" {} -> {}", score(before.score), after.standing.words()),
-            _ => {
-                format!(" {} -> {} (threshold {})", score(before.score), score(after.score), score(after.threshold))
-            }
-        });
-        format!("{place} {}{}", one_line(&label.label), scores.unwrap_or_default())
+        let before = label.a.as_ref().map_or_else(String::new, |before| format!(" {}", score(before.score)));
+        let after = match &label.b {
+            None => "gone".to_owned(),
+            Some(after) if after.standing == LabelStanding::WritesConstant => after.standing.words().to_owned(),
+            Some(after) => format!("{} (threshold {})", score(after.score), score(after.threshold)),
+        };
+        format!("{place} {}{before} -> {after}", one_line(&label.label))
     }
 }

@@ -233,7 +233,7 @@ fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
 fn row(label: &Label) -> LabelRow {
     let mut sure = vec![if label.borderline { "borderline" } else { "firm" }.to_owned()];
     if label.tied {
-        sure.push("might stand first".to_owned());
+        sure.push("near tie".to_owned());
     }
     if let Some(rests_on) = &label.rests_on {
         sure.push(format!("of {rests_on}"));

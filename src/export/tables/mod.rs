@@ -53,12 +53,14 @@ pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
 }
 
 /// The caption of a table: each report's model, corpus and number of sentences, and of the intervals and tests that the table has.
-pub fn caption<'a>(reports: impl IntoIterator<Item = &'a Report>, table: &Table) -> String {
-    let reports: Vec<&Report> = reports.into_iter().collect();
+pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
     let of_each = |about: &dyn Fn(&Report) -> String| {
-        let mut each: Vec<String> = reports.iter().map(|report| about(report)).collect();
-        each.dedup();
-        each.join("; ")
+        let each: Vec<String> = reports.iter().map(|(_, report)| about(report)).collect();
+        if each.iter().all(|one| *one == each[0]) {
+            return each[0].clone();
+        }
+        let named = reports.iter().zip(&each).map(|((name, _), about)| format!("{name}: {about}"));
+        named.collect::<Vec<_>>().join("; ")
     };
     let over = of_each(&|report| {
         let [sentence, _] = report.model.text_units();
@@ -73,7 +75,11 @@ pub fn caption<'a>(reports: impl IntoIterator<Item = &'a Report>, table: &Table)
     // The accuracy of the table for papers is a text with its interval.
     let is_bracketed = |column: &str| column == "accuracy" || column.ends_with(".accuracy");
     let has_brackets =
-        |place: usize| table.rows.iter().any(|row| matches!(&row[place], Cell::Text(text) if text.ends_with(']')));
+        |place: usize| table.rows.iter().any(|row| matches!(&row[place], Cell::Text(text) if text.contains(" [")));
+    let is_star = |cell: &Cell| matches!(cell, Cell::Text(text) if text.ends_with(several::STAR));
+    let is_starred =
+        |(place, column): (usize, &String)| is_bracketed(column) && table.rows.iter().any(|row| is_star(&row[place]));
+    let is_starred = reports.len() > 1 && table.columns.iter().enumerate().any(is_starred);
     let is_interval =
         |(place, column): (usize, &String)| column.contains("ci95") || (is_bracketed(column) && has_brackets(place));
     let has_intervals = table.columns.iter().enumerate().any(is_interval);
@@ -83,6 +89,8 @@ pub fn caption<'a>(reports: impl IntoIterator<Item = &'a Report>, table: &Table)
         (!has_intervals && (has("p") || has("q"))).then(|| format!("Tests: sampling over {unit}.")),
         (has("firm") || has("borderline"))
             .then(|| format!("Firm: the block test against the threshold of the label has {firm}.")),
+        is_starred
+            .then(|| format!("{}: firm, the block test against the threshold of the label has {firm}.", several::STAR)),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -9,7 +9,15 @@ const PAPER: &str = "paper";
 const KEY: &str = "relation";
 
 /// The columns of [`PAPER`] that each report has when several stand side by side.
-const OF_EACH: [&str; 2] = ["head", "accuracy"];
+const OF_EACH: [&str; 2] = ["head", ACCURACY];
+
+const ACCURACY: &str = "accuracy";
+
+/// The column of [`PAPER`] that says whether the label of the head is firm: a [`STAR`] where several reports stand side by side.
+const FIRM: &str = "firm";
+
+/// The mark of an accuracy whose label is firm.
+pub const STAR: &str = "*";
 
 /// The columns of [`PAPER`] that say nothing of a head: reports over one corpus have them once.
 const BASELINES: [&str; 2] = ["offset", "word_classes"];
@@ -32,7 +40,7 @@ fn stacked(tables: &[(&str, Table)]) -> Table {
     Table::new(name, rows.collect())
 }
 
-/// A row for each relation of any report: for each report the best head and its accuracy; both baselines, of each report where
+/// A row for each relation of any report: for each report the best head and its accuracy, with a star where its label is firm; both baselines, of each report where
 /// they differ.
 fn side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
@@ -51,9 +59,15 @@ fn side_by_side(tables: &[(&str, Table)]) -> Table {
     };
     let shared: &[&str] = if relations.iter().all(is_shared) { &BASELINES } else { &[] };
     let row = |relation: &&Cell| {
+        let starred = |table: &Table, column: &str| match get(table, relation, column) {
+            Cell::Text(text) if column == ACCURACY && get(table, relation, FIRM) == Cell::Flag(true) => {
+                Cell::Text(format!("{text}{STAR}"))
+            }
+            cell => cell,
+        };
         let of_report = |(report, table): &'_ (&str, Table)| -> Vec<(String, Cell)> {
             let own = OF_EACH.iter().chain(if shared.is_empty() { &BASELINES[..] } else { &[] });
-            own.map(|column| (format!("{report}.{column}"), get(table, relation, column))).collect()
+            own.map(|column| (format!("{report}.{column}"), starred(table, column))).collect()
         };
         let once = shared.iter().map(|column| ((*column).to_owned(), get(&tables[0].1, relation, column)));
         let key = [(KEY.to_owned(), (*relation).clone())];

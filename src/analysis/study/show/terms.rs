@@ -159,6 +159,13 @@ pub const TERMS: &[Term] = &[
         page: "labels.md",
     },
     Term {
+        name: "writes a constant",
+        also: &["constant head", "="],
+        meaning: "A head whose value weights, or whose inputs of the output projection, are all 0 (`model.constant_heads`): what it writes does \
+            not depend on where it attends, so its labels count in no number and as lost beside a head at work.",
+        page: "comparing.md",
+    },
+    Term {
         name: "gain lost",
         also: &["second copy loses", "part in copying"],
         meaning: "Of a decoder that reads random tokens twice the gain is the loss of the first copy less that of the second. Gain lost: \

@@ -85,8 +85,18 @@ pub fn significance(q: f64) -> String {
     } else if q < 0.001 {
         format!("{q:.0e}")
     } else {
-        format!("{q:.3}")
+        // What is above the level of a test is not written as the level.
+        let digits = (3..=6).find(|&digits| is_on_its_side(q, digits)).unwrap_or(6);
+        format!("{q:.digits$}")
     }
+}
+
+/// Whether a q-value with so many decimals is on the same side of the usual level, 0.05.
+fn is_on_its_side(q: f64, digits: usize) -> bool {
+    const LEVEL: f64 = 0.05;
+    let unit = 10_f64.powi(-(digits as i32));
+    let rounded = (q / unit).round() * unit;
+    q <= LEVEL || rounded > LEVEL + unit / 2.0
 }
 
 /// A table without lines.
@@ -113,7 +123,9 @@ mod tests {
 
     #[test]
     fn significance_of_any_size() {
-        let shown = [0.0, 4e-320, 9e-7, 1e-6, 0.0009, 0.001, 0.0764, 1.0].map(significance);
-        assert_eq!(shown, ["<1e-6", "<1e-6", "<1e-6", "1e-6", "9e-4", "0.001", "0.076", "1.000"]);
+        let shown = [0.0, 4e-320, 9e-7, 1e-6, 0.0009, 0.001, 0.0498, 0.05, 0.0502, 0.0764, 1.0].map(significance);
+        let expected =
+            ["<1e-6", "<1e-6", "<1e-6", "1e-6", "9e-4", "0.001", "0.050", "0.050", "0.0502", "0.076", "1.000"];
+        assert_eq!(shown, expected);
     }
 }

@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   headscope gate before.json after.json
   headscope gate before.json after.json --family syntactic
-  headscope gate before.json after.json --family syntactic,offset -q
+  headscope gate before.json after.json --family previous-token,next-token -q
 
 A label counts where it is firm before. It is lost where the test after finds its score below its threshold (one-sided, \
 2.5 %), or where its head is gone or writes a constant after. Labels that are gained, or that the test cannot decide, stop \
@@ -38,7 +38,7 @@ pub struct GateArguments {
     /// Labels that count; several, with commas [default: all roles]
     #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = roles(), hide_possible_values = true)]
     families: Vec<String>,
-    /// Print the outcome as JSON, with the evidence of each label that is lost
+    /// Print the outcome as JSON, with the evidence of each label that is lost or cannot be told
     #[arg(long)]
     json: bool,
     /// Print nothing: the status says it

@@ -92,9 +92,10 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     if outcome.families.is_empty() {
         return Ok(());
     }
+    let apart = outcome.choices_by_outcome.map_or("", |_| "; `chooses` is counted apart above");
     writeln!(
         out,
-        "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several; `chooses` is counted apart above)\n"
+        "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several{apart})\n"
     )?;
     let mut table = plain_table();
     table.set_header(FAMILY_COLUMNS);
@@ -131,20 +132,26 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
         Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
         None => outcome.words().to_owned(),
     };
-    // A label of two directions may be best in one direction here and in the other there.
-    let differ = a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| a.number != b.number);
-    let number = |side: &LabelEvidence| if differ { format!("{} ", one_line(&side.number)) } else { String::new() };
+    let named = differ(a.as_ref(), b.as_ref());
+    let number = |side: &LabelEvidence| if named { format!("{} ", one_line(&side.number)) } else { String::new() };
     let in_words = |side: &LabelEvidence| number(side) + &side.in_words();
     let [a, b] = [a, b].map(|side| side.as_ref().map_or_else(|| "-".to_owned(), in_words));
     [place.to_string(), one_line(label), outcome, a, b]
 }
 
+/// Whether the rule is about another number on either side: a label of two directions may be best in one here and in the other there.
+fn differ(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
+    a.zip(b).is_some_and(|(a, b)| a.number != b.number)
+}
+
 /// As [`label_row`], as narrow as a terminal: with one column of thresholds, and with how far a label reaches only in full.
 fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
+    let named = differ(a.as_ref(), b.as_ref());
     let side = |side: &LabelEvidence| {
+        let number = if named { format!("{} ", one_line(&side.number)) } else { String::new() };
         let beyond = if full { side.beyond_in_words() } else { String::new() };
-        format!("{}{} {}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
+        format!("{number}{}{} {}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| "not assessed".to_owned(), side));
     let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();

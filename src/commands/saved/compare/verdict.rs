@@ -131,7 +131,10 @@ impl CompareOutcome {
             (changed, format!("lost or gained a label and {} another firm one in both", have(changed))),
             (lost, "lost all their firm labels".to_owned()),
             (gained, "gained their first".to_owned()),
-            (could_not_tell, format!("{} only labels that could not be told", have(could_not_tell))),
+            (
+                could_not_tell,
+                format!("{} only labels that could not be told, borderline ones among them", have(could_not_tell)),
+            ),
             (none, format!("{} no label in either", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));

@@ -71,6 +71,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     Ok(NumbersOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(&b),
+        task: a.on_task().zip(b.on_task()).map(|(a, b)| [a, b]),
         unread: sides::unread(&a, &b),
         too_few_units: sides::too_few_units(&a, &b),
         changed,

@@ -26,6 +26,8 @@ pub struct NumbersOutcome {
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
+    /// What each side found on its task, in words; null unless both have one.
+    pub task: Option<[String; 2]>,
     /// Why no label is firm on a side whose model could not read the corpus, in words; null where both could.
     pub unread: Option<String>,
     /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.

@@ -54,6 +54,9 @@ impl NumbersText<'_> {
         let idle = self.outcome.idle_in_words(self.most(ROWS));
         unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
+        for (side, found) in ["a", "b"].iter().zip(self.outcome.task.iter().flatten()) {
+            writeln!(out, "Task in {side}: {}", one_line(found))?;
+        }
         writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
         writeln!(out, "{}", self.outcome.labels_in_words())?;
         self.outcome.pairing.as_ref().map_or(Ok(()), |pairing| writeln!(out, "{pairing}"))

@@ -291,6 +291,16 @@ impl Side {
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
+    /// What was found on its task, in words; `None` without one.
+    pub fn on_task(&self) -> Option<String> {
+        let settings = &self.circumstances.settings;
+        settings.protocol.task.as_ref()?;
+        self.findings.sections.iter().find_map(|(_, section)| {
+            let view = section.view(&settings.policy);
+            view.in_brief.found.filter(|_| view.is_above_baseline.is_some())
+        })
+    }
+
     /// The parts of its report that no test is known for, as they would be written.
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
         let policy = &self.circumstances.settings.policy;

@@ -129,7 +129,7 @@ const TERMS: &[Term] = &[
 const HELPFUL: Term = Term {
     name: "helpful",
     also: &["harmful", "negligible", "undecided", "not judged", "verdict", "q equivalence"],
-    meaning: "What comes of removing a head, of the study `effect`: without a helpful one the loss of masked tokens rises, \
+    meaning: "What comes of removing a head, of the studies `effect` and `task`: without a helpful one the loss rises, \
             without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
             of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \
             can be said. A helpful or harmful head can be negligible as well. A head that was not removed is not judged. `q \

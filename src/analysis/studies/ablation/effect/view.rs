@@ -57,7 +57,9 @@ impl Section for EffectSection {
         let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
         let removal = self.effect.removal.map_or("", Replacement::name);
         let line = format!(
-            "without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {}{deciding}",
+            "without it (by {removal}) the loss is {:.4}{spread} nats a token {}: {}{deciding}",
+            effect.abs(),
+            if effect < 0.0 { "less" } else { "more" },
             head.words()
         );
         let of = |change: f64| {

@@ -108,9 +108,10 @@ impl Curves {
             Some(_) => format!("{} of {} heads ({share} % [{low}, {high}])", order.count(&budget), order.heads.len()),
             None => format!("{share} % [{low}, {high}] of the heads"),
         };
+        let option = if of == ShareOf::AllHeads { " (`headscope prune --of all-heads`)" } else { "" };
         let sample = if self.task.is_some() { "items" } else { "sample" };
         Some(format!(
-            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself}, on the half of the \
+            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself}{option}, on the half of the \
              {sample} that did not choose the order{random}.",
             order.by,
         ))
@@ -191,9 +192,9 @@ impl Curves {
             let spread = plus_minus(*ci95, 4);
             writeln!(
                 out,
-                "The {} (helpful and harmful ones among them) together {} worth {together:+.4} {unit}, one by one {sum:+.4} in all: interaction \
-                 {difference:+.4}{spread}.",
-                counted(heads.len(), "negligible head"),
+                "The {} with a surely negligible effect (some may be helpful or harmful as well) together {} worth {together:+.4} {unit}, one by \
+                 one {sum:+.4} in all: interaction {difference:+.4}{spread}.",
+                counted(heads.len(), "head"),
                 plural(&heads.len(), "is", "are")
             )?;
         }

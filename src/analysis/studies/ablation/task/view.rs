@@ -24,6 +24,9 @@ use crate::system::counted::{counted, plural};
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 3;
 
+/// Heads that the opening sentence names.
+const NAMED: usize = 3;
+
 /// Heads that the figure shows from either end.
 const DRAWN: usize = 12;
 
@@ -153,7 +156,11 @@ impl TaskResult {
             0 => String::new(),
             harmful => format!(", and {harmful} to harm it"),
         };
-        format!("{shown} shown to matter for this task{harm}, each removed alone{by_score}.")
+        let most: Vec<String> =
+            self.ranked().iter().take(NAMED).map(|(_, head)| head.on_loss.place.to_string()).collect();
+        let most = if helpful as usize > most.len() { format!(" (most {})", most.join(", ")) } else { String::new() };
+        let removal = self.removal.map_or_else(String::new, |removal| format!(" (by {})", removal.name()));
+        format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
     }
 
     /// The heads by falling effect, with the effect.

@@ -91,10 +91,10 @@ impl DirectResult {
             return None;
         }
         Some(format!(
-            "Largest direct effect of {} on the task: {place} adds {effect} nats to the logit of the {}, where answer less foil is {}.",
+            "The logit of the answer is {} nats above the foil's; of {} {place} adds most to it directly, {effect} for the {}.",
+            self.sum,
             counted(ranked.len(), "head"),
             if is_above { "answer" } else { "foil" },
-            self.sum
         ))
     }
 

@@ -301,6 +301,7 @@ impl ItemReader<'_> {
         }
         let begun = self.text(prompt)?;
         let last = begun.text_places().last().ok_or(ItemSkip::NoTokens)?;
+        let not_one = if prompt.ends_with(' ') { ItemSkip::SpaceAfterPrompt } else { ItemSkip::NotOneToken };
         let id = |side: &str| -> Scored<u32> {
             // Without a space between them both could still be tokens of their own, and the item would be another one.
             let is_of_word = |end: Option<char>| end.is_some_and(char::is_alphanumeric);
@@ -309,7 +310,7 @@ impl ItemReader<'_> {
             }
             let whole = self.text(&format!("{prompt}{side}"))?;
             let is_one = whole.text_places().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
-            if is_one { self.task.known(whole.ids[last + 1]) } else { Err(ItemSkip::NotOneToken.into()) }
+            if is_one { self.task.known(whole.ids[last + 1]) } else { Err(not_one.into()) }
         };
         let [answer, foil] = different(sides.map(id))?;
         let word = begun.word_of_tokens()[last].unwrap_or_default();

@@ -78,6 +78,8 @@ pub enum ItemSkip {
     NeedsPrompt,
     /// The answer or the foil is not exactly one token, or changes the tokens before it.
     NotOneToken,
+    /// The same, and the prompt ends with a space.
+    SpaceAfterPrompt,
     /// The answer or the foil continues the last word of the prompt.
     JoinedToPrompt,
     /// Answer and foil, or good and bad text, are the same tokens, or label and foil the same class.
@@ -112,6 +114,7 @@ impl ItemSkip {
             Self::NeedsMask => "with a prompt, where the model fills in a mask",
             Self::NeedsPrompt => "with a mask, where the model continues a prompt",
             Self::NotOneToken => "with an answer or foil that is not exactly one token",
+            Self::SpaceAfterPrompt => "whose prompt ends with a space, so that answer or foil is not exactly one token",
             Self::JoinedToPrompt => "with an answer or foil that continues the last word of the prompt",
             Self::NothingDiffers => "whose two sides are the same tokens or one class",
             Self::UnknownToken => "with a scored token that is not in the vocabulary",
@@ -136,6 +139,7 @@ impl ItemSkip {
             Self::NotOneMask | Self::NeedsMask => format!("give `text` with {mask} in the place of the answer"),
             Self::NeedsPrompt => "give `prompt`, the text up to the answer".to_owned(),
             Self::NotOneToken => "take words that the vocabulary has whole".to_owned(),
+            Self::SpaceAfterPrompt => "move that space to the beginning of `answer` and `foil`".to_owned(),
             Self::JoinedToPrompt => "begin `answer` and `foil` with the space that stands before them".to_owned(),
             Self::UnknownLabel => labels.map_or_else(String::new, known_labels),
             Self::NoPairs => "give one text an item".to_owned(),

@@ -152,8 +152,10 @@ impl Relations {
         writeln!(
             out,
             "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval (held-out: head chosen on one \
-             half of the sentences, scored on the other):\n",
-            counted(least, "word")
+             half of the sentences, scored on the other; q: of the test that the head is more than {:.0} points over the offset, - where \
+             it is not):\n",
+            counted(least, "word"),
+            policy.share(&MARGIN) * 100.0
         )?;
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
