@@ -303,21 +303,26 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     )
     .expect("writing to a string does not fail");
     let mut table = plain_table();
-    table.set_header(["head", "direction", "accuracy", "over offset", "q", "where the offset is wrong"]);
-    for Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, q } in
-        heads.iter().take(top)
-    {
+    table.set_header(["head", "direction", "accuracy", "over offset", "q", "over tags", "where the offset is wrong"]);
+    for tracker in heads.iter().take(top) {
+        let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
+            tracker;
+        let over_tags = tracker.over_tags.map_or_else(
+            || "-".to_owned(),
+            |over| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95),
+        );
         table.add_row([
             place.to_string(),
             direction.name().to_owned(),
             percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
             signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
-            q.map_or_else(|| "-".to_owned(), significance),
+            tracker.q.map_or_else(|| "-".to_owned(), significance),
+            over_tags,
             percent(*where_offset_wrong),
         ]);
     }
     table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    out.table_without(table, &[5, 1, 3, 2, 4]);
+    out.table_without(table, &[6, 1, 5, 3, 2, 4]);
     let of = "of the test against the margin over the offset (`headscope explain syntactic_margin`); -: the head is not above it";
     writeln!(out, "q: false-discovery rate {of}.").expect("as above");
     out

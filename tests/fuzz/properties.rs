@@ -376,16 +376,16 @@ const SHARDS: [&[u8]; 2] = [
 ];
 
 /// A place for one model folder per thread.
-struct EstimationContext(PathBuf);
+struct TestFolder(PathBuf);
 
-impl Drop for EstimationContext {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 thread_local! {
-    static BENCH: RefCell<Option<EstimationContext>> = const { RefCell::new(None) };
+    static BENCH: RefCell<Option<TestFolder>> = const { RefCell::new(None) };
 }
 
 /// `tokenizer.json`, and what it makes of text that models are not made for.
@@ -447,12 +447,12 @@ fn load(files: &[(&str, &[u8])]) -> bool {
 /// Runs in the place of this thread.
 fn with_bench<T>(run: impl FnOnce(&Path) -> T) -> T {
     BENCH.with_borrow_mut(|context| {
-        let EstimationContext(place) = context.get_or_insert_with(|| {
+        let TestFolder(place) = context.get_or_insert_with(|| {
             let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
             let place = std::env::temp_dir().join(format!("headscope-fuzz-{id}"));
             fs::create_dir_all(place.join("model")).expect("a temporary folder");
             fs::write(place.join("outside.safetensors"), SHARDS[0]).expect("a temporary file");
-            EstimationContext(place)
+            TestFolder(place)
         });
         run(place)
     })

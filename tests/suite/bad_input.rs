@@ -12,9 +12,9 @@ use safetensors::{SafeTensors, serialize_to_file};
 use tempfile::TempDir;
 
 /// A folder to spoil things in.
-struct EstimationContext(TempDir);
+struct TestFolder(TempDir);
 
-impl EstimationContext {
+impl TestFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -77,7 +77,7 @@ fn gold() -> PathBuf {
 
 #[test]
 fn model_folders() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let mut answers = context.answers();
     answers.refused("no folder", &analyze_error(&context.path("absent"), &gold()));
     let model = context.model();
@@ -91,7 +91,7 @@ fn model_folders() {
 
 #[test]
 fn weights_that_are_damaged() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.file("one.txt", "the dog\n"));
     let whole = fs::read(model.join("model.safetensors")).unwrap();
     // What looks like an interval would be left out.
@@ -122,7 +122,7 @@ fn weights_that_are_damaged() {
 }
 
 /// A model of `fixtures/models` with a tokenizer that fits it.
-fn with_tokenizer(context: &EstimationContext, name: &str) -> PathBuf {
+fn with_tokenizer(context: &TestFolder, name: &str) -> PathBuf {
     let copy = context.path("model");
     fs::create_dir(&copy).unwrap();
     for entry in fs::read_dir(fixture("models").join(name)).unwrap() {
@@ -135,7 +135,7 @@ fn with_tokenizer(context: &EstimationContext, name: &str) -> PathBuf {
 
 #[test]
 fn pickles() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-albert");
     let file = model.join("pytorch_model.bin");
     let mut answers = context.answers();
@@ -158,7 +158,7 @@ fn pickles() {
 
 #[test]
 fn shards() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-electra");
     let index = model.join("model.safetensors.index.json");
     let text = fs::read_to_string(&index).unwrap();
@@ -180,7 +180,7 @@ fn shards() {
 
 #[test]
 fn sizes_that_the_weights_do_not_have() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-mpnet");
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     // What looks like an interval would be left out.
@@ -202,7 +202,7 @@ fn sizes_that_the_weights_do_not_have() {
 
 #[test]
 fn more_buckets_of_distances_than_are_used() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-mpnet");
     let corpus = context.file("c.txt", "the dog\n");
     let output = context.path("maps.safetensors");
@@ -235,7 +235,7 @@ fn more_buckets_of_distances_than_are_used() {
 
 #[test]
 fn a_value_as_long_as_a_file_is_cut() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = context.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let long = "x".repeat(1 << 19);
@@ -266,7 +266,7 @@ fn a_value_as_long_as_a_file_is_cut() {
 
 #[test]
 fn weights_that_git_has_not_fetched() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = context.model();
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0f\nsize 90000\n";
     let mut answers = context.answers();
@@ -283,7 +283,7 @@ fn weights_that_git_has_not_fetched() {
 
 #[test]
 fn weights_that_only_say_that_they_are_large() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = context.model();
     // It has no blocks on the disk.
     fs::File::create(model.join("model.safetensors")).unwrap().set_len(64 << 30).unwrap();
@@ -294,7 +294,7 @@ fn weights_that_only_say_that_they_are_large() {
 
 #[test]
 fn a_model_that_was_wrapped_to_run_on_several_devices() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.file("c.txt", "the dog\n"));
     let report = |model: &Path| {
         run(&["maps", path(model), "-c", path(&corpus), "-o", path(&context.path("maps.safetensors"))]).unwrap();
@@ -327,7 +327,7 @@ fn files_without_an_end() {
 
 #[test]
 fn configs() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = context.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let families: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
@@ -369,7 +369,7 @@ fn configs() {
 
 #[test]
 fn a_tokenizer_of_another_model() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = context.model();
     let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
     fs::write(model.join("tokenizer.json"), tokenizer.replace("\"letter\": 195", "\"letter\": 900")).unwrap();
@@ -380,7 +380,7 @@ fn a_tokenizer_of_another_model() {
 
 #[test]
 fn corpora() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let mut answers = context.answers();
     answers.refused("no file", &analyze_error(&tiny_bert(), &context.path("absent.conllu")));
     for (name, content) in [
@@ -396,7 +396,7 @@ fn corpora() {
 
 #[test]
 fn long_sentences_are_skipped_and_counted_or_cut() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let long = "the dog ".repeat(60);
     let corpus = context.file("long.txt", format!("the cat\n{long}\n\nthe \u{200b}\n"));
     let report = analyze(&corpus, &[]);
@@ -418,7 +418,7 @@ fn long_sentences_are_skipped_and_counted_or_cut() {
 
 #[test]
 fn a_word_without_tokens_leaves_itself_out() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let line = |id: u32, form: &str, head: u32| format!("{id}\t{form}\t_\t_\t_\t_\t{head}\tdep\t_\t_\n");
     let text = [line(1, "the", 2), line(2, "\u{200b}", 0), "\n".into(), line(1, "the", 2), line(2, "dog", 0)].concat();
     let file = context.file("zero.conllu", text);
@@ -434,7 +434,7 @@ fn a_word_without_tokens_leaves_itself_out() {
 
 #[test]
 fn outputs_are_tried_before_the_work_begins() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, corpus) = (tiny_bert(), gold());
     let output = context.path("absent/report.json");
     let mut answers = context.answers();
@@ -451,7 +451,7 @@ fn outputs_are_tried_before_the_work_begins() {
 
 #[test]
 fn a_failed_run_leaves_the_old_report_and_nothing_else() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let report = context.file("report.json", "old");
     let corpus = context.file("bad.conllu", "1\tGo\t_\n");
     let model = tiny_bert();
@@ -465,7 +465,7 @@ fn a_failed_run_leaves_the_old_report_and_nothing_else() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, corpus) = (tiny_bert(), gold());
     let full = context.path("full.json");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
@@ -510,7 +510,7 @@ fn wrong_usage_ends_with_status_two() {
 
 #[test]
 fn sentences_to_map_must_be_there() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let model = tiny_bert();
     let corpus = context.file("two.txt", format!("one\n{}\n", "the ".repeat(100)));
     let output = context.path("maps.safetensors");

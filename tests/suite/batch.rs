@@ -11,9 +11,9 @@ use tempfile::TempDir;
 const TEXT: &str = "The cat sat on the mat .\nA dog barked at the man .\nThe man saw the dog .\n";
 
 /// A folder with a corpus, a table and a place for reports.
-struct EstimationContext(TempDir);
+struct TestFolder(TempDir);
 
-impl EstimationContext {
+impl TestFolder {
     fn new(table: &str) -> Self {
         let context = Self(tempfile::tempdir().unwrap());
         context.write("text.txt", TEXT);
@@ -82,7 +82,7 @@ gold = { corpus = \"box:gold\", limit = 12 }
 
 #[test]
 fn reports_are_those_of_single_runs() {
-    let context = EstimationContext::new(TWO_BY_TWO);
+    let context = TestFolder::new(TWO_BY_TWO);
     context.model("tiny");
     let printed = context.batch(&[]).unwrap();
     assert_eq!(printed.lines().count(), 4, "{printed}");
@@ -131,7 +131,7 @@ fn reports_are_those_of_single_runs() {
 fn one_load_serves_runs_that_need_more_and_less() {
     let table = "[defaults]\nno-run-info = true\nlimit = 5\n[models]\nm = \"box:small\"\n[corpora]\ng = \"box:gold\"\n\
                  [options]\nplain = {}\neffect = { with = \"effect\", sample = 2 }\n";
-    let context = EstimationContext::new(table);
+    let context = TestFolder::new(table);
     context.batch(&["--quiet"]).unwrap();
     let single = context.at("single.json");
     let analyze = [
@@ -154,7 +154,7 @@ fn one_load_serves_runs_that_need_more_and_less() {
 
 #[test]
 fn only_what_is_missing_or_changed_is_done_again() {
-    let context = EstimationContext::new(TWO_BY_TWO);
+    let context = TestFolder::new(TWO_BY_TWO);
     context.model("tiny");
     context.batch(&[]).unwrap();
     let statuses = |more: &[&str]| -> Vec<String> {
@@ -204,7 +204,7 @@ fn only_what_is_missing_or_changed_is_done_again() {
 #[test]
 fn a_run_done_again_says_what_changed() {
     let table = "[defaults]\nno-run-info = true\n[models]\nm = \"box:planted\"\n[corpora]\ng = { corpus = \"box:gold\", limit = 200 }\n";
-    let context = EstimationContext::new(table);
+    let context = TestFolder::new(table);
     context.batch(&[]).unwrap();
     let before = context.row("m.g");
     assert_eq!(before["firm_before"], "");
@@ -225,7 +225,7 @@ fn a_run_done_again_says_what_changed() {
 /// A typing error in the last row is told before the first run begins, which may take hours.
 #[test]
 fn what_no_run_can_do_is_told_before_the_first_run() {
-    let context = EstimationContext::new("");
+    let context = TestFolder::new("");
     let mut answers = context.answers();
     for last in [
         "{ model = \"box:small\", remove = \"L9H9\" }",
@@ -250,7 +250,7 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
                  [corpora]\ng = \"box:gold\"\n[options]\nplain = { control = \"random-init\" }\n\
                  more = { with = [\"norms\", \"similarity\", \"examples\", \"probes\"], show-example = true }\n\
                  given = { no-run-info = true, show = \"A \\u001B[1mdog\" }\n";
-    let context = EstimationContext::new(table);
+    let context = TestFolder::new(table);
     let run = |more: &[&str]| context.batch(&[&["--as", "html"], more].concat()).unwrap();
     run(&[]);
     let files = || -> std::collections::BTreeMap<_, _> {
@@ -280,7 +280,7 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
 
 #[test]
 fn a_format_that_is_asked_for_later_needs_no_run() {
-    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
+    let context = TestFolder::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
     context.batch(&[]).unwrap();
     let (report, mut answers) = (context.read("out/a.c.json"), context.answers());
     answers.said("a format more", &context.batch(&["--as", "json.gz"]).unwrap());
@@ -301,7 +301,7 @@ fn a_format_that_is_asked_for_later_needs_no_run() {
 
 #[test]
 fn a_report_can_be_kept_packed_alone() {
-    let context = EstimationContext::new(
+    let context = TestFolder::new(
         "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
     );
     let mut answers = context.answers();
@@ -342,7 +342,7 @@ fn a_report_can_be_kept_packed_alone() {
 
 #[test]
 fn the_sums_of_a_run_can_be_kept() {
-    let context = EstimationContext::new(
+    let context = TestFolder::new(
         "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
     );
     let run =
@@ -381,7 +381,7 @@ fn the_sums_of_a_run_can_be_kept() {
 fn a_saved_report_that_cannot_be_read_is_made_again() {
     use headscope::system::files::digest::hex;
     use sha2::{Digest, Sha256};
-    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
+    let context = TestFolder::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
     context.batch(&[]).unwrap();
     let digest = |text: &str| hex(&Sha256::digest(text));
     let ledger = context.read("out/batch.json");
@@ -401,7 +401,7 @@ fn a_saved_report_that_cannot_be_read_is_made_again() {
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let context = EstimationContext::new(TWO_BY_TWO);
+    let context = TestFolder::new(TWO_BY_TWO);
     context.model("tiny");
     let mut answers = context.answers();
     answers.said("without a report", &context.batch(&["--dry-run"]).unwrap());
@@ -412,7 +412,7 @@ fn a_dry_run_writes_nothing() {
 #[test]
 fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     let table = "[models]\nabsent = \"./absent\"\ntiny = \"box:planted\"\n[corpora]\nbroken = \"broken.conllu\"\ntext = \"text.txt\"\n";
-    let context = EstimationContext::new(table);
+    let context = TestFolder::new(table);
     context.write("broken.conllu", "1\tThe\n");
     let mut answers = context.answers();
     answers.refused("a model and a corpus, which are no one class", &context.batch(&[]).unwrap_err());
@@ -449,7 +449,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
 }
 
 /// The errors of runs, as programs read them.
-fn errors(context: &EstimationContext) -> Vec<Value> {
+fn errors(context: &TestFolder) -> Vec<Value> {
     let arguments = ["batch", "here/runs.toml", "-o", "out", "--offline", "--error-format", "json"];
     let folder = context.0.path();
     let output = headscope(&arguments).env("HF_HOME", folder).current_dir(folder).output().unwrap();
@@ -460,7 +460,7 @@ fn errors(context: &EstimationContext) -> Vec<Value> {
 
 #[test]
 fn what_is_not_there_is_named_with_its_line_of_the_table() {
-    let context = EstimationContext::new("");
+    let context = TestFolder::new("");
     fs::create_dir(context.at("here")).unwrap();
     context.write("here/beside.txt", TEXT);
     let table = "[models]\nm = \"box:planted\"\ngone = { model = \"./gone\" }\nhub = \"acme/gone@v1\"\n\
@@ -486,7 +486,7 @@ fn what_is_not_there_is_named_with_its_line_of_the_table() {
 fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
     let table =
         "[models]\nm = \"tiny\"\n[corpora]\nt = \"text.txt\"\n[options]\nplain = {}\neffect = { with = \"effect\" }\n";
-    let context = EstimationContext::new(table);
+    let context = TestFolder::new(table);
     context.model("tiny");
     let mut answers = context.answers();
     answers.refused("a head that predicts", &context.batch(&[]).unwrap_err());
@@ -496,7 +496,7 @@ fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
 
 #[test]
 fn a_wrong_table_is_wrong_usage() {
-    let context = EstimationContext::new("");
+    let context = TestFolder::new("");
     let mut answers = context.answers();
     for table in [
         "[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n",
@@ -519,7 +519,7 @@ fn a_wrong_table_is_wrong_usage() {
 
 #[test]
 fn what_a_batch_cannot_use_stays_as_it_is() {
-    let context = EstimationContext::new(TWO_BY_TWO);
+    let context = TestFolder::new(TWO_BY_TWO);
     context.model("tiny");
     fs::create_dir(context.at("out")).unwrap();
     context.write("out/batch.json", "{\n\"something\": 1}");
@@ -540,7 +540,7 @@ fn what_a_batch_cannot_use_stays_as_it_is() {
 /// Formats of an earlier run follow the run when it is done again, but for one that somebody changed.
 #[test]
 fn reports_of_a_run_do_not_contradict_each_other() {
-    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\" }\n");
+    let context = TestFolder::new("[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\" }\n");
     let run = |format: &str| {
         let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", format])
             .current_dir(context.0.path())

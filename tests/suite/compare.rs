@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::answers::Answers;
-use crate::support::{fixture, headscope, path, run};
+use crate::support::{changed_small, fixture, headscope, path, run};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -372,4 +372,35 @@ fn a_gate_without_labels_does_not_pass() {
     answers.held("compare-without-firm-labels");
     // Who compares without a gate has the comparison.
     run(&["compare", path(&none), path(&some), "-q"]).unwrap();
+}
+
+/// A report leaves out most of what it has on heads below the best fixed offset, and its labels are told as those of a partial.
+#[test]
+fn reports_of_few_digits_say_of_labels_what_partials_say() {
+    let (folder, gold) = (tempfile::tempdir().unwrap(), fixture("corpus/gold.conllu"));
+    let changed = folder.path().join("changed");
+    changed_small(&changed, |name, tensor| {
+        if name.contains("layer.2.attention.self.query") { tensor.zeros_like().unwrap() } else { tensor }
+    });
+    let at = |name: &str| path(&folder.path().join(name)).to_owned();
+    let [reports, partials] = ["json", "headscope"].map(|end| ["a", "b"].map(|name| at(&format!("{name}.{end}"))));
+    for (place, model) in ["box:small", path(&changed)].into_iter().enumerate() {
+        let corpus = ["analyze", model, "-c", path(&gold), "-q", "--digits", "6"];
+        run(&[&corpus[..], &["-o", &reports[place], "--partial", &partials[place]]].concat()).unwrap();
+    }
+    let told = |[a, b]: &[String; 2]| -> Vec<[Value; 5]> {
+        let command = ["compare", a, b, "--matched", "--json", "--fail-on", "never"];
+        let outcome: Value = serde_json::from_str(&run(&command).unwrap()).unwrap();
+        let heads = outcome["heads"].as_array().unwrap().iter();
+        let labels = heads.flat_map(|head| head["labels"].as_array().unwrap().iter().map(move |label| (head, label)));
+        let told = labels.map(|(head, label)| {
+            [&head["name"], &label["label"], &label["outcome"], &label["a"]["standing"], &label["b"]["standing"]]
+                .map(Value::clone)
+        });
+        told.collect()
+    };
+    let of_reports = told(&reports);
+    assert_eq!(of_reports, told(&partials));
+    let is_lost = |one: &&[Value; 5]| one[1].as_str().unwrap().starts_with("syntactic:") && one[2] == "lost";
+    assert!(of_reports.iter().filter(is_lost).count() > 2, "{of_reports:?}");
 }

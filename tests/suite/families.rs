@@ -595,8 +595,8 @@ fn a_protein_in_fasta_is_a_sentence_of_residues() {
         let arguments = ["analyze", path(model.path()), "-c", path(corpus), "-o", "-", "--no-run-info"];
         serde_json::from_str(&run(&arguments).unwrap()).unwrap()
     };
-    let (proteins, lines) = (report(&fasta), report(&text));
-    assert_eq!(proteins["heads"], lines["heads"]);
+    let (proteins, as_text) = (report(&fasta), report(&text));
+    assert_eq!(proteins["heads"], as_text["heads"]);
     let corpus = &proteins["corpus"];
     assert_eq!((&corpus["sentences"], &corpus["words"], &corpus["tokens"]), (&3.into(), &44.into(), &50.into()));
     assert_eq!((&corpus["skipped"]["no_tokens"], &corpus["text"]["unknown_tokens"]), (&1.into(), &1.into()));

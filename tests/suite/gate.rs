@@ -95,6 +95,19 @@ fn a_head_without_queries_fails_though_it_is_broad_afterwards() {
     let mut answers = Answers::within(folder.path());
     answers.said(&format!("a dead head L{layer}H{head}, which was {label}"), &printed);
     answers.held("gate-fails");
+    let output = crate::support::headscope(&[&gate[..], &["--json"]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let schema: Value = serde_json::from_str(&run(&["explain", "--schema", "gate"]).unwrap()).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&outcome), "{outcome:#}");
+    let list = |key: &str| outcome[key].as_array().unwrap();
+    assert_eq!((&outcome["passed"], &outcome["families"]), (&json!(false), &json!(["syntactic"])));
+    let counted = list("lost").len() as u64 + list("could_not_tell").len() as u64 + outcome["kept"].as_u64().unwrap();
+    assert_eq!(outcome["firm"], counted);
+    let is_it =
+        |one: &&Value| (&one["layer"], &one["head"], &one["label"]) == (&json!(layer), &json!(head), &json!(label));
+    let lost = list("lost").iter().find(is_it).unwrap_or_else(|| panic!("{outcome:#}"));
+    assert_eq!((&lost["a"]["standing"], &lost["b"]["standing"]), (&json!("firm"), &json!("out_of_reach")));
 }
 
 #[test]
@@ -107,6 +120,7 @@ fn a_gate_that_cannot_judge_does_not_pass() {
         (&other_text, &[][..]),
         (&unmeasured, &["--family", "syntactic"]),
         (&before, &["--family", "coreference"]),
+        (&before, &["--family", "syntactic,offset"]),
         (&before, &["--family", "sytactic"]),
     ] {
         let arguments = [&["gate", path(&before), path(after)], family].concat();

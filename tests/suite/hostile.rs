@@ -14,9 +14,9 @@ use tempfile::TempDir;
 /// Sets the window's title, turns red in two ways, and turns the direction of text around.
 const EVIL: &str = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{9b}31m\u{202e}";
 
-struct EstimationContext(TempDir);
+struct TestFolder(TempDir);
 
-impl EstimationContext {
+impl TestFolder {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
@@ -64,7 +64,7 @@ fn shown(output: &Output) -> String {
 
 #[test]
 fn reports_hold_hostile_names_and_obey_none() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.corpus());
     let (json, csv) = (context.path("report.json"), context.path("heads.csv"));
     let arguments =
@@ -100,7 +100,7 @@ fn reports_hold_hostile_names_and_obey_none() {
 
 #[test]
 fn maps_hold_hostile_words() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, maps) = (context.model(), context.path("maps.safetensors"));
     let text = format!("the dog{EVIL} \"=1\"");
     let output = headscope(&["maps", path(&model), "--text", &text, "-o", path(&maps)]).output().unwrap();
@@ -115,7 +115,7 @@ fn maps_hold_hostile_words() {
 
 #[test]
 fn errors_and_wrong_usage_show_what_they_were_given() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.corpus());
     let (model, corpus) = (path(&model), path(&corpus));
     let evil = |before: &str, after: &str| format!("{before}{EVIL}{after}");
@@ -146,7 +146,7 @@ fn errors_and_wrong_usage_show_what_they_were_given() {
 
 #[test]
 fn hostile_names_in_a_models_files_are_shown() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.corpus());
     let evil = "\\u001b]0;evil\\u0007\\u009b31m\\u202e";
     let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
@@ -167,7 +167,7 @@ fn hostile_names_in_a_models_files_are_shown() {
 
 #[test]
 fn a_name_cannot_pass_for_another_message() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let forged = "x\nerror: forged\u{200b}\u{2028}";
     let file = context.path(&format!("{forged}.conllu"));
     fs::write(&file, "1\tGo\n").unwrap();
@@ -207,7 +207,7 @@ fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
 /// Every text of a partial's header is hostile, one at a time: whatever is made of it but JSON obeys none.
 #[test]
 fn no_text_of_a_partial_reaches_a_terminal_or_a_table() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let [whole, crafted, csv, page] = ["a.headscope", "b.headscope", "b.csv", "b.html"].map(|name| context.path(name));
     let corpus = context.corpus();
     run(&["analyze", path(&tiny_bert()), "-c", path(&corpus), "--shard", "1/1", "-o", path(&whole)]).unwrap();
@@ -243,7 +243,7 @@ fn no_text_of_a_partial_reaches_a_terminal_or_a_table() {
 #[test]
 #[cfg(unix)]
 fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (file, index, pipe) = (context.path("a.txt"), context.path("a.index"), context.path("pipe.txt"));
     fs::write(&file, "the dog\n").unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

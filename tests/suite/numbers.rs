@@ -22,9 +22,9 @@ static REPORT: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// A folder with that report.
-struct EstimationContext(TempDir);
+struct TestFolder(TempDir);
 
-impl EstimationContext {
+impl TestFolder {
     fn new() -> Self {
         let context = Self(tempfile::tempdir().unwrap());
         context.file("a.json", REPORT.as_bytes());
@@ -90,7 +90,7 @@ fn aside(found: &Value, why: &str) -> (u64, Value) {
 
 #[test]
 fn a_report_does_not_differ_from_itself() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let (status, text) = context.diff(&context.path("a.json"), &[]);
     assert_eq!(status, 0, "{text}");
     let mut answers = Answers::within(context.0.path());
@@ -113,7 +113,7 @@ fn a_report_does_not_differ_from_itself() {
 
 #[test]
 fn a_number_differs_by_its_interval_among_all_that_are_compared() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     context.changed("a.json", |report| set(report, 2, "uuas", 0.4, [0.1, 0.43]));
     let b = context.changed("b.json", |report| set(report, 2, "uuas", 0.6, [0.56, 0.9]));
     let (status, found) = context.json(&b, &[]);
@@ -156,7 +156,7 @@ fn a_number_differs_by_its_interval_among_all_that_are_compared() {
 
 #[test]
 fn the_numbers_of_a_label_with_two_rules_are_named() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let with = |name: &str, argmax: f64, mass: f64| {
         context.changed(name, |report| {
             for (metric, value) in [("offset_argmax", argmax), ("offset_mass", mass)] {
@@ -189,7 +189,7 @@ fn the_numbers_of_a_label_with_two_rules_are_named() {
 
 #[test]
 fn a_label_changes_from_firm_to_out_of_reach() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     context.changed("a.json", |report| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]));
     let with = |value: f64, interval: [f64; 2]| {
         let b = context.changed("b.json", |report| set(report, 0, "separator_mass", value, interval));
@@ -223,7 +223,7 @@ fn a_label_changes_from_firm_to_out_of_reach() {
 
 #[test]
 fn what_cannot_be_tested_is_told() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let b = context.changed("b.json", |report| {
         // Without an interval there is no test.
         report["heads"][3]["metrics"]["uuas"] = json!(0.99);
@@ -264,7 +264,7 @@ fn what_cannot_be_tested_is_told() {
 
 #[test]
 fn what_never_varies_and_differs_is_a_change() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let with = |value: f64| move |report: &mut Value| set(report, 1, "uuas", value, [value, value]);
     context.changed("a.json", with(0.25));
     let (status, found) = context.json(&context.changed("b.json", with(0.5)), &[]);
@@ -273,7 +273,7 @@ fn what_never_varies_and_differs_is_a_change() {
 
 #[test]
 fn other_policies_are_said() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let firm = |report: &mut Value| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]);
     context.changed("a.json", firm);
     let stricter = context.changed("b.json", |report| {
@@ -290,7 +290,7 @@ fn other_policies_are_said() {
 
 #[test]
 fn partials_of_the_same_sentences_are_compared_pairwise() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let before = context.partial("before.headscope", &["--shard", "1/1"]);
     let same = |a: &Path, b: &Path| {
         let (status, text) = diff(a, b, &["--json"]);
@@ -342,7 +342,7 @@ fn partials_of_the_same_sentences_are_compared_pairwise() {
 
 #[test]
 fn the_outcome_is_as_its_schema_says() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     context.changed("a.json", |report| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]));
     let (_, found) =
         context.json(&context.changed("b.json", |report| set(report, 0, "separator_mass", 0.1, [0.05, 0.15])), &[]);
@@ -359,7 +359,7 @@ fn the_outcome_is_as_its_schema_says() {
 
 #[test]
 fn each_unit_has_its_tolerance() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let b = context.changed("b.json", |report| {
         for (metric, more) in [("entropy", 0.6), ("mean_distance", 1.5), ("uuas", 0.2)] {
             let value = report["heads"][5]["metrics"][metric].as_f64().unwrap() + more;
@@ -384,7 +384,7 @@ fn each_unit_has_its_tolerance() {
 
 #[test]
 fn a_label_of_content_rests_on_the_number_of_its_head() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let with = |name: &str, mass: f64, over: f64| {
         context.changed(name, |report| {
             set(report, 7, "same_tag_mass", mass, [mass - 0.01, mass + 0.01]);
@@ -492,7 +492,7 @@ fn halves_of_a_corpus_do_not_differ_and_other_weights_do() {
 
 #[test]
 fn a_report_and_its_partial_are_written_in_one_run() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let of_shard = fs::read(context.partial("shard.headscope", &["--shard", "1/1"])).unwrap();
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let [report, partial] = kept(&model, &corpus, &context.path("both"));
@@ -527,7 +527,7 @@ fn a_report_and_its_partial_are_written_in_one_run() {
 
 #[test]
 fn trouble_is_not_a_change() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let mut answers = Answers::within(context.0.path());
     for (name, content) in [("bad.json", "["), ("bad.json", "{}"), ("bad.headscope", "{}")] {
         answers.refused(&format!("{name} with {content}"), &context.diff(&context.file(name, content), &[]));

@@ -8,9 +8,9 @@ use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
 use tempfile::TempDir;
 
 /// A folder with a copy of the tiny model, a corpus, a policy, a report and a partial.
-struct EstimationContext(TempDir);
+struct TestFolder(TempDir);
 
-impl EstimationContext {
+impl TestFolder {
     fn new() -> Self {
         let context = Self(tempfile::tempdir().unwrap());
         fs::create_dir(context.path("m")).unwrap();
@@ -47,7 +47,7 @@ impl EstimationContext {
 
 #[test]
 fn an_output_is_no_input() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     for (name, file) in [("partial.json", "a.headscope"), ("report.csv", "r.json"), ("corpus.json", "c.conllu")] {
         fs::hard_link(context.path(file), context.path(name)).unwrap();
     }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A folder with a report of the tiny model.
-struct EstimationContext(TempDir);
+struct TestFolder(TempDir);
 
-impl EstimationContext {
+impl TestFolder {
     fn new() -> Self {
         let context = Self(tempfile::tempdir().unwrap());
         context.analyze("report.json", &[]);
@@ -72,7 +72,7 @@ const LOOSE: &str = "entropy_ratio = 0.5\nsyntactic_margin = 0\nsyntactic_min_co
 
 #[test]
 fn relabelling_is_analysing_with_that_policy() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let mut answers = context.answers();
     let policy = context.file("loose.toml", LOOSE);
     context.analyze("analysed.json", &["--policy", path(&policy)]);
@@ -101,7 +101,7 @@ fn relabelling_is_analysing_with_that_policy() {
 /// A report of six digits lacks what no policy asks for, so the loosest policy gives it the labels of an analysis.
 #[test]
 fn relabelling_a_rounded_report_gives_the_labels_of_an_analysis() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let policy = context.file("loose.toml", LOOSE);
     context.analyze("rounded.json", &["--digits", "6"]);
     context.analyze("analysed.json", &["--digits", "6", "--policy", path(&policy)]);
@@ -121,7 +121,7 @@ fn relabelling_a_rounded_report_gives_the_labels_of_an_analysis() {
 
 #[test]
 fn the_command_line_has_the_last_word_on_the_fewest_words() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let policy = context.file("policy.toml", "syntactic_min_count = 3\nself_mass = 0.25\n");
     context.analyze("both.json", &["--policy", path(&policy), "--min-count", "200"]);
     let settings = &context.json("both.json")["settings"]["policy"];
@@ -130,7 +130,7 @@ fn the_command_line_has_the_last_word_on_the_fewest_words() {
 
 #[test]
 fn policies_and_reports_that_cannot_be_used() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let mut answers = context.answers();
     let (report, policy) =
         (context.path("report.json"), context.file("policy.toml", "self_mass = 0.5\nself_mas = 1\n"));
@@ -164,7 +164,7 @@ fn policies_and_reports_that_cannot_be_used() {
 
 #[test]
 fn reports_without_their_evidence_are_refused() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let mut answers = context.answers();
     type Change = fn(&mut Value);
     let broken: [(&str, Change); 5] = [
@@ -247,7 +247,7 @@ fn voita2019_finds_the_planted_places_and_nothing_else() {
 
 #[test]
 fn relabelling_by_a_preset_is_analysing_with_it() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let report = context.path("report.json");
     let read = |name: &str| fs::read(context.path(name)).unwrap();
     context.analyze("preset.json", &["--preset", "voita2019"]);
@@ -292,7 +292,7 @@ const NEVER_OFF: [&str; 8] = [
 
 #[test]
 fn a_head_without_any_rule_is_near_to_nothing() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let names =
         context.json("report.json")["settings"]["policy"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let of_labels = names.iter().filter(|name| !name.starts_with("health_"));
@@ -322,7 +322,7 @@ fn a_head_without_any_rule_is_near_to_nothing() {
 
 #[test]
 fn presets_are_given_where_they_can_be_followed() {
-    let context = EstimationContext::new();
+    let context = TestFolder::new();
     let mut answers = context.answers();
     let report = context.path("report.json");
     answers.refused("relabel without a policy", &context.run(&["relabel", path(&report)]));

@@ -52,6 +52,27 @@ fn a_head_that_writes_nothing_is_not_missed() {
 }
 
 #[test]
+fn a_removed_head_has_no_effect_and_no_verdict() {
+    let common = ["analyze", "box:small", "--limit", "60", "--sample", "40", "--no-run-info", "-o", "-"];
+    let report =
+        |more: &[&str]| -> Value { serde_json::from_str(&run(&[&common[..], more].concat()).unwrap()).unwrap() };
+    let with = ["--with", "effect,gradient", "--without", "coreference,choice"];
+    let (whole, removed) = (report(&with), report(&[&with[..], &["--remove", "L1H3,L0H0"]].concat()));
+    let verdicts = |report: &Value| -> u64 {
+        let of = |name: &str| report["effect"]["verdicts"][name].as_u64().unwrap();
+        ["helpful", "harmful", "negligible", "undecided"].map(of).iter().sum()
+    };
+    assert_eq!((verdicts(&whole), verdicts(&removed)), (16, 14));
+    assert_eq!(removed["effect"]["removed_heads"], 2);
+    assert!(whole["effect"].get("removed_heads").is_none());
+    for head in removed["effect"]["heads"].as_array().unwrap() {
+        let is_removed = ["L0H0", "L1H3"].contains(&head["name"].as_str().unwrap());
+        assert!(["p", "q", "verdict"].iter().all(|key| head[key].is_null() == is_removed), "{head}");
+        assert_eq!((head["effect"] == 0.0, head.get("removed").is_some()), (is_removed, is_removed), "{head}");
+    }
+}
+
+#[test]
 fn a_removed_head_has_no_label_and_is_in_no_count() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -96,11 +96,9 @@ impl CorpusInfo {
         Some([fact, way_out])
     }
 
-    /// The failing checks that cost no label its firmness, a sentence each without its full stop; the report opens with the units where no
-    /// label could be tested.
-    pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo, is_untested: bool) -> Vec<String> {
-        let is_said = |check: &&HealthCheck| check.id.decides() || (is_untested && check.id == HealthId::Units);
-        let beside = self.health.failing().filter(|check| !is_said(check));
+    /// The failing checks that cost no label its firmness, a sentence each without its full stop.
+    pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo) -> Vec<String> {
+        let beside = self.health.failing().filter(|check| !check.id.decides());
         beside.map(|check| self.told(check, model).join(": ")).collect()
     }
 

@@ -48,7 +48,7 @@ impl Report {
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
         let read = read.map(|(context, reading)| read_in(context, reading));
-        let unhealthy = self.corpus.unhealthy_beside_reading(&self.model, self.untested().is_some());
+        let unhealthy = self.corpus.unhealthy_beside_reading(&self.model);
         let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
         let of_corpus = of_corpus.chain(self.without_links()).filter(|_| self.is_of_corpus());

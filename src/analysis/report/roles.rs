@@ -8,9 +8,9 @@ use crate::study::labels::{BORDERLINE, CONSTANT, TIED};
 use crate::system::counted::{counted, plural};
 
 impl Report {
-    /// Whether a head writes a constant, so that nothing later depends on where it attends.
+    /// Whether a head writes a constant beside heads that do not, so that nothing later depends on where it attends.
     pub fn is_constant(&self, head: &HeadReport) -> bool {
-        self.model.constant_heads.contains(&head.place)
+        self.model.constant_beside_others().contains(&head.place)
     }
 
     /// The heads whose labels count as roles: all but those that write a constant.

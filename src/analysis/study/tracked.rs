@@ -51,6 +51,11 @@ pub struct Tracker {
     pub over_offset: f64,
     /// The 95 % interval of that.
     pub over_offset_ci95: Option<Interval>,
-    /// The q-value of its being above 0; null where the relation has too few words to be tested.
+    /// Its accuracy less that of the word classes; null where the relation has none, or the head is below the offset and the report is
+    /// rounded.
+    pub over_tags: Option<f64>,
+    /// The 95 % interval of that.
+    pub over_tags_ci95: Option<Interval>,
+    /// The q-value of its being above the margin of a syntactic label over the offset; null where the relation has too few words to be tested.
     pub q: Option<f64>,
 }

@@ -31,7 +31,7 @@ pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usi
     let marks = [
         (labels().any(|label| label.borderline), format!("{BORDERLINE} after a label: borderline")),
         (labels().any(|label| label.tied), format!("{TIED}: near tie for the first label")),
-        (!report.model.constant_heads.is_empty(), format!("{CONSTANT}: writes a constant")),
+        (report.heads.iter().any(|head| report.is_constant(head)), format!("{CONSTANT}: writes a constant")),
         (report.heads.iter().any(|head| head.labels.len() > 1), "+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);

@@ -42,6 +42,19 @@ fn write_table(out: &mut String, table: &Table, columns: &[LatexColumn], caption
     writeln!(out, "\\bottomrule\n\\end{{tabular}}\n\\end{{table}}")
 }
 
+/// The ends of columns of one report among several.
+const ACCURACY: &str = ".accuracy";
+const FIRM: &str = ".firm";
+
+/// The mark of an accuracy whose label is firm.
+const STAR: &str = "$^{*}$";
+
+/// The column that gives a column of accuracies its stars: that of the same report that says whether a label is firm.
+pub fn starred(table: &Table, column: &str) -> Option<usize> {
+    let firm = format!("{}{FIRM}", column.strip_suffix(ACCURACY)?);
+    table.columns.iter().position(|other| *other == firm)
+}
+
 fn columns(table: &Table) -> Vec<LatexColumn> {
     let place_of = |name: &str| table.columns.iter().position(|column| column == name);
     let is_named = place_of("name").is_some();
@@ -49,8 +62,10 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
     let column = |(place, name): (usize, &String)| {
         let is_empty = values(place).all(|cell| *cell == Cell::Empty || *cell == Cell::Text(String::new()));
         let is_said = is_named && ["layer", "head"].contains(&&**name);
+        let is_star = name.strip_suffix(FIRM).is_some_and(|stem| place_of(&format!("{stem}{ACCURACY}")).is_some());
         if is_empty
             || is_said
+            || is_star
             || name.strip_suffix("_high").is_some_and(|stem| place_of(&format!("{stem}_low")).is_some())
         {
             return None;
@@ -71,7 +86,10 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
             _ if is_text => "l",
             _ => "r",
         };
-        Some(LatexColumn { title: title(name), form, cells: values(place).map(cell).collect() })
+        let firm = starred(table, name);
+        let star = |row: &[Cell]| if firm.is_some_and(|firm| row[firm] == Cell::Flag(true)) { STAR } else { "" };
+        let cells = table.rows.iter().map(|row| cell(&row[place]) + star(row)).collect();
+        Some(LatexColumn { title: title(name), form, cells })
     };
     table.columns.iter().enumerate().filter_map(column).collect()
 }

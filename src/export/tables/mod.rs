@@ -72,14 +72,12 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
         None => "a one-sided p of at most 0.025".to_owned(),
     });
     let has = |name: &str| table.columns.iter().any(|column| column == name || column.ends_with(&format!(".{name}")));
+    let is_firm =
+        if table.columns.iter().any(|column| latex::starred(table, column).is_some()) { "* is firm" } else { "Firm" };
     // The accuracy of the table for papers is a text with its interval.
     let is_bracketed = |column: &str| column == "accuracy" || column.ends_with(".accuracy");
     let has_brackets =
         |place: usize| table.rows.iter().any(|row| matches!(&row[place], Cell::Text(text) if text.contains(" [")));
-    let is_star = |cell: &Cell| matches!(cell, Cell::Text(text) if text.ends_with(several::STAR));
-    let is_starred =
-        |(place, column): (usize, &String)| is_bracketed(column) && table.rows.iter().any(|row| is_star(&row[place]));
-    let is_starred = reports.len() > 1 && table.columns.iter().enumerate().any(is_starred);
     let is_interval =
         |(place, column): (usize, &String)| column.contains("ci95") || (is_bracketed(column) && has_brackets(place));
     let has_intervals = table.columns.iter().enumerate().any(is_interval);
@@ -88,9 +86,7 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
         has_intervals.then(|| format!("In brackets: 95% intervals (block jackknife); sampling over {unit}.")),
         (!has_intervals && (has("p") || has("q"))).then(|| format!("Tests: sampling over {unit}.")),
         (has("firm") || has("borderline"))
-            .then(|| format!("Firm: the block test against the threshold of the label has {firm}.")),
-        is_starred
-            .then(|| format!("{}: firm, the block test against the threshold of the label has {firm}.", several::STAR)),
+            .then(|| format!("{is_firm}: the block test against the threshold of the label has {firm}.")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -9,15 +9,7 @@ const PAPER: &str = "paper";
 const KEY: &str = "relation";
 
 /// The columns of [`PAPER`] that each report has when several stand side by side.
-const OF_EACH: [&str; 2] = ["head", ACCURACY];
-
-const ACCURACY: &str = "accuracy";
-
-/// The column of [`PAPER`] that says whether the label of the head is firm: a [`STAR`] where several reports stand side by side.
-const FIRM: &str = "firm";
-
-/// The mark of an accuracy whose label is firm.
-pub const STAR: &str = "*";
+const OF_EACH: [&str; 3] = ["head", "accuracy", "firm"];
 
 /// The columns of [`PAPER`] that say nothing of a head: reports over one corpus have them once.
 const BASELINES: [&str; 2] = ["offset", "word_classes"];
@@ -40,7 +32,7 @@ fn stacked(tables: &[(&str, Table)]) -> Table {
     Table::new(name, rows.collect())
 }
 
-/// A row for each relation of any report: for each report the best head and its accuracy, with a star where its label is firm; both baselines, of each report where
+/// A row for each relation of any report: for each report the best head, its accuracy and whether its label is firm; both baselines, of each report where
 /// they differ.
 fn side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
@@ -59,15 +51,9 @@ fn side_by_side(tables: &[(&str, Table)]) -> Table {
     };
     let shared: &[&str] = if relations.iter().all(is_shared) { &BASELINES } else { &[] };
     let row = |relation: &&Cell| {
-        let starred = |table: &Table, column: &str| match get(table, relation, column) {
-            Cell::Text(text) if column == ACCURACY && get(table, relation, FIRM) == Cell::Flag(true) => {
-                Cell::Text(format!("{text}{STAR}"))
-            }
-            cell => cell,
-        };
         let of_report = |(report, table): &'_ (&str, Table)| -> Vec<(String, Cell)> {
             let own = OF_EACH.iter().chain(if shared.is_empty() { &BASELINES[..] } else { &[] });
-            own.map(|column| (format!("{report}.{column}"), starred(table, column))).collect()
+            own.map(|column| (format!("{report}.{column}"), get(table, relation, column))).collect()
         };
         let once = shared.iter().map(|column| ((*column).to_owned(), get(&tables[0].1, relation, column)));
         let key = [(KEY.to_owned(), (*relation).clone())];
@@ -106,18 +92,19 @@ mod tests {
         let english = paper(&[("obj", "L0H1", "0.750 [0.625, 0.875]", 0.25, 0.5), ("det", "L2H0", "0.5", 0.5, 0.25)]);
         let german = paper(&[("det", "L1H1", "0.25", 0.125, 0.0)]);
         let table = side_by_side(&[("en", english), ("de", german)]);
-        let of_each = ["head", "accuracy", "offset", "word_classes"];
+        let of_each = ["head", "accuracy", "firm", "offset", "word_classes"];
         let of_each = ["en", "de"].iter().flat_map(|report| of_each.map(|column| format!("{report}.{column}")));
         assert_eq!(table.columns, ["relation".to_owned()].into_iter().chain(of_each).collect::<Vec<_>>());
         let text = |text: &str| Cell::Text(text.to_owned());
         assert_eq!(table.rows[0][..2], [text("obj"), text("L0H1")]);
         // German has no `obj`.
-        assert_eq!(table.rows[0][3..6], [Cell::Number(0.25), Cell::Number(0.5), Cell::Empty]);
-        assert_eq!(table.rows[1][4..7], [Cell::Number(0.25), text("L1H1"), text("0.25")]);
+        assert_eq!(table.rows[0][4..7], [Cell::Number(0.25), Cell::Number(0.5), Cell::Empty]);
+        assert_eq!(table.rows[1][5..8], [Cell::Number(0.25), text("L1H1"), text("0.25")]);
         // Two models over one corpus have the baselines once.
         let [a, b] = ["L0H1", "L2H2"].map(|head| paper(&[("obj", head, "0.75", 0.25, 0.5)]));
         let table = side_by_side(&[("a", a), ("b", b)]);
-        let columns = ["relation", "offset", "word_classes", "a.head", "a.accuracy", "b.head", "b.accuracy"];
+        let columns =
+            ["relation", "offset", "word_classes", "a.head", "a.accuracy", "a.firm", "b.head", "b.accuracy", "b.firm"];
         assert_eq!(table.columns, columns);
         assert_eq!(table.rows[0][1..4], [Cell::Number(0.25), Cell::Number(0.5), text("L0H1")]);
     }

@@ -74,6 +74,14 @@ pub struct HeadEffect {
     /// Whether it is negligible: `q_negligible` is at most `settings.policy.label_q`. A helpful or harmful head may be.
     #[serde(default)]
     pub negligible: bool,
+    /// Whether the run removed the head (`--remove`): its effect is 0, and nothing is tested.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub removed: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// The effects of all heads, which are this metric, with their tests, and corrected for all heads.
@@ -85,9 +93,10 @@ pub fn head_effects(
 ) -> Vec<HeadEffect> {
     let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
     let head = |place: usize| {
-        let effect = estimates.heads[place].get(metric, None).copied().flatten().filter(|_| context.takes_part(place));
-        let ci95 = estimates.ci95[place].get(metric, None).copied().flatten().filter(|_| effect.is_some());
+        let effect = estimates.heads[place].get(metric, None).copied().flatten();
+        let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
         let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
+        let error = error.filter(|_| context.takes_part(place));
         let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
         HeadEffect {
             place: context.grid.place(place),
@@ -97,8 +106,9 @@ pub fn head_effects(
             q: None,
             p_negligible: estimate.zip(band).map(|(estimate, band)| estimate.p_between(-band, band)),
             q_negligible: None,
-            verdict: effect.map(|_| Verdict::Undecided),
+            verdict: effect.filter(|_| context.takes_part(place)).map(|_| Verdict::Undecided),
             negligible: false,
+            removed: !context.takes_part(place) && context.has(place),
         }
     };
     let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
@@ -139,6 +149,11 @@ pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bo
 }
 
 impl HeadEffect {
+    /// The effect of removing the head by itself; `None` where it was not, or was removed from the whole run.
+    pub fn of_its_own(&self) -> Option<f64> {
+        self.effect.filter(|_| !self.removed)
+    }
+
     /// Its verdict in words, both where it has two.
     pub fn words(&self) -> String {
         let verdict = self.verdict.map_or("not judged", Verdict::name);
@@ -148,10 +163,10 @@ impl HeadEffect {
 }
 
 /// Rows of heads in an order: the first and the last of them, with a row between that says how many are left out, but all where that would
-/// stand for two or fewer.
+/// stand for one.
 pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String>> {
     let left_out = rows.len().saturating_sub(2 * each);
-    if left_out > 2 {
+    if left_out > 1 {
         rows.splice(each..each + left_out, [vec!["...".to_owned(), format!("{left_out} more")]]);
     }
     rows

@@ -120,7 +120,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
 /// The firm roles of each head at work, with its place. That a head attends broadly, as untrained ones do, is nothing to confirm.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.circumstances.model;
-    let is_at_work = |place: usize| !model.constant_heads.contains(&model.grid().place(place));
+    let is_at_work = |place: usize| !model.constant_beside_others().contains(&model.grid().place(place));
     let heads = side.findings.assessments(&side.circumstances.settings.policy).into_iter().enumerate();
     let heads = heads.filter(move |(place, _)| is_at_work(*place));
     heads.flat_map(|(place, assessed)| {

@@ -221,6 +221,12 @@ pub struct TokenizerInfo {
 }
 
 impl ModelInfo {
+    /// The heads that write a constant beside heads that do not; none where all do, as in a model that was made for its attention.
+    pub fn constant_beside_others(&self) -> &[HeadPlace] {
+        let present = self.grid().count() - self.absent.len();
+        if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
+    }
+
     /// Describes a loaded model.
     pub fn new(model: &Model, hashes: Hashes) -> Self {
         let HeadGrid { layers, heads } = model.grid();

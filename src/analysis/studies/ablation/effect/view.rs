@@ -47,7 +47,7 @@ impl Section for EffectSection {
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let is_it = |head: &&HeadEffect| head.place == place;
-        let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.effect?)));
+        let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
         let spread = plus_minus(head.ci95, 4);
         let q = head.q.map(|q| format!("q {}", significance(q)));
@@ -124,7 +124,7 @@ impl Effects {
         };
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
-        let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
+        let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
         let others = if *removed_heads > 0 { "other " } else { "" };
         let present = heads.len().saturating_sub(absent_heads + removed_heads);
         let chosen = if order.len() < present {
@@ -177,7 +177,7 @@ fn table(heads: &[&HeadEffect]) -> comfy_table::Table {
 /// The head that costs most, beside all heads, and how many have each verdict.
 fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = effects;
-    let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
+    let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
     let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
     let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
         format!(
@@ -220,7 +220,7 @@ fn figures(effects: &Effects) -> Vec<Figure> {
         return Vec::new();
     };
     let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
-    let mut order: Vec<(f64, &HeadEffect)> = heads.iter().filter_map(|head| Some((head.effect?, head))).collect();
+    let mut order: Vec<(f64, &HeadEffect)> = heads.iter().filter_map(|head| Some((head.of_its_own()?, head))).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (count, last) = (order.len(), order.len().saturating_sub(DRAWN).max(DRAWN));
     let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);

@@ -225,7 +225,7 @@ impl TaskResult {
         };
         let may_have_one = self.obstacle.is_none();
         for HeadOnTask { on_loss, .. } in &mut self.heads {
-            on_loss.verdict = on_loss.effect.filter(|_| may_have_one).map(|_| Verdict::Undecided);
+            on_loss.verdict = on_loss.of_its_own().filter(|_| may_have_one).map(|_| Verdict::Undecided);
             on_loss.negligible = false;
         }
         self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);

@@ -52,7 +52,7 @@ impl Section for TaskSection {
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
-        let found = self.task.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.effect?)));
+        let found = self.task.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.of_its_own()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
         let (spread, unit) = (plus_minus(on_loss.ci95, 3), self.task.unit());
         let removal = self.task.removal.map_or("", Replacement::name);
@@ -124,7 +124,7 @@ impl TaskResult {
 
     /// How many heads were removed by themselves.
     fn removed(&self) -> usize {
-        self.heads.iter().filter(|head| head.on_loss.effect.is_some()).count()
+        self.heads.iter().filter(|head| head.on_loss.of_its_own().is_some()).count()
     }
 
     /// Which heads were removed, where not all were by themselves.
@@ -165,7 +165,7 @@ impl TaskResult {
 
     /// The heads by falling effect, with the effect.
     fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
-        let mut order: Vec<_> = self.heads.iter().filter_map(|head| Some((head.on_loss.effect?, head))).collect();
+        let mut order: Vec<_> = self.heads.iter().filter_map(|head| Some((head.on_loss.of_its_own()?, head))).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
         order
     }

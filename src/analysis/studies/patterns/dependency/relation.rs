@@ -116,6 +116,7 @@ impl RelationMetrics {
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let versus = head.versus_offset.get(direction).as_ref()?;
+            let tags = head.versus_tags.get(direction).as_ref();
             Some(Tracker {
                 place: head.place,
                 direction,
@@ -124,6 +125,8 @@ impl RelationMetrics {
                 where_offset_wrong: *head.where_offset_wrong.get(direction),
                 over_offset: versus.difference,
                 over_offset_ci95: versus.ci95,
+                over_tags: tags.map(|tags| tags.difference),
+                over_tags_ci95: tags.and_then(|tags| tags.ci95),
                 q: versus.q,
             })
         };

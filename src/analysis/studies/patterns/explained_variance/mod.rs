@@ -62,6 +62,6 @@ impl Study for Explained {
         let of_chance = |block: Option<usize>, class: usize| inputs(&classes.each()[class], None, block);
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         let all = of_all_layers(&classes.map(|(shares, ..)| shares), context.grid);
-        (estimates, ExplainedSection { explained_variance: Summed::new(&all, |place| context.takes_part(place)) })
+        (estimates, ExplainedSection { explained_variance: Summed::new(&all, |place| context.has(place)) })
     }
 }

@@ -94,7 +94,8 @@ impl Section for ExplainedSection {
             return View::default();
         }
         View::saying(format!(
-            "Variance of attention explained by known cues, mean of heads (in brackets: what each group adds to all others):\n{forms}"
+            "Variance of attention explained by known cues, mean of heads (in brackets: what goes where one group alone is left out; the rest is shared \
+             between groups):\n{forms}"
         ))
     }
 }

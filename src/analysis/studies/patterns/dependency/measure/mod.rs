@@ -33,7 +33,7 @@ impl RelationMetrics {
         let grid = context.grid;
         let scored = ArcScores::new(blocks, &RelationSums::of_heads(grid.count()));
         let total = &scored.total;
-        let of_fold = |sums: &RelationSums| best_head(sums, key.side, |place| context.takes_part(place));
+        let of_fold = |sums: &RelationSums| best_head(sums, key.side, |place| context.has(place));
         let best = of_fold(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(of_fold, |sums, &best| sums.hits_of(best));
 
