@@ -18,9 +18,11 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// No answer yet; the path of the package is written `ROOT`.
+    /// No answer yet; the path of the package is written `ROOT`, that of temporary files `TMP`.
     pub fn new() -> Self {
-        Self { hidden: vec![(env!("CARGO_MANIFEST_DIR").to_owned(), "ROOT".to_owned())], text: String::new() }
+        let temporary = std::env::temp_dir();
+        let hidden = [(env!("CARGO_MANIFEST_DIR"), "ROOT"), (path(&temporary), "TMP")];
+        Self { hidden: hidden.map(|(text, shown)| (text.to_owned(), shown.to_owned())).to_vec(), text: String::new() }
     }
 
     /// As [`Answers::new`]; the path of this folder is written `DIR`.
@@ -39,7 +41,9 @@ impl Answers {
     pub fn said(&mut self, title: &str, text: &str) {
         let hide = |text: String, (from, to): &(String, String)| text.replace(from.as_str(), to);
         let [title, text] = [title, text].map(|text| self.hidden.iter().fold(text.to_owned(), hide));
-        writeln!(self.text, "== {title}\n{}\n", without_decimals(&text).trim_end()).expect("writing to a string");
+        let text = without_decimals(&without_random_names(&text));
+        let shown = if text.trim().is_empty() { "(nothing)" } else { text.trim_end() };
+        writeln!(self.text, "== {}\n{shown}\n", without_random_names(title.trim_end())).expect("writing to a string");
     }
 
     /// Adds the status and the message of a command that failed.
@@ -62,6 +66,23 @@ pub fn held(name: &str, text: &str) {
     settings.bind(|| assert_snapshot!(name, text));
 }
 
+/// The text with `RANDOM` for the names of temporary folders, and `N` for columns of long lines, which are as far as numbers before them are
+/// long.
+fn without_random_names(text: &str) -> String {
+    const NAME: &str = ".tmp";
+    const LETTERS: usize = 6;
+    let mut parts = text.split(NAME);
+    let mut written = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_random = part.len() >= LETTERS && part.bytes().take(LETTERS).all(|byte| byte.is_ascii_alphanumeric());
+        written.push_str(if is_random { "RANDOM" } else { NAME });
+        written.push_str(if is_random { &part[LETTERS..] } else { part });
+    }
+    let mut columns = written.split(" at column ");
+    let first = columns.next().unwrap_or_default().to_owned();
+    columns.fold(first, |all, after| all + " at column N" + after.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
 /// The text with `#` in the place of each decimal number, each exponent and each percentage: their last digits differ between processors, and
 /// goldens hold the values.
 pub fn without_decimals(text: &str) -> String {
@@ -77,7 +98,10 @@ pub fn without_decimals(text: &str) -> String {
             .split_once('.')
             .is_some_and(|(_, end)| !end.is_empty() && !end.starts_with('.'));
         let is_end = before.ends_with('[') && after.starts_with(", ") || before == ", " && after.starts_with(']');
-        let is_measured = is_decimal || is_end || after.starts_with(" %") || after.starts_with("e-");
+        // `layer.0.weight` and `files.0` are names.
+        let is_name = number.starts_with('.') && before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let is_measured = !is_name
+            && (is_decimal || is_end || after.starts_with(" %") || after.starts_with("e-") || after.starts_with(" ±"));
         written.push_str(before);
         written.push_str(if is_measured { "#" } else { number });
         written.push_str(if is_measured && number.ends_with('.') { "." } else { "" });

@@ -52,7 +52,19 @@ pub fn architecture(folder: &Path) -> Architecture {
 /// The binary, with no variable set that changes what it does. Reports have all digits, for tests that compute from them.
 pub fn headscope(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headscope"));
-    for variable in ["HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "NO_COLOR", "COLUMNS"] {
+    for variable in [
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "HF_TOKEN",
+        "HF_ENDPOINT",
+        "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+    ] {
         command.env_remove(variable);
     }
     command.args(arguments.first());

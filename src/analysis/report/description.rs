@@ -109,7 +109,7 @@ fn unlabelled(nearest: &[Near]) -> String {
             let [score, threshold] = [score, threshold].map(|number| decimal(*number, 2));
             format!("has no label (nearest is {label}: {score}, where {threshold} is asked)")
         }
-        None => "has no label, and no rule could be tested".to_owned(),
+        None => "has no label: no rule could be tested".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::corpus::text::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
-use crate::corpus::CorpusIdentity;
+use crate::corpus::{CorpusIdentity, Unit};
 use crate::passes::observation::identity::Protocol;
 use crate::sequences::tally::{SkipReason, Tally};
 use crate::studies::registry;
@@ -77,14 +77,18 @@ impl Report {
         let [piece, _] = model.text_units();
         let units = corpus.too_few_units(&self.denominators, piece).filter(|_| self.is_of_corpus())?;
         let is_limited = corpus.documents.is_some_and(|taken| taken.taken < taken.of);
-        let way_out = if is_limited { RAISE_LIMIT } else { MORE_TEXT };
-        Some(format!("No label could be tested: the corpus has {units}. {way_out}."))
+        let way_out = match corpus.unit {
+            _ if is_limited => RAISE_LIMIT,
+            Unit::Sentences => "give more text",
+            _ => MORE_TEXT,
+        };
+        Some(format!("No label could be tested, since the corpus has {units}: {way_out}."))
     }
 }
 
 /// The ways out where sampling units are too few.
-const RAISE_LIMIT: &str = "Raise --limit, or give `--unit sentences`";
-const MORE_TEXT: &str = "Give more text, or `--unit sentences` if its documents need not be told apart";
+const RAISE_LIMIT: &str = "raise --limit, or give `--unit sentences`";
+const MORE_TEXT: &str = "give more text, or `--unit sentences` if its documents need not be told apart";
 
 impl CorpusInfo {
     /// Why the model could not read it, and the way out; `None` where it could.
@@ -171,11 +175,11 @@ impl CorpusInfo {
                             "it has {units}, and a test asks for {:.0}, since --limit took {} of {} documents",
                             check.threshold, taken.taken, taken.of
                         ),
-                        "raise --limit, or give `--unit sentences`",
+                        RAISE_LIMIT,
                     ),
                     _ => told(
                         format!("it has {units}, and a test asks for {:.0}", check.threshold),
-                        "give more text, or `--unit sentences` if its documents need not be told apart",
+                        if self.unit == Unit::Sentences { "give more text" } else { MORE_TEXT },
                     ),
                 }
             }

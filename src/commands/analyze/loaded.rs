@@ -187,11 +187,17 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     };
     ensure!(
         model.objective.is_some(),
-        anyhow!("{asking}: `{id}` has no {head}, so it has no loss").hint(format!(
-            "`--task FILE` takes items for a classifier (`label` or `labels`), or triples of texts for any model (`anchor`); --with {} \
-             removes heads without a loss; or name a checkpoint with the head by which it was trained",
-            registry::removing_without_loss().card().name
-        ))
+        anyhow!("{asking}: `{id}` has no {head}, so it has no loss").hint(if study == of_task {
+            "give items for a classifier (`label` or `labels`) or triples of texts (`anchor`), or name a checkpoint with the head by which \
+             it was trained"
+                .to_owned()
+        } else {
+            let shift = registry::removing_without_loss().card().name;
+            format!(
+                "leave {study} out: `--with {shift}` removes heads without a loss, `--task FILE` asks a classifier about items, or any \
+                 model about triples of texts; or name a checkpoint with the head by which it was trained"
+            )
+        })
     );
     ensure!(
         !options.has_pass(|pass| pass.sequences.are_items()) || model.objective != Some(Objective::ReplacedTokens),

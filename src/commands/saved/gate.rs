@@ -105,7 +105,7 @@ impl GateOutcome {
         if let Some(corpora) = &outcome.corpora {
             let corpora = corpora.trim_end_matches('.');
             return Err(anyhow!(
-                "a gate needs two reports over the same text, `{before}` and `{after}` are not: {corpora}"
+                "a gate needs two reports over the same text, and `{before}` and `{after}` are not: {corpora}"
             )
             .class(Class::Input)
             .hint("analyse both models over the same text"));

@@ -42,7 +42,7 @@ impl WordClass {
     pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
         ensure!(
             !key.is_empty() && !key.contains('='),
-            anyhow!("a kind of classes is named `{}`", excerpt(key))
+            anyhow!("the name of a kind of classes is empty or has `=`: `{}`", excerpt(key))
                 .hint("rename it: labels name a class by `kind=class`, so that a kind has a name without `=`")
         );
         ensure!(

@@ -162,12 +162,11 @@ impl HeadEffect {
     }
 }
 
-/// Rows of heads in an order: the first and the last of them, with a row between that says how many are left out, but all where that would
-/// stand for one.
+/// Rows of heads in an order, twice `each` at most: of more the first `each` and the last, with a row between that says how many are left out.
 pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String>> {
-    let left_out = rows.len().saturating_sub(2 * each);
-    if left_out > 1 {
-        rows.splice(each..each + left_out, [vec!["...".to_owned(), format!("{left_out} more")]]);
+    if rows.len() > 2 * each {
+        let last = rows.len() + 1 - each;
+        rows.splice(each..last, [vec!["...".to_owned(), format!("{} more", last - each)]]);
     }
     rows
 }

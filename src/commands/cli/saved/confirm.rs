@@ -9,9 +9,9 @@ use super::sides::OutcomeArguments;
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::report::threads_or_all;
-use crate::commands::cli::shared::statuses::{DONE, statuses};
+use crate::commands::cli::shared::statuses::{DONE, READING, statuses};
 use crate::commands::saved::confirm::{ConfirmOptions, confirm};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::Facts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ const OUTPUTS: &str = "Write the outcome to this file as well, all of it, in the
 /// Takes reports of one model over different corpora, and partials after the first report.
 #[derive(Args)]
 #[command(mut_arg("outputs", |argument| argument.help(OUTPUTS)))]
-#[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE, &[Class::Input, Class::Output])))]
+#[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE, READING)))]
 pub struct ConfirmArguments {
     /// The report whose firm labels are fixed, and then others over other corpora
     #[arg(required = true, num_args = 2.., value_name = "REPORT")]

@@ -129,12 +129,9 @@ impl CompareOutcome {
         let parts = [
             (kept, "kept their labels".to_owned()),
             (changed, format!("lost or gained a label and {} another firm one in both", have(changed))),
-            (lost, "lost all their firm labels".to_owned()),
-            (gained, "gained their first".to_owned()),
-            (
-                could_not_tell,
-                format!("{} only labels that could not be told, borderline ones among them", have(could_not_tell)),
-            ),
+            (lost, "lost every firm label".to_owned()),
+            (gained, "gained a first one".to_owned()),
+            (could_not_tell, format!("{} only borderline or undecided labels", have(could_not_tell))),
             (none, format!("{} no label in either", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));

@@ -70,7 +70,7 @@ impl HeadMatching {
         let way_out = || format!("make it with `headscope match A B -c CORPUS -o {}`", path.display());
         let shown = path.display();
         let matching: Self = serde_json::from_str(&text)
-            .map_err(|error| anyhow!("`{shown}` does not match heads: {error}").hint(way_out()))?;
+            .map_err(|error| anyhow!("`{shown}` is not what `headscope match` writes: {error}").hint(way_out()))?;
         let version = matching.schema_version;
         ensure!(
             version == SCHEMA_VERSION,

@@ -195,7 +195,7 @@ impl DebertaConfig {
         let width = self.embedding_size.unwrap_or(sizes.hidden_size);
         ensure!(
             width == sizes.hidden_size,
-            anyhow!("embedding_size is {width}: narrower embeddings are not supported of {family}").of_value(width)
+            anyhow!("embedding_size is {width}: narrower embeddings are not supported for {family}").of_value(width)
         );
         let absolute = self.position_biased_input;
         Ok(Config {

@@ -102,7 +102,7 @@ fn gemma2(text: &str) -> Result<(Config, Names)> {
     }
     let (sizes, found, caps): (Sizes, GemmaConfig, Caps) = (fields(text)?, fields(text)?, fields(text)?);
     let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
-    ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported of gemma2");
+    ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported for gemma2");
     let cap = caps.attn_logit_softcapping;
     check_cap("attn_logit_softcapping", cap)?;
     let found = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..found };
@@ -124,7 +124,7 @@ fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
 fn gemma3(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, GemmaConfig) = (fields(text)?, fields(text)?);
     if let Some(cap) = found.attn_logit_softcapping {
-        bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported of gemma3_text").of_value(cap));
+        bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").of_value(cap));
     }
     let every = found.sliding_window_pattern.unwrap_or(6);
     with_layers(text, (sizes, found), every, &LAYER, |layer_type| match layer_type {

@@ -109,7 +109,7 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
     let found: Gpt2Config = fields(text)?;
     ensure!(
         !found.scale_attn_by_inverse_layer_idx,
-        anyhow!("scale_attn_by_inverse_layer_idx is true, which is not supported of gpt2").of_value(true)
+        anyhow!("scale_attn_by_inverse_layer_idx is true, which is not supported for gpt2").of_value(true)
     );
     let sizes = Sizes {
         vocab_size: found.vocab_size,

@@ -180,7 +180,7 @@ impl Architecture {
         config.absent = pruned::absent(&json, &family, &config, &names.layers)?;
         ensure!(
             !config.position_embedding_type.is_relative() || names.parts.distances.is_some(),
-            "position_embedding_type is relative, which is not supported of {family} (supported: absolute)"
+            "position_embedding_type is relative, which is not supported for {family} (supported: absolute)"
         );
         Ok(Self { family, config, names })
     }

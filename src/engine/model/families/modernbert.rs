@@ -135,11 +135,11 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
         ("classifier_bias", found.classifier_bias, false),
         ("decoder_bias", found.decoder_bias, true),
     ] {
-        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported of modernbert").of_value(value));
+        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for modernbert").of_value(value));
     }
     ensure!(
         found.classifier_activation == found.hidden_activation,
-        "classifier_activation is not hidden_activation, which is not supported of modernbert"
+        "classifier_activation is not hidden_activation, which is not supported for modernbert"
     );
     let config = Config {
         blocks: BlockPlan::Pre,

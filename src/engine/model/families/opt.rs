@@ -74,12 +74,12 @@ fn read(text: &str) -> Result<(Config, Names)> {
         ("_remove_final_layer_norm", found.remove_final_layer_norm, false),
     ];
     for (key, value, expected) in expected {
-        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported of opt").of_value(value));
+        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for opt").of_value(value));
     }
     let (width, hidden) = (found.word_embed_proj_dim.unwrap_or(found.hidden_size), found.hidden_size);
     ensure!(
         width == hidden,
-        anyhow!("word_embed_proj_dim is {width}, which is not supported of opt (supported: hidden_size, {hidden})")
+        anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
             .of_value(width)
     );
     let sizes = Sizes {

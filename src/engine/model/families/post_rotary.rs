@@ -204,7 +204,7 @@ fn nomic_bert(text: &str) -> Result<(Config, Names)> {
         let same = *value == wanted || value.as_f64().is_some_and(|value| Some(value) == wanted.as_f64());
         let shown = shortened(&value.to_string());
         let what =
-            if key == "num_experts" { "layers of experts are not supported" } else { "not supported of nomic_bert" };
+            if key == "num_experts" { "layers of experts are not supported" } else { "not supported for nomic_bert" };
         ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
     }
     let found: NomicBertConfig = fields(text)?;
@@ -255,7 +255,7 @@ fn new(text: &str) -> Result<(Config, Names)> {
     for (key, value) in
         [("logn_attention_scale", found.logn_attention_scale), ("logn_attention_clip1", found.logn_attention_clip1)]
     {
-        ensure!(!value, anyhow!("{key} is true, which is not supported of gte").of_value("true"));
+        ensure!(!value, anyhow!("{key} is true, which is not supported for gte").of_value("true"));
     }
     for (key, value, expected) in [
         ("layer_norm_type", found.layer_norm_type, "layer_norm"),
@@ -263,7 +263,7 @@ fn new(text: &str) -> Result<(Config, Names)> {
     ] {
         if let Some(value) = value.filter(|value| value != expected) {
             let shown = shortened(&value);
-            bail!(anyhow!("{key} is {shown}: not supported of gte (expected {expected})").of_value(value));
+            bail!(anyhow!("{key} is {shown}: not supported for gte (expected {expected})").of_value(value));
         }
     }
     gte(text)

@@ -63,7 +63,7 @@ fn resolve_in(
     });
     if let Some(Offline { by, way_out }) = environment.offline {
         return cached.map_err(|unusable| match unusable {
-            Unusable::Lacking(lack) => anyhow!("{lack}, and {by} forbids to ask the Hub")
+            Unusable::Lacking(lack) => anyhow!("{lack}, and {by} forbids asking the Hub")
                 .of_value(id)
                 .hint(format!("{way_out} or download the model first")),
             Unusable::Wrong(error) => error,
@@ -151,7 +151,7 @@ mod tests {
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-    /// An environment that forbids to ask the Hub, with the cache in `folder`.
+    /// An environment that forbids asking the Hub, with the cache in `folder`.
     fn offline(folder: &Path) -> Environment {
         Environment::of(&[("HF_HUB_CACHE", folder.to_str().unwrap()), ("HF_HUB_OFFLINE", "1")])
     }
@@ -184,7 +184,7 @@ mod tests {
             error.to_string(),
             format!(
                 "`acme/tiny-bert` (revision `main`) is not complete in the Hub cache `{}`: it holds config.json \
-                 of it, and HF_HUB_OFFLINE forbids to ask the Hub: unset HF_HUB_OFFLINE or download the model \
+                 of it, and HF_HUB_OFFLINE forbids asking the Hub: unset HF_HUB_OFFLINE or download the model \
                  first",
                 folder.path().display()
             )

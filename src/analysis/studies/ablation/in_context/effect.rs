@@ -165,8 +165,8 @@ impl GainEffects {
                 let has = plural(&with_part.len(), "has", "have");
                 let [gain, copy] = first.costs();
                 format!(
-                    "Copying from the context: of {heads} {} {has} a part in it; removing {} costs most: {gain} nats a token of the gain, \
-                     {copy} of that on the second copy.",
+                    "Copying from the context: of {heads} {} {has} a part in it; without {} the most goes: {gain} nats a token of the \
+                     gain, and the second copy loses {copy} more.",
                     with_part.len(),
                     first.place
                 )

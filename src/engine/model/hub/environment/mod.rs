@@ -65,7 +65,7 @@ pub(super) struct Offline {
 }
 
 impl Environment {
-    /// The same, where something else forbids to ask the Hub.
+    /// The same, where something else forbids asking the Hub.
     pub(super) fn offline(self, by: &'static str, way_out: &'static str) -> Self {
         Self { offline: Some(Offline { by, way_out }), ..self }
     }
