@@ -77,7 +77,7 @@ fn constant(report: &Report) -> Option<String> {
     let of = counted(report.present_heads().count(), "head");
     let with_role = report.heads.iter().filter(|head| report.is_constant(head) && has_firm_role(&head.labels)).count();
     let though = match with_role {
-        0 if count == report.present_heads().count() => ", and roles say where its heads look alone",
+        0 if count == report.present_heads().count() => ", and roles say only where its heads look",
         0 => "",
         _ => ", so that its firm roles count in no number here",
     };
