@@ -146,7 +146,12 @@ fn a_corpus_of_few_words_has_no_rare_ones() {
     assert_eq!([value("rare_argmax"), value("rare_mass"), value("frequency_shift_rare")], [None; 3]);
     assert!(value("frequency_shift").is_some());
     assert!(
-        found.sections[0].1.view(&default_policy()).summary.to_string().starts_with("No sentence has a token beyond")
+        found.sections[0]
+            .1
+            .view(&default_policy())
+            .summary
+            .to_string()
+            .starts_with("No sentence has a token that is rarer than")
     );
 }
 
