@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "`acme/tiny-bert` (revision `v2`) is not in the Hub cache `{}`, and HF_HUB_OFFLINE forbids to \
-                 ask the Hub: unset HF_HUB_OFFLINE or download the model first",
+                "`acme/tiny-bert` (revision `v2`) is not in the Hub cache `{}`, and HF_HUB_OFFLINE forbids asking \
+                 the Hub: unset HF_HUB_OFFLINE or download the model first",
                 folder.path().display()
             )
         );
