@@ -10,20 +10,27 @@ use super::sentences::matching;
 use crate::report;
 use crate::system::counted::counted;
 
-/// What has a schema: its name, where it stands, and the schema.
-const DOCUMENTS: [(&str, &str, fn() -> Schema); 6] = [
-    ("report", "a report", report::schema),
-    ("compare", "`compare --json`", compare::outcome::schema),
-    ("numbers", "`compare --numbers --json`", numbers::outcome::schema),
-    ("confirm", "`confirm --json`", confirm::outcome::schema),
-    ("gate", "`gate --json`", gate::schema),
-    ("match", "`match --json`", matching::schema),
+/// What has a schema.
+struct Document {
+    /// The first part of paths in it.
+    name: &'static str,
+    /// Where it stands.
+    place: &'static str,
+    schema: fn() -> Schema,
+}
+
+const DOCUMENTS: [Document; 6] = [
+    Document { name: "report", place: "a report", schema: report::schema },
+    Document { name: "compare", place: "`compare --json`", schema: compare::outcome::schema },
+    Document { name: "numbers", place: "`compare --numbers --json`", schema: numbers::outcome::schema },
+    Document { name: "confirm", place: "`confirm --json`", schema: confirm::outcome::schema },
+    Document { name: "gate", place: "`gate --json`", schema: gate::schema },
+    Document { name: "match", place: "`match --json`", schema: matching::schema },
 ];
 
 /// The schema of the document of this name; `None` if there is none.
 pub fn schema_of(name: &str) -> Option<Value> {
-    let (.., schema) = DOCUMENTS.iter().find(|(document, ..)| *document == name)?;
-    Some(Value::from(schema()))
+    DOCUMENTS.iter().find(|document| document.name == name).map(|document| Value::from((document.schema)()))
 }
 
 /// The meaning of what is at a path, such as `report.pruning.orders`, and of each key in it; `None` if nothing is there.
@@ -54,26 +61,30 @@ const LISTED: usize = 8;
 
 /// The meaning of a key or a value by its name alone, wherever reports have it, or else what a command prints; `None` if nothing has.
 pub fn explain_word(word: &str) -> Option<String> {
-    DOCUMENTS.iter().find_map(|(name, stands_in, schema)| word_of((name, stands_in), &Value::from(schema()), word))
+    DOCUMENTS.iter().find_map(|document| document.explain(word))
 }
 
-fn word_of((name, stands_in): (&str, &str), root: &Value, word: &str) -> Option<String> {
-    let mut places = Vec::new();
-    add_places(name, root, (root, word), &mut Vec::new(), &mut places);
-    if places.is_empty() {
-        places.extend(of_value(root, word).map(|meant| (word.to_owned(), meant)));
+impl Document {
+    /// The meaning of a key or a value in it, wherever it is; `None` if it has none of that name.
+    fn explain(&self, word: &str) -> Option<String> {
+        let root = &Value::from((self.schema)());
+        let mut places = Vec::new();
+        add_places(self.name, root, (root, word), &mut Vec::new(), &mut places);
+        if places.is_empty() {
+            places.extend(of_value(root, word).map(|meant| (word.to_owned(), meant)));
+        }
+        let width = places.iter().take(LISTED).map(|(path, _)| path.len()).max()?;
+        let lines: String = places
+            .iter()
+            .take(LISTED)
+            .map(|(path, meant)| format!("{path:width$}  {meant}").trim_end().to_owned() + "\n")
+            .collect();
+        let more = match places.len().saturating_sub(LISTED) {
+            0 => String::new(),
+            more => format!("and in {}\n", counted(more, "more place")),
+        };
+        Some(format!("{word} (in {})\n\n{lines}{more}", self.place))
     }
-    let width = places.iter().take(LISTED).map(|(path, _)| path.len()).max()?;
-    let lines: String = places
-        .iter()
-        .take(LISTED)
-        .map(|(path, meant)| format!("{path:width$}  {meant}").trim_end().to_owned() + "\n")
-        .collect();
-    let more = match places.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        more => format!("and in {}\n", counted(more, "more place")),
-    };
-    Some(format!("{word} (in {stands_in})\n\n{lines}{more}"))
 }
 
 /// Adds each key of this name below a path, and each key that has this value, with what is meant; `above` are the types on the way.

@@ -8,6 +8,19 @@ use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// The exit status of a run, and what it printed or complained of.
+fn answered(arguments: &[&str]) -> (i32, String) {
+    let output = headscope(arguments).output().unwrap();
+    // What is said of an old name of a command is tested with the commands.
+    let is_note = output.status.success() && output.stderr.ends_with(b"goes with the next version\n");
+    let text = if output.stderr.is_empty() || is_note { &output.stdout } else { &output.stderr };
+    (output.status.code().unwrap(), String::from_utf8(text.clone()).unwrap())
+}
+
+fn relabel(report: &Path, policy: &Path, more: &[&str]) -> (i32, String) {
+    answered(&[&["relabel", path(report), "--policy", path(policy)], more].concat())
+}
+
 /// A folder with a report of the tiny model.
 struct TestFolder(TempDir);
 
@@ -49,21 +62,8 @@ impl TestFolder {
         Answers::within(self.0.path())
     }
 
-    /// The exit status of a run, and what it printed or complained of.
-    fn run(&self, arguments: &[&str]) -> (i32, String) {
-        let output = headscope(arguments).output().unwrap();
-        // What is said of an old name of a command is tested with the commands.
-        let is_note = output.status.success() && output.stderr.ends_with(b"goes with the next version\n");
-        let text = if output.stderr.is_empty() || is_note { &output.stdout } else { &output.stderr };
-        (output.status.code().unwrap(), String::from_utf8(text.clone()).unwrap())
-    }
-
-    fn relabel(&self, report: &Path, policy: &Path, more: &[&str]) -> (i32, String) {
-        self.run(&[&["relabel", path(report), "--policy", path(policy)], more].concat())
-    }
-
     fn diff(&self, b: &Path, more: &[&str]) -> (i32, String) {
-        self.run(&[&["compare", "--numbers", path(&self.path("report.json")), path(b)], more].concat())
+        answered(&[&["compare", "--numbers", path(&self.path("report.json")), path(b)], more].concat())
     }
 }
 
@@ -78,7 +78,7 @@ fn relabelling_is_analysing_with_that_policy() {
     context.analyze("analysed.json", &["--policy", path(&policy)]);
     let report = context.path("report.json");
     let (json, csv) = (context.path("relabelled.json"), context.path("relabelled.csv"));
-    let (status, text) = context.relabel(&report, &policy, &["-o", path(&json), "-o", path(&csv)]);
+    let (status, text) = relabel(&report, &policy, &["-o", path(&json), "-o", path(&csv)]);
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("entropy_ratio: 0.8 -> 0.5\nsyntactic_margin: 0.1 -> 0\n"), "{text}");
     answers.said("before the heads that change", text.split("\n  L").next().unwrap());
@@ -90,9 +90,9 @@ fn relabelling_is_analysing_with_that_policy() {
     assert!(fs::read_to_string(&csv).unwrap().contains("syntactic:"));
     // And back: the default policy gives what was there at first, byte for byte.
     let default = context.file("default.toml", "");
-    let (_, text) = context.relabel(&json, &default, &["-o", "-"]);
+    let (_, text) = relabel(&json, &default, &["-o", "-"]);
     assert_eq!(text.into_bytes(), fs::read(&report).unwrap());
-    let (status, text) = context.relabel(&report, &default, &[]);
+    let (status, text) = relabel(&report, &default, &[]);
     assert_eq!(status, 0, "{text}");
     answers.said("the policy that it has", &text);
     answers.held("policy-relabelled");
@@ -106,7 +106,7 @@ fn relabelling_a_rounded_report_gives_the_labels_of_an_analysis() {
     context.analyze("rounded.json", &["--digits", "6"]);
     context.analyze("analysed.json", &["--digits", "6", "--policy", path(&policy)]);
     let relabelled = context.path("relabelled.json");
-    let (status, text) = context.relabel(&context.path("rounded.json"), &policy, &["-o", path(&relabelled)]);
+    let (status, text) = relabel(&context.path("rounded.json"), &policy, &["-o", path(&relabelled)]);
     assert_eq!(status, 0, "{text}");
     let labels = |name: &str| -> Vec<(Value, Value, Value)> {
         let report = context.json(name);
@@ -134,11 +134,11 @@ fn policies_and_reports_that_cannot_be_used() {
     let mut answers = context.answers();
     let (report, policy) =
         (context.path("report.json"), context.file("policy.toml", "self_mass = 0.5\nself_mas = 1\n"));
-    answers.refused("relabel by a misspelt threshold", &context.relabel(&report, &policy, &[]));
+    answers.refused("relabel by a misspelt threshold", &relabel(&report, &policy, &[]));
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let analyze = ["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)];
-    answers.refused("analyze by it", &context.run(&analyze));
-    let (_, missing) = context.relabel(&report, &context.path("missing.toml"), &[]);
+    answers.refused("analyze by it", &answered(&analyze));
+    let (_, missing) = relabel(&report, &context.path("missing.toml"), &[]);
     answers.said("no policy", missing.rsplit_once(": ").unwrap().0);
 
     let (good, output) = (context.file("good.toml", ""), context.path("new.json"));
@@ -152,7 +152,7 @@ fn policies_and_reports_that_cannot_be_used() {
     });
     let broken = context.changed("broken.json", |report| report["relations"][0]["by_head"] = json!([]));
     for report in [text, newer, older, short, broken] {
-        let (status, message) = context.relabel(&report, &good, &["-o", path(&output)]);
+        let (status, message) = relabel(&report, &good, &["-o", path(&output)]);
         assert!(!output.exists());
         // The column is as far as numbers are long.
         let (before, after) = message.split_once(" at column ").unwrap_or((&message, ""));
@@ -180,7 +180,7 @@ fn reports_without_their_evidence_are_refused() {
         let report = context.changed(name, change);
         // Without its evidence it would not differ from any other.
         answers.refused(&format!("compare with {name}"), &context.diff(&report, &[]));
-        let relabelled = context.run(&["relabel", path(&report), "--preset", "voita2019"]);
+        let relabelled = answered(&["relabel", path(&report), "--preset", "voita2019"]);
         answers.refused(&format!("relabel {name}"), &relabelled);
     }
     answers.held("policy-without-evidence");
@@ -252,7 +252,7 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
     let read = |name: &str| fs::read(context.path(name)).unwrap();
     context.analyze("preset.json", &["--preset", "voita2019"]);
     let (status, text) =
-        context.run(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&context.path("relabelled.json"))]);
+        answered(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&context.path("relabelled.json"))]);
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("offset_mass: 0.5 -> off\nself_mass: 0.5 -> off\n"), "{text}");
     preset_line(&text);
@@ -263,7 +263,7 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
     let presets = ["--preset", "voita2019", "--policy", path(&loose), "--preset", "clark2019"];
     // The preset would read words apart, which no relabelling can.
     context.analyze("both.json", &[&presets[..], &["--words", "written"]].concat());
-    let (_, text) = context.relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
+    let (_, text) = relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
     let (both, relabelled) = (context.json("both.json"), serde_json::from_str::<Value>(&text).unwrap());
     assert_eq!(both["heads"], relabelled["heads"]);
     assert_eq!(both["settings"]["policy"], relabelled["settings"]["policy"]);
@@ -274,7 +274,7 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
     assert!(both["settings"]["studies"].as_array().unwrap().contains(&json!("clark2019")));
     // And back.
     let default = context.file("default.toml", "");
-    let (_, text) = context.relabel(&context.path("preset.json"), &default, &["-o", "-"]);
+    let (_, text) = relabel(&context.path("preset.json"), &default, &["-o", "-"]);
     assert_eq!(text.into_bytes(), read("report.json"));
 }
 
@@ -301,7 +301,7 @@ fn a_head_without_any_rule_is_near_to_nothing() {
     let off: Vec<String> = rules.iter().map(|name| format!("{name} = \"off\"\n")).collect();
     let policy = context.file("none.toml", off.concat() + "syntactic_min_count = 1000000\n");
     let (json, csv) = (context.path("none.json"), context.path("none.csv"));
-    assert_eq!(context.relabel(&context.path("report.json"), &policy, &["-o", path(&json), "-o", path(&csv)]).0, 0);
+    assert_eq!(relabel(&context.path("report.json"), &policy, &["-o", path(&json), "-o", path(&csv)]).0, 0);
     for head in context.json("none.json")["heads"].as_array().unwrap() {
         assert_eq!(
             (&head["primary"], &head["labels"], &head["nearest"]),
@@ -310,7 +310,7 @@ fn a_head_without_any_rule_is_near_to_nothing() {
     }
     // Such a report is read by all that reads reports, and its summary is printed.
     assert_eq!(context.diff(&json, &[]).0, 0);
-    assert_eq!(context.relabel(&json, &context.file("default.toml", ""), &[]).0, 0);
+    assert_eq!(relabel(&json, &context.file("default.toml", ""), &[]).0, 0);
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let summary =
         run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--policy", path(&policy)]).unwrap();
@@ -325,20 +325,20 @@ fn presets_are_given_where_they_can_be_followed() {
     let context = TestFolder::new();
     let mut answers = context.answers();
     let report = context.path("report.json");
-    answers.refused("relabel without a policy", &context.run(&["relabel", path(&report)]));
-    answers.refused("relabel by clark2019", &context.run(&["relabel", path(&report), "--preset", "clark2019"]));
-    answers.refused("merge by clark2019", &context.run(&["merge", "part.headscope", "--preset", "clark2019"]));
+    answers.refused("relabel without a policy", &answered(&["relabel", path(&report)]));
+    answers.refused("relabel by clark2019", &answered(&["relabel", path(&report), "--preset", "clark2019"]));
+    answers.refused("merge by clark2019", &answered(&["merge", "part.headscope", "--preset", "clark2019"]));
     // Two that leave no other labels cannot both be followed, whichever comes first.
     for [one, other] in [["voita2019", "kovaleva2019"], ["kovaleva2019", "voita2019"]] {
         for command in [&["analyze"][..], &["relabel", path(&report)], &["merge", "part.headscope"]] {
-            let both = context.run(&[command, &["--preset", one, "--preset", other]].concat());
+            let both = answered(&[command, &["--preset", one, "--preset", other]].concat());
             answers.refused(&format!("{} by {one} and {other}", command[0]), &both);
         }
     }
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let part = context.path("part.headscope");
     let shard = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "1/1", "-o", path(&part)];
-    answers.refused("a shard by voita2019", &context.run(&[&shard[..], &["--preset", "voita2019"]].concat()));
+    answers.refused("a shard by voita2019", &answered(&[&shard[..], &["--preset", "voita2019"]].concat()));
     // Merging takes the policy.
     run(&shard).unwrap();
     let merged = run(&["merge", path(&part), "--preset", "voita2019", "--no-run-info", "-o", "-"]).unwrap();
@@ -349,6 +349,6 @@ fn presets_are_given_where_they_can_be_followed() {
     let text = fs::read(&corpus).unwrap();
     let voita = headscope(&[&piped[..], &["voita2019"]].concat()).write_stdin(text).output().unwrap();
     preset_line(&outcome(&voita).unwrap());
-    answers.refused("clark2019 over standard input", &context.run(&[&piped[..], &["clark2019"]].concat()));
+    answers.refused("clark2019 over standard input", &answered(&[&piped[..], &["clark2019"]].concat()));
     answers.held("policy-presets");
 }

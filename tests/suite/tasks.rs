@@ -405,7 +405,7 @@ fn what_cannot_be_scored_is_named() {
         ("tags for a classifier of sequences", bench, r#"{"words": ["the"], "labels": ["past"]}"#.to_owned(), vec![]),
         // A line that is no item is an error of the file, and no wrong usage.
         ("keys of no kind", "box:small", pair.replace("good", "gud"), vec![]),
-        ("a misspelt key", "box:small", pair.to_owned() + &pair.replace("}", ", \"famliy\": \"x\"}"), vec![]),
+        ("a misspelt key", "box:small", pair.to_owned() + &pair.replace('}', ", \"famliy\": \"x\"}"), vec![]),
     ] {
         fs::write(&items, task).unwrap();
         let arguments = ["analyze", model, "-c", path(&corpus), "--limit", "8", "--task", path(&items), "-q"];

@@ -26,11 +26,11 @@ impl Report {
             (head.labels.iter().any(|label| label.tied), TIED),
             (self.is_constant(head), CONSTANT),
         ];
-        let mut all: String = marks.iter().filter(|(is_there, _)| *is_there).map(|(_, mark)| *mark).collect();
-        if head.labels.len() > 1 {
-            all.push_str(&format!("+{}", head.labels.len() - 1));
+        let marks: String = marks.iter().filter(|(is_there, _)| *is_there).map(|(_, mark)| *mark).collect();
+        match head.labels.len() {
+            0 | 1 => marks,
+            labels => format!("{marks}+{}", labels - 1),
         }
-        all
     }
 }
 

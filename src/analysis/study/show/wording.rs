@@ -86,18 +86,13 @@ pub fn significance(q: f64) -> String {
         format!("{q:.0e}")
     } else {
         // What is above the level of a test is not written as the level.
-        let digits = (3..=6).find(|&digits| is_on_its_side(q, digits)).unwrap_or(6);
-        format!("{q:.digits$}")
+        let digits = (3..=6).find(|&digits| q <= LEVEL || format!("{q:.digits$}") != format!("{LEVEL:.digits$}"));
+        format!("{q:.*}", digits.unwrap_or(6))
     }
 }
 
-/// Whether a q-value with so many decimals is on the same side of the usual level, 0.05.
-fn is_on_its_side(q: f64, digits: usize) -> bool {
-    const LEVEL: f64 = 0.05;
-    let unit = 10_f64.powi(-(digits as i32));
-    let rounded = (q / unit).round() * unit;
-    q <= LEVEL || rounded > LEVEL + unit / 2.0
-}
+/// The usual level of tests.
+const LEVEL: f64 = 0.05;
 
 /// A table without lines.
 pub fn plain_table() -> Table {

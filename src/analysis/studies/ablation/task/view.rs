@@ -158,7 +158,7 @@ impl TaskResult {
         };
         let most: Vec<String> =
             self.ranked().iter().take(NAMED).map(|(_, head)| head.on_loss.place.to_string()).collect();
-        let most = if helpful as usize > most.len() { format!(" (most {})", most.join(", ")) } else { String::new() };
+        let most = if helpful > most.len() as u64 { format!(" (most {})", most.join(", ")) } else { String::new() };
         let removal = self.removal.map_or_else(String::new, |removal| format!(" (by {})", removal.name()));
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
     }
