@@ -64,8 +64,8 @@ fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
     let shift = registry::removing_without_loss().card().name;
     writeln!(
         out,
-        "\nThe model has no output layer that predicts words, so it has no loss: `headscope analyze --with {shift}` measures how far its output turns without each head, and `--task \
-         FILE` what each is worth for texts of yours."
+        "\nThe model has no output layer that predicts words, so it has no loss: `headscope analyze --with {shift}` measures the angle by which its output turns without each head, and \
+         `--task FILE` scores each head on texts of yours."
     )
 }
 
@@ -95,7 +95,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         }
     }
     for (label, below) in head.labels.iter().filter_map(|label| Some((label, below_word_classes(label)?))) {
-        writeln!(out, "{} is {below}.", one_line(&label.label))?;
+        writeln!(out, "On {} the head is {below} (tags).", one_line(&label.label))?;
     }
     if head.labels.is_empty() {
         lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
@@ -145,7 +145,7 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
         named |= head.is_some();
         table.add_row(head.map(|head| head.to_string()).into_iter().chain(row));
     }
-    let header = ["label", "direction", "score", "beside", "threshold", "q", "how sure"];
+    let header = ["label", "direction", "score", "baseline", "threshold", "q", "how sure"];
     table.set_header(named.then_some("head").into_iter().chain(header));
     for column in table.column_iter_mut().skip(2 + usize::from(named)).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -303,7 +303,15 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     )
     .expect("writing to a string does not fail");
     let mut table = plain_table();
-    table.set_header(["head", "direction", "accuracy", "over offset", "q", "over tags", "where the offset is wrong"]);
+    table.set_header([
+        "head",
+        "direction",
+        "accuracy",
+        "over offset",
+        "q",
+        "over tags",
+        "right where the offset is not",
+    ]);
     for tracker in heads.iter().take(top) {
         let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
             tracker;
@@ -323,7 +331,8 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     }
     table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     out.table_without(table, &[6, 1, 5, 3, 2, 4]);
-    let of = "of the test against the margin over the offset (`headscope explain syntactic_margin`); -: the head is not above it";
+    let of = "of the test that the head is above the margin over the offset (10 points by default: `headscope explain syntactic_margin`); -: \
+        it is not above it";
     writeln!(out, "q: false-discovery rate {of}.").expect("as above");
     out
 }

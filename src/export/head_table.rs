@@ -24,7 +24,7 @@ pub fn of_heads(report: &Report) -> Summary {
     let numbers = |columns: &[NumberColumn]| -> Vec<NumberColumn> {
         columns.iter().copied().filter(|(_, name, _)| has(name)).collect()
     };
-    let of_label = numbers(&[("score", "score", Some(["ci95_low", "ci95_high"])), ("beside", "baseline", None)]);
+    let of_label = numbers(&[("score", "score", Some(["ci95_low", "ci95_high"])), ("baseline", "baseline", None)]);
     let of_choice = numbers(&[("share", "chooses_share", Some(["chooses_ci95_low", "chooses_ci95_high"]))]);
     let of_effect =
         numbers(&[("effect, nats", "loss_effect", Some(["loss_effect_ci95_low", "loss_effect_ci95_high"]))]);
@@ -63,7 +63,7 @@ pub fn of_heads(report: &Report) -> Summary {
     }
     // What goes where there is no room: the sentence, then what stands beside the score, then the share.
     let place = |wanted: &str| header.iter().position(|title| *title == wanted);
-    let may_go: Vec<usize> = ["in a sentence", "beside", "share"].into_iter().filter_map(place).collect();
+    let may_go: Vec<usize> = ["in a sentence", "baseline", "share"].into_iter().filter_map(place).collect();
     table.set_header(header);
     let mut out = Summary::default();
     out.table_without(table, &may_go);

@@ -66,7 +66,7 @@ fn roles(report: &Report) -> String {
     let kinds = kinds(report.at_work().filter_map(|head| Some((family(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
     let beside = in_controls(report);
-    format!("{} a firm role{kinds}{beside}.", roles.at_least(roles.firm))
+    format!("{} a firm role (`broad` is none){kinds}{beside}.", roles.at_least(roles.firm))
 }
 
 /// The heads that write a constant; `None` without any.
@@ -102,9 +102,9 @@ fn choices(report: &Report) -> String {
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 is shown to choose keys by one thing alone.".to_owned();
+        return "No head above layer 0 is shown to go by the key's position or token alone.".to_owned();
     }
-    format!("Heads above layer 0 that choose keys by one thing alone: {kinds}.")
+    format!("Heads above layer 0 that go by one fact about the key alone: {kinds}.")
 }
 
 /// Firm roles in each control, in the mean over its seeds.
@@ -190,11 +190,11 @@ fn relation(report: &Report) -> Option<String> {
                 (_, Some(below)) => format!("the head is {below}"),
                 _ => "the head is not shown to be beyond word classes".to_owned(),
             };
-            format!(" and word classes (tags) for {}; {stands}", percent_of(label.score - tags.difference))
+            format!(" and a rule by word classes (tags) for {}; {stands}", percent_of(label.score - tags.difference))
         }
     };
     Some(format!(
-        "{start} {name}: {place} is right for {score} of its words, the best fixed offset for {offset}{beside}."
+        "{start} {name}: {place} finds the right word for {score} of {name} words, the best fixed offset for {offset}{beside}."
     ))
 }
 
@@ -209,7 +209,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
             let sentences = counted(more, &format!("more {sentence}"));
             format!("; about {sentences} like these would do")
         });
-        format!("{of} ({count} of {asked} {things}{more})")
+        format!("{of} ({count} {things}, {asked} needed{more})")
     };
     let lacks: Vec<String> = shortages.iter().map(lack).collect();
     let lacks = match &lacks[..] {

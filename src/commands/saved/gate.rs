@@ -158,7 +158,7 @@ impl GateOutcome {
         let named = named(&self.families);
         let untold = match could_not_tell.len() {
             0 => String::new(),
-            untold => format!(", {untold} not shown to be lost"),
+            untold => format!(", {untold} could not tell"),
         };
         match &lost[..] {
             [] => format!("pass: no firm {named} is lost ({kept} of {firm} kept{untold})"),

@@ -87,8 +87,8 @@ pub const TERMS: &[Term] = &[
         page: "labels.md",
     },
     Term {
-        name: "beside",
-        also: &[],
+        name: "versus",
+        also: &["beside"],
         meaning: "In tables of labels what the score is to be read beside: the chance level of the number, or the baseline that the \
             label is held against; the report has it as `baseline` of the label.",
         page: "labels.md",
@@ -139,7 +139,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "offset",
-        also: &["offset baseline", "best offset", "where the offset is wrong"],
+        also: &["offset baseline", "best offset", "right where the offset is not"],
         meaning: "The best rule `the syntactic head is the word so many places away`, with its accuracy: `+1: 58.9` is the next \
             word, right for 58.9 % of the words of the relation.",
         page: "dependency.md",

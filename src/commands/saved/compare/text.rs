@@ -14,7 +14,7 @@ use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
 use crate::stats::interval::Interval;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table, plus_minus};
+use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
@@ -69,8 +69,8 @@ fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
 }
 
 /// The meaning of the intervals of agreement.
-pub const INTERVALS: &str = "The 95 % intervals treat heads as independent draws. How other sentences would change the labels is \
-    not in them.";
+pub const INTERVALS: &str =
+    "The 95 % intervals treat heads as independent draws, and leave out how labels vary with the sentences.";
 
 /// The heading of the columns of families.
 pub const FAMILY_COLUMNS: [&str; 8] =
@@ -148,12 +148,18 @@ fn differ(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
 fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
     let named = differ(a.as_ref(), b.as_ref());
+    // Equal scores can differ in this: the q-value depends on all tests of a report.
+    let standings = [a, b].map(|side| side.as_ref().map(|side| side.standing));
+    let by_q = standings.iter().all(|one| matches!(one, Some(LabelStanding::Firm | LabelStanding::Borderline)));
+    let by_q = by_q && standings[0] != standings[1];
     let side = |side: &LabelEvidence| {
         let number = if named { format!("{} ", one_line(&side.number)) } else { String::new() };
         let beyond = if full { side.beyond_in_words() } else { String::new() };
-        format!("{number}{}{} {}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
+        let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
-    let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| "not assessed".to_owned(), side));
+    let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "gone" };
+    let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| without.to_owned(), side));
     let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();
     thresholds.dedup();
     let [a, b] = sides;

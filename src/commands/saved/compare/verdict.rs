@@ -65,8 +65,9 @@ impl CompareOutcome {
         let one_sided = |count: usize, [has, lacks]: [&str; 2], firm: [bool; 2]| {
             let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
-            let are = plural(&count, "is", "are");
-            Some(format!("{labels} {are} firm in {has} but not in {lacks}, without a change that is shown: {names}."))
+            Some(format!(
+                "Could not tell: {labels} firm in {has} but not in {lacks}, without a significant change: {names}."
+            ))
         };
         let neither = (firm_in_neither > 0).then(|| {
             let are = plural(&firm_in_neither, "is", "are");
@@ -131,8 +132,8 @@ impl CompareOutcome {
             (changed, format!("lost or gained a label and {} another firm one in both", have(changed))),
             (lost, "lost every firm label".to_owned()),
             (gained, "gained a first one".to_owned()),
-            (could_not_tell, format!("{} only borderline or undecided labels", have(could_not_tell))),
-            (none, format!("{} no label in either", have(none))),
+            (could_not_tell, format!("{} only borderline labels or such as could not be told", have(could_not_tell))),
+            (none, format!("{} no role in either", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
         format!("Heads: {}.", told.collect::<Vec<_>>().join(", "))
