@@ -73,7 +73,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     }
     writeln!(out, "\nThe labels that are surest to beat offset or chance, each with its clearest head:")?;
     let mut table = plain_table();
-    table.set_header(["label", "head", "score", "versus"]);
+    table.set_header(["label", "head", "score", "beside"]);
     for (place, label) in labels {
         let spread = plus_minus(label.ci95, 3);
         let mark = if label.borderline { BORDERLINE } else { "" };

@@ -127,7 +127,7 @@ impl TextInfo {
         }
         if families < different_sentences {
             remarks.push(format!(
-                "its {different_sentences} different {sentence}s are variants of {families}, and tests count the variants of one as one (a family)"
+                "its {different_sentences} different {sentence}s are variants of {families} {sentence}s, and tests count the variants of one as one (a family)"
             ));
         }
         if not_remembered > 0 {

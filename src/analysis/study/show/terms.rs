@@ -87,8 +87,8 @@ pub const TERMS: &[Term] = &[
         page: "labels.md",
     },
     Term {
-        name: "versus",
-        also: &["beside"],
+        name: "beside",
+        also: &[],
         meaning: "In tables of labels what the score is to be read beside: the chance level of the number, or the baseline that the \
             label is held against; the report has it as `baseline` of the label.",
         page: "labels.md",
