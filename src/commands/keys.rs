@@ -10,11 +10,11 @@ use super::sentences::matching;
 use crate::report;
 use crate::system::counted::counted;
 
-/// What has a schema.
+/// A JSON document with a schema.
 struct Document {
     /// The first part of paths in it.
     name: &'static str,
-    /// Where it stands.
+    /// The document in words.
     place: &'static str,
     schema: fn() -> Schema,
 }

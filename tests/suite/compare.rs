@@ -374,7 +374,7 @@ fn a_gate_without_labels_does_not_pass() {
     run(&["compare", path(&none), path(&some), "-q"]).unwrap();
 }
 
-/// A report leaves out most of what it has on heads below the best fixed offset, and its labels are told as those of a partial.
+/// A report keeps only accuracy and difference of heads below the best fixed offset, and tells the fate of labels as a partial does.
 #[test]
 fn reports_of_few_digits_say_of_labels_what_partials_say() {
     let (folder, gold) = (tempfile::tempdir().unwrap(), fixture("corpus/gold.conllu"));

@@ -158,7 +158,7 @@ fn reports_are_the_same_with_and_without_an_index() {
     answers.held("index-made");
 }
 
-/// What is said of the index.
+/// The line on the index.
 fn reports_are_the_same_in_blocks_of(unit: &str, corpus: fn(&Path) -> Vec<PathBuf>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let files = corpus(folder.path());

@@ -9,7 +9,7 @@ use crate::support::answers::{Answers, without_decimals};
 use crate::support::{fixture, path, run};
 use serde_json::{Value, json};
 
-/// What is said by a report whose evidence is changed, labelled anew: the lines in brief, and the card of a head before its metrics.
+/// The lines in brief and the head of a card, from a report that is labelled anew after a change of its evidence.
 fn said(folder: &Path, report: &Value, head: &str, change: &dyn Fn(&mut Value)) -> String {
     let [changed, policy, again] = ["changed.json", "policy.toml", "again.json"].map(|name| folder.join(name));
     let mut report = report.clone();

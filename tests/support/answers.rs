@@ -1,4 +1,4 @@
-//! What the program answers, held whole by reviewed snapshots.
+//! Printed answers of the program, held whole by reviewed snapshots.
 //!
 //! A rewording is one review: `INSTA_UPDATE=always cargo test --release --test suite`, then the difference of
 //! `tests/suite/snapshots`.

@@ -56,6 +56,6 @@ pub struct Tracker {
     pub over_tags: Option<f64>,
     /// The 95 % interval of that.
     pub over_tags_ci95: Option<Interval>,
-    /// The q-value of its being above the margin of a syntactic label over the offset; null where the relation has too few words to be tested.
+    /// q-value of the test that the head is above the offset by the margin of a syntactic label; null where the relation has too few words to be tested.
     pub q: Option<f64>,
 }

@@ -60,13 +60,13 @@ pub struct GateOutcome {
     pub passed: bool,
     /// The families of labels that count (`--family`); empty where all roles do.
     pub families: Vec<String>,
-    /// Labels of these that are firm before.
+    /// Number of such labels that are firm before.
     pub firm: usize,
-    /// Those that are firm after, too.
+    /// Number of labels that are firm before and after.
     pub kept: usize,
-    /// Those that are shown neither to be lost nor to be kept, head by head.
+    /// Labels that are shown neither to be lost nor to be kept, head by head.
     pub could_not_tell: Vec<GatedLabel>,
-    /// Those that are lost, head by head.
+    /// Lost labels, head by head.
     pub lost: Vec<GatedLabel>,
 }
 

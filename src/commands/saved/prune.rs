@@ -144,7 +144,7 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
     let of_report = (&report.model.config_sha256, &report.model.weights_sha256);
     ensure!(
         of_report == (&hashes.config, &hashes.weights),
-        anyhow!("`{name}` is of other weights of `{}` than those of `{}`", report.model.id, files.id)
+        anyhow!("`{name}` reports on `{}`, whose weights differ from those of `{}`", report.model.id, files.id)
             .about(name)
             .hint("analyse this model with `--with pruning`, and give that report")
     );

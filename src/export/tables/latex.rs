@@ -49,7 +49,7 @@ const FIRM: &str = ".firm";
 /// The mark of an accuracy whose label is firm.
 const STAR: &str = "$^{*}$";
 
-/// The column that gives a column of accuracies its stars: that of the same report that says whether a label is firm.
+/// The `firm` column of the same report as a column of accuracies, by which the accuracies get stars.
 pub fn starred(table: &Table, column: &str) -> Option<usize> {
     let firm = format!("{}{FIRM}", column.strip_suffix(ACCURACY)?);
     table.columns.iter().position(|other| *other == firm)

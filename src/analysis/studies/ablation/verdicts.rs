@@ -149,7 +149,7 @@ pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bo
 }
 
 impl HeadEffect {
-    /// The effect of removing the head by itself; `None` where it was not, or was removed from the whole run.
+    /// The effect of removing the head by itself; `None` if the head was not removed by itself, or is absent from the whole run.
     pub fn of_its_own(&self) -> Option<f64> {
         self.effect.filter(|_| !self.removed)
     }
@@ -162,7 +162,7 @@ impl HeadEffect {
     }
 }
 
-/// Rows of heads in an order, twice `each` at most: of more the first `each` and the last, with a row between that says how many are left out.
+/// At most `2 * each` rows: longer lists keep `each` rows at the beginning and `each - 1` at the end, around a row that counts the others.
 pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String>> {
     if rows.len() > 2 * each {
         let last = rows.len() + 1 - each;

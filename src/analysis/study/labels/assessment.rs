@@ -169,7 +169,7 @@ pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, polic
     }
 }
 
-/// Whether a head has a firm label in a direction. `p` is of its test, and `q` corrects that for the tests of all heads.
+/// Whether a head has a firm label in a direction, by the p-value of its test and the q-value over the tests of all heads.
 pub fn is_firm(assessed: &[Assessment], direction: Direction, [p, q]: [Option<f64>; 2], policy: &Policy) -> bool {
     let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(direction));
     fires && is_significant(p, q, policy)

@@ -26,7 +26,7 @@ pub struct NumbersOutcome {
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
-    /// What each side found on its task, in words; null unless both have one.
+    /// The result of each side on its task, in a sentence; null unless both sides have a task.
     pub task: Option<[String; 2]>,
     /// Why no label is firm on a side whose model could not read the corpus, in words; null where both could.
     pub unread: Option<String>,

@@ -291,7 +291,7 @@ impl Side {
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
-    /// What was found on its task, in words; `None` without one.
+    /// The result on the task of the run, in a sentence; `None` without a task.
     pub fn on_task(&self) -> Option<String> {
         let settings = &self.circumstances.settings;
         settings.protocol.task.as_ref()?;

@@ -55,7 +55,7 @@ pub struct Effects {
     /// Heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_none")]
     pub absent_heads: usize,
-    /// Heads that the run removed (`--remove`): the loss is without them, and they have no effect.
+    /// Heads that the run removed (`--remove`): every loss is without them, their effect is 0, and no test is about them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub removed_heads: usize,
     /// How many heads have each verdict.

@@ -86,7 +86,7 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
-    /// What its removal costs: of the gain, and on the second copy, with half of their intervals.
+    /// Loss of gain and loss of the second copy without the head, each with half of its 95 % interval, nats a token.
     fn costs(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))

@@ -397,8 +397,8 @@ impl RelationMetrics {
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// The difference of a head from the best offset; where a report has its interval alone, that has the standard error. `None` as
-    /// [`Self::estimate`].
+    /// The difference of a head from the best offset. A rounded report has no standard error, which then follows from the interval. `None`
+    /// as [`Self::estimate`].
     pub(super) fn estimate_of(&self, comparison: &Comparison) -> Option<Estimate> {
         let &Comparison { difference, ci95, standard_error, .. } = comparison;
         // The upper half, since a difference that is dropped is below 0, and an interval ends at -1.

@@ -78,7 +78,7 @@ pub enum ItemSkip {
     NeedsPrompt,
     /// The answer or the foil is not exactly one token, or changes the tokens before it.
     NotOneToken,
-    /// The same, and the prompt ends with a space.
+    /// As `NotOneToken`, of a prompt that ends with a space.
     SpaceAfterPrompt,
     /// The answer or the foil continues the last word of the prompt.
     JoinedToPrompt,
