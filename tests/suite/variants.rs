@@ -291,13 +291,7 @@ fn found(
     } else {
         run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
     };
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = seen.into_observers().remove(0);
     // A study that compares with an untrained model is shown the same model twice.
     let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out: 0 }).collect();

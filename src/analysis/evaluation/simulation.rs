@@ -166,13 +166,7 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
     let seen = |sums| vec![ObservedPass { sums, left_out: 0 }];
     let observed =
         [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     Results::new(&observed, &context, policy)
 }
 

@@ -108,13 +108,7 @@ fn every_metric_is_at_the_chance_of_its_layer() {
     let passes: Vec<Vec<ObservedPass<'_>>> =
         sums.iter().map(|sums| vec![ObservedPass { sums: &**sums, left_out: 0 }]).collect();
     let observed: Vec<_> = studies.into_iter().zip(passes).collect();
-    let context = EstimationContext {
-        grid: GRID,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
     let results = Results::new(&observed, &context, &default_policy());
     let estimates = &results.estimates;
     let mut scored = 0;

@@ -26,6 +26,11 @@ pub struct EstimationContext {
 }
 
 impl EstimationContext {
+    /// The context of a model whose heads all take part, without any ratio that leaves a block out.
+    pub fn new(grid: HeadGrid, threads: NonZeroUsize) -> Self {
+        Self { grid, threads, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
+    }
+
     /// Whether the head at a place is there.
     pub fn has(&self, place: usize) -> bool {
         !self.absent.contains(&self.grid.place(place))

@@ -99,8 +99,7 @@ fn noise_of(index: u64, edge: usize) -> f64 {
 
 fn measured(sums: EdgeSums, grid: HeadGrid) -> EdgesReport {
     let both = [observer_of(sums), observer_of(untrained(grid))];
-    let context =
-        EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new(), removed: Vec::new() };
+    let context = EstimationContext::new(grid, all_cores());
     let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
     let (_, mut found) = AnyStudy::measure(&LaterHeads, &Observed(&passes), &context);
     found.complete(&Completion::Policy(&default_policy()));

@@ -132,13 +132,7 @@ fn a_head_is_scored_on_queries_of_its_own() {
     let mut sums = copied(&twice(), [(4, 2), (5, 0), (6, 6)]);
     let other = Sequence { family: SentenceFamily::alone(1), ..twice() };
     sums.merge(&copied(&other, [(4, 0), (5, 0), (6, 6)]));
-    let context = EstimationContext {
-        grid: HeadGrid { layers: 1, heads: 1 },
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(HeadGrid { layers: 1, heads: 1 }, NonZeroUsize::MIN);
     let (sums, gain) = (observer_of(sums), observer_of(CopySums::new(context.grid)));
     let observed = [&*gain, &*sums].map(|sums| ObservedPass { sums, left_out: 0 });
     let (estimates, _) = Study::measure(&InContext, &Observed(&observed), &context);
@@ -190,13 +184,7 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
             }
         }
     }
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = observer_of(sums);
     let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
     let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);

@@ -117,13 +117,7 @@ fn losses_are_summed_by_block() {
 }
 
 fn measured(sums: &KnockoutSums, policy: &Policy) -> KnockoutSection {
-    let context = EstimationContext {
-        grid: GRID,
-        threads: all_cores(),
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, all_cores());
     let mut section = KnockoutSection::new(sums, &context);
     section.complete(&Completion::Policy(policy));
     section

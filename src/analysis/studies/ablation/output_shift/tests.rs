@@ -47,8 +47,7 @@ fn state(grid: HeadGrid) -> OutputShiftSums {
 
 fn measured(sums: OutputShiftSums, grid: HeadGrid) -> (Estimates, OutputShiftReport) {
     let observer = observer_of(sums);
-    let context =
-        EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new(), removed: Vec::new() };
+    let context = EstimationContext::new(grid, all_cores());
     let (estimates, found) =
         AnyStudy::measure(&OutputShift, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     (estimates, section::<OutputShiftSection>(&*found).output_shift.clone())

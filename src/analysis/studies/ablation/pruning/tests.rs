@@ -51,16 +51,7 @@ fn sums(negligible: &[usize]) -> PruningSums {
 }
 
 fn curves(sums: &PruningSums) -> Curves {
-    Curves::new(
-        sums,
-        &EstimationContext {
-            grid: GRID,
-            threads: all_cores(),
-            leaves_out: false,
-            absent: Vec::new(),
-            removed: Vec::new(),
-        },
-    )
+    Curves::new(sums, &EstimationContext::new(GRID, all_cores()))
 }
 
 #[test]

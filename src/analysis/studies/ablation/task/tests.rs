@@ -57,8 +57,7 @@ fn show(sums: &mut TaskSums, sequence: &Sequence, differences: &[f64]) {
 
 fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
     let observer = observer_of(sums);
-    let context =
-        EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new(), removed: Vec::new() };
+    let context = EstimationContext::new(grid, all_cores());
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, mut found) = AnyStudy::measure(&OwnTask, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));

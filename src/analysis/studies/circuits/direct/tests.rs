@@ -42,13 +42,7 @@ fn show(sums: &mut DirectSums, index: u64, parts: &[(ResidualPart, [f32; 2])], l
 
 fn measured(sums: DirectSums) -> DirectResult {
     let observer = observer_of(sums);
-    let context = EstimationContext {
-        grid: GRID,
-        threads: all_cores(),
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, all_cores());
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, found) = AnyStudy::measure(&DirectEffect, &Observed(&observed), &context);
     section::<DirectSection>(&*found).direct.clone()

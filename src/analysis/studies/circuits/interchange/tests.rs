@@ -48,8 +48,7 @@ fn show(sums: &mut InterchangeSums, texts: &[Sequence; 2], scores: [&[f64]; 2]) 
 
 fn measured(sums: InterchangeSums, grid: HeadGrid) -> InterchangeResult {
     let observer = observer_of(sums);
-    let context =
-        EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new(), removed: Vec::new() };
+    let context = EstimationContext::new(grid, all_cores());
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, mut found) = AnyStudy::measure(&Interchange, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));

@@ -108,13 +108,7 @@ fn run(sentences: &[Vec<TestWord>], requested: &[String]) -> [Box<dyn Observer>;
 pub(super) fn probed(sentences: &[Vec<TestWord>], requested: &[String]) -> Vec<TaskProbes> {
     let both = run(sentences, requested);
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
-    let context = EstimationContext {
-        grid: GRID,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
     let (_, mut found) = AnyStudy::measure(&LinearProbes, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));
     assert_eq!(found.defect(GRID), None);

@@ -226,13 +226,7 @@ fn run(encoder: &PackedEncoder, sentences: &[Sequence]) -> [Box<dyn Observer>; 2
 
 fn results(both: &[Box<dyn Observer>; 2]) -> Results {
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
-    let context = EstimationContext {
-        grid: GRID,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
     let study: &'static dyn AnyStudy = &HeadChoices;
     Results::new(&[(study, observed.to_vec())], &context, &default_policy())
 }

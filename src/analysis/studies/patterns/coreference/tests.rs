@@ -185,13 +185,7 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
         }
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = observer_of(ByClass::of_whole(sums));
     let observed = vec![ObservedPass { sums: &*sums, left_out: 0 }];
     Results::new(&[(named("coreference").unwrap(), observed)], &context, &default_policy())

@@ -97,13 +97,7 @@ fn observed<T>(
         panel.end_pack();
     }
     let observers = panel.into_observers();
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     measure(vec![ObservedPass { sums: &*observers[0], left_out: 0 }], &context)
 }
 

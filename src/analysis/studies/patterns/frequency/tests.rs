@@ -75,13 +75,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
         panel.end_pack();
     }
     let observers = panel.into_observers();
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
     Results::new(&[(named("frequency").unwrap(), seen)], &context, &default_policy())
 }
@@ -182,13 +176,7 @@ fn shares_by_hand() {
     panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let (estimates, _) =
         AnyStudy::measure(&Frequency, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context);
     let close = |of: &crate::study::metrics::metric::Values, name: &str, by_hand: f64| {

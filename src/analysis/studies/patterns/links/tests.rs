@@ -62,13 +62,7 @@ fn measured(sequence: &Sequence, visibility: Visibility, weights: &[f32]) -> Vec
     let view = AttentionView::new(0, 0, sequence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
     assert!(sums.fits(grid, FromToken::Mean, &classes));
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: true,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext { leaves_out: true, ..EstimationContext::new(grid, NonZeroUsize::MIN) };
     sums.types.iter().filter_map(|(key, sums)| LinkMetrics::new(key, sums, &context)).collect()
 }
 
@@ -254,13 +248,7 @@ fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>
     }
     let sums = observers.into_observers();
     let passes = vec![ObservedPass { sums: &*sums[0], left_out: 0 }];
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let results = Results::new(&[(named("links").unwrap(), passes)], &context, &default_policy());
     let of_verdict = |verdict: Verdict| {
         let labels = verdict.labels.into_iter();

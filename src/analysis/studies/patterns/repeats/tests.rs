@@ -75,13 +75,7 @@ fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> V
     let (plain, masked) = (observer_of(ByClass::of_whole(plain)), observer_of(ByClass::of_whole(masked)));
     let observed = |sums| ObservedPass { sums, left_out: 0 };
     let study: &'static dyn AnyStudy = &RepeatedTokens;
-    let context = EstimationContext {
-        grid: GRID,
-        threads: std::num::NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, std::num::NonZeroUsize::MIN);
     let observed = vec![(study, vec![observed(&*plain), observed(&*masked)])];
     let findings = Results::new(&observed, &context, &default_policy());
     findings.verdicts(&default_policy())[0].labels.iter().map(|label| label.label.clone()).collect()

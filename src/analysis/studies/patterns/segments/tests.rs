@@ -44,13 +44,7 @@ fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
 
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
     let study: &'static dyn AnyStudy = &Segments;
-    let context = EstimationContext {
-        grid: GRID,
-        threads: std::num::NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, std::num::NonZeroUsize::MIN);
     let sums = observer_of(ByClass::of_whole(sums.clone()));
     Results::new(&[(study, vec![ObservedPass { sums: &*sums, left_out: 0 }])], &context, policy)
 }

@@ -91,13 +91,7 @@ pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: 
         panel.end_pack();
     }
     let observers = panel.into_observers();
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
     Results::new(&[(study, seen)], &context, &default_policy())
 }
@@ -174,16 +168,8 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     assert_eq!(labels(&untagged, &heads), [["same-token"]]);
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let (observer, context) = (
-        AnyStudy::passes(&Words)[0].observer(&subject),
-        EstimationContext {
-            grid,
-            threads: NonZeroUsize::MIN,
-            leaves_out: false,
-            absent: Vec::new(),
-            removed: Vec::new(),
-        },
-    );
+    let (observer, context) =
+        (AnyStudy::passes(&Words)[0].observer(&subject), EstimationContext::new(grid, NonZeroUsize::MIN));
     let (estimates, section) =
         AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
@@ -216,13 +202,7 @@ fn masses_by_hand() {
     panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let (estimates, _) =
         AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context);
     let close = |metrics: &crate::study::metrics::metric::Values, name: &str, key: Option<&str>, by_hand: f64| {

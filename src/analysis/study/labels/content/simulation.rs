@@ -61,13 +61,7 @@ fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 
 fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let blocks = corpus(sentences, heads, rng);
     let grid = HeadGrid { layers: 1, heads };
-    let context = EstimationContext {
-        grid,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let of_head = |block: Option<usize>, head: usize| {
         let chosen = block.map_or(&blocks[..], |block| &blocks[block..=block]);
         let sum = |cell: usize, part: usize| chosen.iter().map(|block| block[head][cell][part]).sum();

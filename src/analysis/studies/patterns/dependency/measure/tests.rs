@@ -27,13 +27,7 @@ fn obj() -> RelationKey {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    let context = EstimationContext {
-        grid: GRID,
-        threads: NonZeroUsize::MIN,
-        leaves_out: true,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext { leaves_out: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
     RelationMetrics::new(&obj(), &blocks, (agreement, &DuplicateArcs::default()), &context)
 }
 
@@ -48,13 +42,7 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
     (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
     let none = std::iter::repeat_n(None, BLOCKS - 1);
     let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
-    let context = EstimationContext {
-        grid: GRID,
-        threads: NonZeroUsize::MIN,
-        leaves_out: true,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext { leaves_out: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
     let measured = RelationMetrics::new(&obj(), &blocks, (&agreement, &later), &context);
     let Comparison { difference, head_only, offset_only, mcnemar_p: p, .. } = measured.versus_offset;
     // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.

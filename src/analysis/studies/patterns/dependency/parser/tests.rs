@@ -210,13 +210,7 @@ fn summed(sentences: &[Sequence], weights: &[f32]) -> (ParserSums, DependencySum
 
 fn report(sentences: &[Sequence]) -> ParserReport {
     let (sums, arcs) = summed(sentences, &[0.1, 0.3, 0.05, 0.2, 0.35]);
-    let context = EstimationContext {
-        grid: GRID,
-        threads: NonZeroUsize::MIN,
-        leaves_out: false,
-        absent: Vec::new(),
-        removed: Vec::new(),
-    };
+    let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
     ParserReport::new(&sums, &sums, &arcs, &context)
 }
 
