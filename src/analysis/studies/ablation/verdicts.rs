@@ -74,7 +74,7 @@ pub struct HeadEffect {
     /// Whether it is negligible: `q_negligible` is at most `settings.policy.label_q`. A helpful or harmful head may be.
     #[serde(default)]
     pub negligible: bool,
-    /// Whether the run removed the head (`--remove`): its effect is 0, and nothing is tested.
+    /// Whether the run removed the head (`--remove`): every loss is without it, its effect is 0, and no test is about it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub removed: bool,
 }

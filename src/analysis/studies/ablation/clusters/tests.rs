@@ -33,7 +33,7 @@ fn places(removed: &crate::passes::observer::requests::HeadSet) -> Vec<usize> {
 }
 
 fn context() -> EstimationContext {
-    EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false, absent: Vec::new(), removed: Vec::new() }
+    EstimationContext::new(GRID, all_cores())
 }
 
 /// Logits of two tokens by which the first has the loss `nats`.

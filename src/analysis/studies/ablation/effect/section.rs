@@ -55,9 +55,6 @@ pub struct Effects {
     /// Heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_none")]
     pub absent_heads: usize,
-    /// Heads that the run removed (`--remove`): every loss is without them, their effect is 0, and no test is about them.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub removed_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
     /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `loss_effect`.
@@ -112,7 +109,6 @@ impl Effects {
             loss_without_heads: bare,
             band,
             absent_heads: context.absent.len(),
-            removed_heads: context.removed.len(),
             verdicts: Verdicts::default(),
             heads,
             relations: relations(&total, sums, context),

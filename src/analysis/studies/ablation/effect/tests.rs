@@ -62,7 +62,7 @@ fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
-    EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new(), removed: Vec::new() }
+    EstimationContext::new(grid, all_cores())
 }
 
 fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {

@@ -110,7 +110,6 @@ impl Effects {
             loss_without_heads,
             band,
             absent_heads,
-            removed_heads,
             verdicts,
             heads,
             ..
@@ -125,7 +124,8 @@ impl Effects {
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
-        let others = if *removed_heads > 0 { "other " } else { "" };
+        let removed_heads = heads.iter().filter(|head| head.removed).count();
+        let others = if removed_heads > 0 { "other " } else { "" };
         let present = heads.len().saturating_sub(absent_heads + removed_heads);
         let chosen = if order.len() < present {
             format!(

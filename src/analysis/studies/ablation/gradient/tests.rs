@@ -41,7 +41,7 @@ fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
-    EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new(), removed: Vec::new() }
+    EstimationContext::new(grid, all_cores())
 }
 
 fn state() -> PassSetup<'static> {

@@ -72,9 +72,6 @@ pub struct TaskResult {
     /// Heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_none")]
     pub absent_heads: usize,
-    /// Heads that the run removed (`--remove`): every loss is without them, their effect is 0, and no test is about them.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub removed_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
     /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `task_effect`. Null where it
@@ -192,7 +189,6 @@ impl TaskResult {
             right_without_heads: all.value(|items| share(items, |item| item.right(bare))).value(),
             band,
             absent_heads: context.absent.len(),
-            removed_heads: context.removed.len(),
             verdicts: Verdicts::default(),
             heads: heads.map(on_task).collect(),
             groups: groups(sums, total, context),

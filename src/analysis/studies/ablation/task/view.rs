@@ -127,10 +127,15 @@ impl TaskResult {
         self.heads.iter().filter(|head| head.on_loss.of_its_own().is_some()).count()
     }
 
+    /// How many heads the run removed (`--remove`).
+    fn taken_away(&self) -> usize {
+        self.heads.iter().filter(|head| head.on_loss.removed).count()
+    }
+
     /// Which heads were removed, where not all were by themselves.
     fn chosen(&self) -> String {
         let (removed, present) =
-            (self.removed(), self.heads.len().saturating_sub(self.absent_heads + self.removed_heads));
+            (self.removed(), self.heads.len().saturating_sub(self.absent_heads + self.taken_away()));
         if removed >= present {
             return String::new();
         }
@@ -288,7 +293,7 @@ fn figure(task: &TaskResult) -> Option<Figure> {
             "{}; the loss is {loss:.3} {unit} an item with all {}heads and {bare:.3} without any. Each row is the loss with one head \
              removed less that with all heads, with its 95 % interval.{left_out}",
             task.can_do(),
-            if task.removed_heads > 0 { "other " } else { "" },
+            if task.taken_away() > 0 { "other " } else { "" },
         ),
         chart,
     })

@@ -64,7 +64,7 @@ fn show(sums: &mut SimilaritySums, pack: &[(Sequence, Vec<TestHead>)], grid: Hea
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
-    EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
+    EstimationContext::new(grid, NonZeroUsize::MIN)
 }
 
 fn normal(random: &mut ChaCha8Rng, count: usize) -> Vec<f32> {

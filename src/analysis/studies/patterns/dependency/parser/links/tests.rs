@@ -68,7 +68,7 @@ fn summed(corpus: &[Made], visibility: Visibility) -> LinkParserSums {
 
 fn context(heads: usize) -> EstimationContext {
     let grid = HeadGrid { layers: 1, heads };
-    EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
+    EstimationContext::new(grid, NonZeroUsize::MIN)
 }
 
 /// As many even heads.
