@@ -24,11 +24,9 @@ use crate::study::show::wording::decimal;
 /// The losses of masked tokens, `-ln p` of the true one in nats, summed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Masked tokens.
     pub tokens: u64,
     /// Sentences with any; of items of a task the first of each unit.
     pub sentences: u64,
-    /// The loss with all heads.
     pub whole: ExactSum,
     /// The sums of each variant; `[variants]`.
     pub without: Vec<ExactSum>,
@@ -68,14 +66,11 @@ impl Loss for Losses {
     }
 }
 
-/// A masked token that is scored.
 #[derive(Debug)]
 pub struct ScoredToken<T> {
     /// The place whose logits predict it.
     pub position: usize,
-    /// The true class.
     pub truth: u32,
-    /// Further facts of it.
     pub of: T,
 }
 
@@ -137,14 +132,12 @@ pub type Items = BTreeMap<u64, Item>;
 /// The scores of all items with all heads, without each and without any.
 pub type TaskSums = RemovalSums<EachHead, Items>;
 
-/// The scores of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     /// Whether it is the first of its unit.
     pub is_first: bool,
     /// The right answers, where items may share them, each with the number of predictions that it is right for.
     pub truths: BTreeMap<u32, u64>,
-    /// The condition that the item belongs to.
     pub group: Option<String>,
     /// `[1 + variants]`: with all heads, then without each set.
     scores: Vec<ExactSum>,
@@ -223,13 +216,11 @@ fn row(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
-/// A text of an item.
 pub struct ItemText {
     index: u64,
     rule: ScoreRule,
     /// Each with the class that it is held against, if it is.
     scored: Vec<ScoredToken<Option<u32>>>,
-    /// The places of its tokens of text.
     text: Vec<usize>,
 }
 

@@ -19,7 +19,6 @@ pub struct ShiftSum {
 }
 
 impl ShiftSum {
-    /// Adds a vector with all heads and the same without some.
     fn add(&mut self, whole: &[f64], without: &[f64]) {
         if let Some(shift) = one_less_cosine(whole, without) {
             self.sum += shift;
@@ -30,7 +29,6 @@ impl ShiftSum {
 
 merge_fields!(ShiftSum { sum, vectors });
 
-/// The shift of tokens of text and of sentences when some heads are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputShifts {
     /// Shifts of the last hidden states of tokens of text.
@@ -41,10 +39,8 @@ pub struct OutputShifts {
 
 merge_fields!(OutputShifts { output, pooled });
 
-/// The shifts of some sentences without sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputShiftTotals {
-    /// Tokens of text.
     pub tokens: u64,
     /// Sentences with any.
     pub sequences: u64,
@@ -116,7 +112,6 @@ impl Quantity for OutputShiftTotals {
     }
 }
 
-/// The last hidden states of a sequence.
 #[derive(Debug, Default)]
 pub struct States {
     /// The hidden states of tokens of text, one after the other.
@@ -126,7 +121,6 @@ pub struct States {
 }
 
 impl States {
-    /// The states of a sequence whose tokens of text are at these places.
     pub fn new(states: Rows<'_>, text: &[usize]) -> Self {
         let mut pooled = vec![0.0; states.width()];
         for row in states.iter() {

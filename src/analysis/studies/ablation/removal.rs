@@ -22,9 +22,7 @@ use crate::stats::blocks::{Blocks, Merge, PerBlock, block_of};
 use crate::study::show::wording::sequences;
 use crate::system::counted::counted;
 
-/// The sets of heads that a study removes.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// The sets, each once.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
     /// Whether these are sets of such heads: what was read may be anything.
@@ -47,7 +45,6 @@ impl Removals for EachHead {
 
 /// A quantity that removal changes, summed over sequences.
 pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// All that must be known of a sequence.
     type State: Send + Sync;
 
     /// The part of the forward pass that it is read from, in a pass under these conditions.
@@ -113,7 +110,6 @@ pub fn scored(
 /// A quantity of each block, without each of some sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
-    /// The removals: which head sets each variant removes.
     pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,
@@ -123,19 +119,16 @@ pub struct RemovalSums<R, Q> {
     chosen: Option<Vec<usize>>,
     /// The constant that replaces each head, `[heads, head_dim]`, where that is how heads are removed.
     pub constants: Option<Vec<Vec<f32>>>,
-    /// The sums of each block.
     pub blocks: Blocks<Q>,
 }
 
 impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid, removals: R) -> Self {
         let variants = removals.variants(grid);
         let blocks = Blocks::new(Q::new(variants.len()));
         Self { removals, grid, variants, conditions: Conditions::default(), chosen: None, constants: None, blocks }
     }
 
-    /// The number of heads.
     pub fn heads(&self) -> usize {
         self.grid.count()
     }
@@ -145,7 +138,6 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
 
-    /// A number of each block.
     pub fn per_block(&self, part: impl Fn(&Q) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.blocks[block]))
     }
@@ -158,7 +150,6 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
     }
 }
 
-/// A sequence as these sums see it.
 #[derive(Debug)]
 pub struct RemovalState<S> {
     block: usize,

@@ -154,7 +154,6 @@ impl HeadEffect {
         self.effect.filter(|_| !self.removed)
     }
 
-    /// Its verdict in words, both where it has two.
     pub fn words(&self) -> String {
         let verdict = self.verdict.map_or("not judged", Verdict::name);
         let also = if self.negligible && self.verdict != Some(Verdict::Negligible) { ", negligible" } else { "" };
@@ -172,7 +171,6 @@ pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String
 }
 
 impl Verdicts {
-    /// How many heads have each verdict that any has.
     pub fn words(self) -> String {
         let Self { helpful, harmful, negligible, undecided, .. } = self;
         let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
@@ -193,7 +191,6 @@ impl Verdicts {
 }
 
 impl Verdict {
-    /// The form of the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Helpful => "helpful",

@@ -13,7 +13,6 @@ use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subje
 use section::{EffectSection, Effects, OutputShiftSection, OutputShifts};
 use sets::{ClusterItems, ClusterLosses, ClusterShifts, Clusters};
 
-/// The effect of removing clusters.
 pub struct ClusterEffect;
 
 impl Study for ClusterEffect {
@@ -51,7 +50,6 @@ impl Study for ClusterEffect {
     }
 }
 
-/// The shift without clusters.
 pub struct ClusterShift;
 
 impl Study for ClusterShift {
@@ -106,7 +104,6 @@ const VERDICTS: &[VerdictRule] = &[
 ];
 const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "cluster-shift-geometry",
     text: "A shift grows with the square of what is missing: heads that move the output the same way move it more together \
@@ -115,7 +112,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| !section::<OutputShiftSection>(labelling.section).cluster_shift.clusters.is_empty(),
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "stand-in",
     also: &["one_will_do", "all_but_one", "random_sets", "sum of each", "interplay"],

@@ -174,7 +174,6 @@ pub struct Removed {
     pub all_but_one: Change,
 }
 
-/// The changes of a quantity without sets of heads, by block.
 struct Changes<'a, Q> {
     sums: &'a RemovalSums<Clusters, Q>,
     counts: PerBlock,
@@ -191,7 +190,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         self.sums.per_block(|block| block.change(variant))
     }
 
-    /// The changes without all but each of these heads, which is kept.
     fn all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.without(&all_but(places, kept))).collect()
     }
@@ -232,7 +230,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         OneWillDo { p, is_within: rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band)) }
     }
 
-    /// The clusters of these sums.
     fn clusters(&self, context: &EstimationContext) -> Vec<Removed> {
         if self.counts.iter().sum::<f64>() == 0.0 {
             return Vec::new();
@@ -257,7 +254,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
     }
 }
 
-/// The test of one head of a set being enough.
 #[derive(Clone, Copy)]
 struct OneWillDo {
     p: Option<f64>,
@@ -276,7 +272,6 @@ fn heads(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
 }
 
 impl Effects {
-    /// The section that these sums give.
     pub fn new<Q: Loss>(sums: &RemovalSums<Clusters, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let changes = Changes::new(sums);
@@ -295,7 +290,6 @@ impl Effects {
         }
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
@@ -314,7 +308,6 @@ impl Effects {
     }
 }
 
-/// The clusters with their tests, and the random sets beside them.
 fn tested<Q: Loss>(
     found: Vec<Removed>,
     changes: &Changes<'_, Q>,
@@ -352,7 +345,6 @@ fn tested<Q: Loss>(
 }
 
 impl OutputShifts {
-    /// The section that these sums give.
     pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         Self {

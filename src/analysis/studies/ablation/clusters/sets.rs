@@ -11,19 +11,15 @@ use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::output_shifts::OutputShiftTotals;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 
-/// The losses without clusters.
 pub type ClusterLosses = RemovalSums<Clusters, Losses>;
 
-/// The scores of the items of a task without clusters.
 pub type ClusterItems = RemovalSums<Clusters, Items>;
 
-/// The shifts without clusters.
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
 /// So many sets of heads are drawn beside each cluster: of twenty one passes by chance where one in twenty does.
 const RANDOM_SETS: usize = 20;
 
-/// Clusters of heads, by the places of these, and the sets that are removed beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
     pub clusters: Vec<Vec<usize>>,
@@ -32,7 +28,6 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// These clusters and nothing else.
     pub fn alone(clusters: &[Vec<usize>]) -> Self {
         Self { clusters: clusters.to_vec(), random_sets: vec![Vec::new(); clusters.len()] }
     }

@@ -17,7 +17,6 @@ pub fn excesses(shifts: &[f64], heads: usize) -> Vec<Option<f64>> {
     logs.iter().enumerate().map(excess).collect()
 }
 
-/// The mean of the values that exist.
 fn mean<'a>(logs: impl Iterator<Item = &'a Option<f64>>) -> f64 {
     let (sum, count) = logs.flatten().fold((0.0, 0.0), |(sum, count), log| (sum + log, count + 1.0));
     sum / count

@@ -18,17 +18,14 @@ pub const LEAST_SHIFT: f64 = 1e-4;
 pub struct EdgeEstimate {
     /// The mean squared Hellinger distance of the target's rows with the source and without.
     pub shift: f64,
-    /// Its 95 % interval.
     pub shift_ci95: Option<Interval>,
     /// The mean shift with everything between held; `None` where that was not measured.
     pub direct: Option<f64>,
     /// The direct shift over the shift; `None` where the shift is below [`LEAST_SHIFT`] as well.
     pub ratio: Option<f64>,
-    /// Its 95 % interval.
     pub ratio_ci95: Option<Interval>,
     /// The excess beyond source and target; `None` if nothing shifts.
     pub excess: Option<f64>,
-    /// Its 95 % interval.
     pub excess_ci95: Option<Interval>,
     /// The one-sided p-value of the excess being above the margin; `None` where the shift is below [`LEAST_SHIFT`].
     pub p: Option<f64>,

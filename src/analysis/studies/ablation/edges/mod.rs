@@ -19,7 +19,6 @@ use section::{EdgesReport, EdgesSection};
 use sums::EdgeSums;
 use untrained::SEED;
 
-/// Edges between heads: the later heads that look elsewhere without an earlier one.
 pub struct LaterHeads;
 
 impl Study for LaterHeads {
@@ -55,7 +54,6 @@ impl Study for LaterHeads {
     }
 }
 
-/// The rule of `above`.
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "an edge `above` chance",
     statistic: "`excess`, of edges with a shift of at least 0.0001",
@@ -65,7 +63,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "excess with its interval, q, the percentile",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "edges-total",
     text: "An edge says how far a head looks elsewhere without another, through whatever lies between, not that it reads \
@@ -74,7 +71,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<EdgesSection>(labelling.section).edges.tokens > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "shift",

@@ -10,7 +10,6 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 pub struct Edges(pub HeadGrid);
 
 impl Edges {
-    /// The number of all.
     pub fn count(self) -> usize {
         self.before(self.0.layers, self.0.layers)
     }
@@ -27,7 +26,6 @@ impl Edges {
         first..first + self.0.heads * self.0.heads
     }
 
-    /// The place of one edge.
     pub fn index(self, source: HeadPlace, target: HeadPlace) -> usize {
         self.before(source.layer, target.layer) + source.head * self.0.heads + target.head
     }

@@ -18,7 +18,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::stored;
 
-/// Edges that the report lists as the strongest.
 const LISTED: usize = 20;
 
 pub struct EdgesSection {
@@ -96,7 +95,6 @@ fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 impl EdgesReport {
-    /// The section that these sums give.
     pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
         let null = Untrained::new(all_excesses(untrained));
         let null_edges = measured(untrained, null.percentile, context);
@@ -133,7 +131,6 @@ impl EdgesReport {
         }
     }
 
-    /// The edges that are above chance by `policy`, and the chains of them.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
@@ -150,7 +147,6 @@ impl EdgesReport {
     }
 }
 
-/// An edge, as tables list it.
 #[derive(Serialize)]
 pub struct EdgeRow {
     source: HeadPlace,
@@ -163,7 +159,6 @@ pub struct EdgeRow {
 }
 
 impl LayerPair {
-    /// All edges between the two layers.
     pub fn edges(&self) -> impl Iterator<Item = EdgeRow> {
         let head = |layer: usize, head: usize| HeadPlace { layer, head };
         let rows = self.shift.iter().zip(&self.excess).zip(&self.q).enumerate();
@@ -193,7 +188,6 @@ impl LayerPair {
         }
     }
 
-    /// Whether it has every head of both layers.
     pub fn is_whole(&self, heads: usize) -> bool {
         fn is_square<T>(rows: &[Vec<T>], heads: usize) -> bool {
             rows.len() == heads && rows.iter().all(|row| row.len() == heads)

@@ -75,7 +75,6 @@ impl Edge {
         self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
     }
 
-    /// An edge that was measured; `None` where nothing shifts.
     pub fn new([source, target]: [HeadPlace; 2], measured: &EdgeEstimate) -> Option<Self> {
         let EdgeEstimate { shift, shift_ci95, direct, ratio, ratio_ci95, excess, excess_ci95, p, q } = *measured;
         let excess = excess?;

@@ -17,12 +17,10 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::roots::Roots;
 
-/// The shifts in some sentences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shifts {
     /// Tokens of text: the rows that are compared.
     pub rows: u64,
-    /// Sentences with any.
     pub sentences: u64,
     /// The shift of each edge, summed over the rows; nothing where there is no row: an empty block is small.
     pub edges: Vec<ExactSum>,
@@ -31,7 +29,6 @@ pub struct Shifts {
 }
 
 impl Shifts {
-    /// The mean shift of each edge.
     pub fn mean(&self, edge: usize) -> f64 {
         self.sum(edge) / self.rows as f64
     }
@@ -40,7 +37,6 @@ impl Shifts {
         self.edges.get(edge).map_or(0.0, |sum| sum.value())
     }
 
-    /// The sum of the direct shift of each edge.
     pub fn direct(&self, edge: usize) -> f64 {
         self.direct.get(edge).map_or(0.0, |sum| sum.value())
     }
@@ -48,35 +44,27 @@ impl Shifts {
 
 merge_fields!(Shifts { rows, sentences, edges, direct });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeSums {
     pub grid: HeadGrid,
-    /// Whether direct shifts are measured as well.
     pub is_direct: bool,
-    /// How heads were removed, once the pass has begun.
     pub conditions: Conditions,
-    /// The sums of each block.
     pub blocks: Blocks<Shifts>,
 }
 
 impl EdgeSums {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
     }
 
-    /// These sums with direct shifts beside.
     pub fn with_direct(self) -> Self {
         Self { is_direct: true, ..self }
     }
 }
 
-/// The state of a sequence.
 #[derive(Debug)]
 pub struct EdgeState {
     block: usize,
-    /// The run that is shown.
     run: Run,
     /// The roots of each head after the first layer, in the baseline.
     roots: Roots,
@@ -85,9 +73,7 @@ pub struct EdgeState {
 /// A run over a sequence; heads by their places.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// With all heads.
     Baseline,
-    /// Without a head.
     Without(usize),
     /// With everything held but the residual stream.
     Directly(usize),

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::measure::{EdgeEstimate, LEAST_SHIFT};
 use crate::system::counted::counted;
 
-/// The seed of the untrained model.
 pub const SEED: u64 = 0;
 
 /// The share of the untrained model's edges that have a smaller excess than one that is called above.
@@ -33,7 +32,6 @@ pub struct Untrained {
 }
 
 impl Untrained {
-    /// The section of an untrained model, whose edges were not yet tested.
     pub fn new(excesses: impl IntoIterator<Item = Option<f64>>) -> Self {
         let mut excesses: Vec<f64> = excesses.into_iter().flatten().collect();
         excesses.sort_by(f64::total_cmp);
@@ -48,7 +46,6 @@ impl Untrained {
         Self { q, ..self }
     }
 
-    /// The sentence that says what it means of an edge to be above chance.
     pub fn meaning(&self) -> String {
         let (Some(percentile), Some(more)) = (self.percentile, self.above_product()) else {
             return "An untrained model of the same shape and sharpness has no shift, so there is nothing to compare with."
@@ -63,7 +60,6 @@ impl Untrained {
         )
     }
 
-    /// How much larger than a product of source and target a shift with just this excess is, in words.
     fn above_product(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
             percent if percent <= MOST_PERCENT => format!("some {percent:.0} % more than"),

@@ -18,7 +18,6 @@ use crate::study::show::table::TableRows;
 use crate::study::show::wording::{plain_table, plus_minus, sequence, sequences, signed, significance};
 use crate::system::counted::{counted, plural};
 
-/// Edges, and chains, that the summary shows.
 const SHOWN: usize = 10;
 
 /// The columns that may go where there is no room, the first of them first, and q last: the shift, the direct share, the excess.
@@ -183,7 +182,6 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
     table
 }
 
-/// The figure of edges: the heads of all layers and the strongest edges between them.
 fn figures(report: &EdgesReport) -> Vec<Figure> {
     let EdgesReport { tokens, sentences, read, pairs, above: count, strongest, heads, .. } = report;
     let is_strongest =

@@ -6,7 +6,6 @@ use crate::studies::ablation::removal::PerToken;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// Every cell of the table.
 pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(losses, head, cell))).collect()
 }
@@ -27,7 +26,6 @@ const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag(
 /// A metric of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
 type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
 
-/// All metrics of removed heads, in the order of the report.
 pub const METRICS: &[EffectMetric] = &[
     Metric {
         explanation: Explanation {

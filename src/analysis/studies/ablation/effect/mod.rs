@@ -21,7 +21,6 @@ use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
 
-/// The effect of each head: the rise of the loss without it.
 pub struct Effect;
 
 impl Study for Effect {
@@ -105,7 +104,6 @@ const VERDICTS: &[VerdictRule] = &[
 ];
 const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "effect-no-role",
     text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
@@ -114,7 +112,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<EffectSection>(labelling.section).effect.masked_tokens > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "phase",

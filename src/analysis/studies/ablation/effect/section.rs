@@ -88,7 +88,6 @@ fn is_none(count: &usize) -> bool {
 }
 
 impl Effects {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let all = total.get(&TokenGroup::All);
@@ -115,19 +114,16 @@ impl Effects {
         }
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         self.verdicts = judge(&mut self.heads, enough, policy);
     }
 
-    /// The heads that are negligible, by their places.
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 }
 
-/// The effect of a head on the words of a relation, as tables list it.
 #[derive(Serialize)]
 pub struct RelationEffect<'a> {
     relation: &'a str,
@@ -149,7 +145,6 @@ impl RelationEffects {
     }
 }
 
-/// The effects on the words of each relation.
 fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
         TokenGroup::Relation(relation) => Some((group, relation, losses)),

@@ -12,13 +12,10 @@ use crate::sequences::sequence::{InputToken, Sequence};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
 use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 
-/// Masked tokens that losses are summed over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TokenGroup {
-    /// All of them.
     All,
-    /// The tokens of words of a class.
     Class(Upos),
     /// The tokens of words with this relation to their head, by its base name.
     Relation(String),
@@ -50,13 +47,10 @@ impl TryFrom<String> for TokenGroup {
     }
 }
 
-/// The losses of a block, or of all of them.
 pub type ByGroup = BTreeMap<TokenGroup, Losses>;
 
-/// The losses without each head and without any.
 pub type EffectSums = RemovalSums<EachHead, ByGroup>;
 
-/// The groups of a word.
 fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
     let is_next = sequence.predictions.iter().any(|token| token.shown == InputToken::Unread);

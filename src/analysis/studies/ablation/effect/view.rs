@@ -20,7 +20,6 @@ use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, drawn_without, plain_table, plus_minus, sequences, signed, significance};
 use crate::system::counted::{counted, plural};
 
-/// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
 
 impl Section for EffectSection {
@@ -202,10 +201,8 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     InBrief { found, shortage: few, ..InBrief::default() }
 }
 
-/// Heads that the figure shows from either end.
 const DRAWN: usize = 12;
 
-/// The figure of the effects: the heads that the loss rises most without, and least.
 fn figures(effects: &Effects) -> Vec<Figure> {
     let Effects {
         objective,

@@ -13,7 +13,6 @@ use crate::stats::significance::benjamini_hochberg;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::show::summary::Summary;
 
-/// The metric of this section.
 pub const INTEGRATED: &str = "integrated_gradient";
 
 /// The share of the loss difference that the sum over heads may miss before the summary asks for more steps.
@@ -93,7 +92,6 @@ impl Integrated {
         })
     }
 
-    /// The lines on how far the heads sum up to what they are worth together.
     pub fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self { steps, loss_without_heads, loss_difference, sum, completeness_error, .. } = self;
         writeln!(

@@ -31,7 +31,6 @@ pub struct ItemGradient {
 
 merge_fields!(ItemGradient[is_first, points] { loss, gates, closed_loss, along_path });
 
-/// The items of each block, by their numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskGradientSums {
     grid: HeadGrid,
@@ -42,7 +41,6 @@ pub struct TaskGradientSums {
 merge_fields!(TaskGradientSums[grid] { conditions, blocks });
 
 impl TaskGradientSums {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(BTreeMap::new()) }
     }

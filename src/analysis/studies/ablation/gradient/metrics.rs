@@ -4,7 +4,6 @@ use super::sums::Derivatives;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// Every metric of the table.
 pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
@@ -12,7 +11,6 @@ pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
 /// A metric of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
 pub type GradientMetric = Metric<fn(&Derivatives, Option<usize>) -> Fraction>;
 
-/// All metrics of derivatives, in the order of the report.
 pub const METRICS: &[GradientMetric] = &[
     Metric {
         explanation: Explanation {

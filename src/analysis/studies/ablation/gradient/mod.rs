@@ -23,7 +23,6 @@ use metrics::{GradientMetric, METRICS, values};
 use section::{GradientSection, Gradients};
 use sums::GradientSums;
 
-/// How the loss changes with the first bit of each head that goes.
 pub struct Gradient;
 
 impl Study for Gradient {
@@ -81,13 +80,11 @@ impl Study for Gradient {
     }
 }
 
-/// The sums of tokens, or of the items of a task.
 fn sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
     let of_task = observed.each::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.by_item()));
     of_task.unwrap_or_else(|| Cow::Borrowed(observed.sums()))
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "gradient-first-step",
     text: "A gradient says what goes with the first small part of a head, not with all of it: where the model is sure it is \

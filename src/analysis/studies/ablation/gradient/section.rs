@@ -24,7 +24,6 @@ use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{drawn_without, plain_table, plus_minus, signed};
 
-/// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
 
 /// The metrics that derivatives are estimates of: the effect of removal on the loss of tokens, and of a task.
@@ -94,7 +93,6 @@ pub struct Agreement {
 }
 
 impl Gradients {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(
         sums: &GradientSums,
         sentences_left_out: u64,

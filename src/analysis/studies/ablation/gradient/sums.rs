@@ -13,14 +13,11 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// The derivatives of some sequences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
-    /// Masked tokens that were scored.
     pub tokens: u64,
     /// Sequences with any: of a sentence as many as there are phases.
     pub sequences: u64,
-    /// Sentences with any.
     pub sentences: u64,
     /// The loss of these tokens, in nats.
     pub loss: ExactSum,
@@ -50,28 +47,22 @@ impl Derivatives {
 
 merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed, points, closed_loss, along_path });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientSums {
     grid: HeadGrid,
-    /// How heads were removed, once the pass has begun.
     pub conditions: Conditions,
-    /// The sums of each block.
     pub blocks: Blocks<Derivatives>,
 }
 
 impl GradientSums {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
     }
 }
 
-/// The state of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct GradientState {
     block: usize,
-    /// Masked tokens that are scored.
     tokens: usize,
 }
 

@@ -20,9 +20,7 @@ use crate::stats::exact::ExactSum;
 /// The sums of one head over the queries of the second copy whose largest weight is on another token of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadCopies {
-    /// These queries.
     pub queries: u64,
-    /// Sequences with any.
     pub sequences: u64,
     /// The direct effect on the logit of the token of largest weight less the mean over the other tokens of the copy.
     pub logit: ExactSum,
@@ -32,12 +30,10 @@ pub struct HeadCopies {
 
 merge_fields!(HeadCopies { queries, sequences, logit, rank });
 
-/// The sums of a block of sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiesBlock {
     /// Queries: the tokens of the second copy.
     pub queries: u64,
-    /// Sequences.
     pub sequences: u64,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<HeadCopies>,
@@ -45,11 +41,9 @@ pub struct CopiesBlock {
 
 merge_fields!(CopiesBlock { queries, sequences, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyingSums {
     grid: HeadGrid,
-    /// The sums of each block.
     pub blocks: Blocks<CopiesBlock>,
     /// Whether heads have direct effects on the logits of these weights.
     #[serde(skip)]
@@ -59,20 +53,17 @@ pub struct CopyingSums {
 merge_fields!(CopyingSums[grid] { blocks });
 
 impl CopyingSums {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         let empty = CopiesBlock { heads: vec![HeadCopies::default(); grid.count()], ..CopiesBlock::default() };
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
     }
 
-    /// The same of a model whose heads have direct effects.
     #[cfg(test)]
     pub fn with_direct_effects(self) -> Self {
         Self { has_direct_effects: true, ..self }
     }
 }
 
-/// A sequence as these sums see it.
 #[derive(Debug)]
 pub struct CopyingState {
     block: usize,

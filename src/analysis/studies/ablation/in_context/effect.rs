@@ -22,10 +22,8 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus, signed, significance};
 use crate::system::counted::{counted, plural};
 
-/// Heads that a summary lists.
 const LISTED: usize = 8;
 
-/// The section of the model without each head.
 pub struct InContextEffectSection {
     pub in_context_effect: GainEffects,
 }
@@ -99,7 +97,6 @@ impl HeadInContext {
 }
 
 impl GainEffects {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &RemovalCopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
@@ -137,7 +134,6 @@ impl GainEffects {
         }
     }
 
-    /// The heads by falling effect.
     pub fn ranked(&self) -> Vec<&HeadInContext> {
         let mut heads: Vec<_> = self.heads.iter().filter(|head| head.effect.is_some()).collect();
         heads.sort_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers"));
@@ -150,7 +146,6 @@ impl GainEffects {
         self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
     }
 
-    /// How many heads have a part in copying, and what the first of them costs; nothing where nothing was scored.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         if self.removal.is_none() {
             return InBrief::default();
@@ -242,10 +237,8 @@ impl Section for InContextEffectSection {
     }
 }
 
-/// Heads that the figure shows.
 const SHOWN: usize = 12;
 
-/// The figure of in-context copying: the heads without which most of the gain goes away.
 fn figures(effects: &GainEffects) -> Vec<Figure> {
     if effects.removal.is_none() {
         return Vec::new();

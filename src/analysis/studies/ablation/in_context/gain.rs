@@ -12,7 +12,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
 
-/// The section of the model as it is.
 pub struct InContextSection {
     pub in_context: Gain,
 }
@@ -43,7 +42,6 @@ pub struct NatsPerToken {
 }
 
 impl Gain {
-    /// The section that these sums give.
     pub fn new(sums: &CopySums) -> Self {
         let total = sums.blocks.total();
         let tokens = sums.per_block(|losses| losses.tokens() as f64);

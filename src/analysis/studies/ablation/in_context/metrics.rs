@@ -5,7 +5,6 @@ use super::sums::CopyLosses;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// Every cell of the table.
 pub fn values(losses: &CopyLosses, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(losses, head)).collect()
 }
@@ -47,7 +46,6 @@ const DIRECT: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.p
 const DIRECT_CAVEATS: &str = "By the direct path alone. Over the queries of `copy_scored`. Null where logits are not linear in what heads \
     write (a layer behind the final norm, norms of what is written).";
 
-/// All metrics of heads as they are.
 pub const COPYING_METRICS: &[CopyingMetric] = &[
     Metric {
         explanation: Explanation {
@@ -98,7 +96,6 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
 /// A metric of the losses of a block, or of all blocks, and of the place of a head, `None` for chance.
 type CopyMetric = Metric<fn(&CopyLosses, Option<usize>) -> Fraction>;
 
-/// All metrics of in-context copying.
 pub const METRICS: &[CopyMetric] = &[
     Metric {
         explanation: Explanation {

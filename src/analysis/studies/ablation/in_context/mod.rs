@@ -25,7 +25,6 @@ use sums::{CopySums, RemovalCopySums};
 /// The tokens twice, each predicted from those before it.
 const PREDICTED: Sequences = Sequences::Repeats(Repeats::Predicted);
 
-/// The gain of the model as it is.
 pub struct InContext;
 
 impl Study for InContext {
@@ -66,7 +65,6 @@ impl Study for InContext {
     }
 }
 
-/// The gain without each head.
 pub struct InContextEffect;
 
 impl Study for InContextEffect {
@@ -114,7 +112,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "both effects with their intervals, q",
 }];
 
-/// The limits of what the gain shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-random",
     text: "The gain from having read the same tokens is measured on random tokens, where copying is all that helps; on text a \
@@ -123,7 +120,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<InContextSection>(labelling.section).in_context.tokens > 0,
 }];
 
-/// The limits of what removal shows.
 const EFFECT_CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-alone",
     text: "Heads are removed from copying one at a time: one without an effect may do what another one does as well.",

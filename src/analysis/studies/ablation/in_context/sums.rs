@@ -14,7 +14,6 @@ use crate::stats::blocks::{Blocks, PerBlock, block_of, merge_fields};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_of};
 use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 
-/// The losses with all heads, of each block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySums {
     grid: HeadGrid,
@@ -25,12 +24,10 @@ pub struct CopySums {
 merge_fields!(CopySums[grid] { blocks });
 
 impl CopySums {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, blocks: Blocks::new(CopyLosses::new(0)) }
     }
 
-    /// A number of each block.
     pub fn per_block(&self, part: impl Fn(&CopyLosses) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.blocks[block]))
     }
@@ -60,13 +57,11 @@ impl Sums for CopySums {
     }
 }
 
-/// The losses without each head and without any.
 pub type RemovalCopySums = RemovalSums<EachHead, CopyLosses>;
 
 /// The losses of the tokens of each copy that stand behind the same token in both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLosses {
-    /// Losses of the first copy, and of the second.
     pub copies: [Losses; 2],
 }
 
@@ -86,7 +81,6 @@ impl CopyLosses {
         [loss(&self.copies[0]), loss(&self.copies[1])]
     }
 
-    /// The scored tokens of each copy.
     pub fn tokens(&self) -> u64 {
         self.copies[1].tokens
     }

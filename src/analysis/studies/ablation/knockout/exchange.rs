@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::AttentionRows;
 
-/// How the masses of a query word on the other words of its sentence are dealt out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     query: usize,
@@ -63,7 +62,6 @@ impl Exchange {
     }
 }
 
-/// The mass of a word: the sum of the weights of its tokens.
 fn mass(weights: &[f32]) -> f64 {
     weights.iter().map(|&weight| f64::from(weight)).sum()
 }

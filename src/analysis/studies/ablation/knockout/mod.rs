@@ -14,7 +14,6 @@ use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::KnockoutSection;
 use sums::KnockoutSums;
 
-/// The use of arcs: whether the model uses the arcs of syntactic labels.
 pub struct ArcKnockout;
 
 impl Study for ArcKnockout {
@@ -53,7 +52,6 @@ impl Study for ArcKnockout {
     }
 }
 
-/// The rule of `used`.
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "`used` of a syntactic label",
     statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
@@ -63,7 +61,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "`loss_effect` with its interval, q",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "knockout-of-one-weight",
     text: "`used` says that a masked word is harder to predict once this head's weights on its partner and on a word as far \
@@ -73,7 +70,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labels| section::<KnockoutSection>(labels.section).knockout.iter().any(|label| label.test.used.is_some()),
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "used",
     also: &["knockout"],

@@ -23,7 +23,6 @@ use crate::study::show::wording::{plain_table, plus_minus, signed, significance}
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
-/// The results of the tests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnockoutSection {
     pub knockout: Vec<LabelUse>,
@@ -45,7 +44,6 @@ pub struct LabelUse {
 }
 
 impl KnockoutSection {
-    /// The section that these sums give.
     pub fn new(sums: &KnockoutSums, context: &EstimationContext) -> Self {
         let of_claim = |(number, claim): (usize, &ArcClaim)| LabelUse {
             place: context.grid.place(claim.place),
@@ -111,7 +109,6 @@ fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     }
 }
 
-/// How many of the labels that were tested are of arcs that are used.
 fn of_tested(used: usize, tested: usize) -> String {
     if tested == 0 {
         return "No label was tested".to_owned();
@@ -123,7 +120,6 @@ fn of_tested(used: usize, tested: usize) -> String {
 /// best offset, the direction, the verdict, the use.
 const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
-/// A use with its interval.
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
     signed(loss, 3) + &plus_minus(ci95, 3)
@@ -204,7 +200,6 @@ impl KnockoutSection {
     }
 }
 
-/// The figure of the use of arcs: each tested label with its interval.
 fn figures(labels: &[LabelUse]) -> Vec<Figure> {
     let row = |LabelUse { place, label, direction, test }: &LabelUse| ForestRow {
         name: format!("{place} {label}"),

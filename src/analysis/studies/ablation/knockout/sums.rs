@@ -26,32 +26,27 @@ pub struct Losses {
     pub arcs: u64,
     /// The loss while the partner keeps its weight, in nats, summed over the query word's tokens and all arcs.
     pub kept: ExactSum,
-    /// The loss while the partner's weight is exchanged.
     pub exchanged: ExactSum,
 }
 
 merge_fields!(Losses { arcs, kept, exchanged });
 
-/// The losses of the arcs of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
     /// Losses of arcs at the relation's best offset.
     pub at_offset: Losses,
-    /// Losses of all other arcs.
     pub off_offset: Losses,
 }
 
 merge_fields!(ClaimLosses { at_offset, off_offset });
 
 impl Losses {
-    /// How much more is lost while the weight is exchanged.
     pub fn more(&self) -> f64 {
         self.exchanged.value() - self.kept.value()
     }
 }
 
 impl ClaimLosses {
-    /// Losses of all arcs.
     pub fn all(&self) -> Losses {
         let mut all = self.at_offset;
         all.merge(&self.off_offset);
@@ -62,36 +57,29 @@ impl ClaimLosses {
 /// The losses of each claim; `[claims]`.
 pub type ByClaim = Vec<ClaimLosses>;
 
-/// The sums of all claims.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnockoutSums {
     grid: HeadGrid,
     #[serde(skip)]
     classes: LayerClasses,
-    /// The claims that are put to the test.
     pub claims: Vec<ArcClaim>,
-    /// The sums of each block.
     pub blocks: Blocks<ByClaim>,
 }
 
 impl KnockoutSums {
-    /// Empty sums for these claims of heads of a model with `grid`.
     pub fn new(grid: HeadGrid, claims: Vec<ArcClaim>) -> Self {
         let blocks = Blocks::new(vec![ClaimLosses::default(); claims.len()]);
         Self { grid, classes: LayerClasses::default(), claims, blocks }
     }
 
-    /// These sums for a model with these classes of layers.
     pub fn of_classes(self, classes: &LayerClasses) -> Self {
         Self { classes: classes.clone(), ..self }
     }
 }
 
-/// The state of a sequence.
 #[derive(Debug)]
 pub struct KnockoutState {
     block: usize,
-    /// The tokens of each word.
     words: Vec<Range<usize>>,
     arcs: Vec<Arc>,
 }
@@ -100,7 +88,6 @@ pub struct KnockoutState {
 #[derive(Debug)]
 struct Arc {
     claim: usize,
-    /// Whether it is at the relation's best offset.
     is_at_offset: bool,
     exchange: Exchange,
     /// The query word's rows while its partner keeps its weight, then while that is exchanged, once its head was shown.
@@ -188,7 +175,6 @@ impl KnockoutSums {
         }
     }
 
-    /// The sums of an arc.
     fn losses(&mut self, block: usize, arc: &Arc) -> &mut Losses {
         let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
         if arc.is_at_offset { at_offset } else { off_offset }

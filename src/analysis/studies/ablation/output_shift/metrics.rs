@@ -5,20 +5,16 @@ use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// The shifts without each head and without any.
 pub type OutputShiftSums = RemovalSums<EachHead, OutputShiftTotals>;
 
-/// Every cell of the table.
 pub fn values(moved: &OutputShiftTotals, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(moved, head)).collect()
 }
 
-/// The shift of last hidden states.
 pub fn output(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
     mean(shifts.map(|shifts| &shifts.output), moved.tokens).over(moved.tokens, moved.sentences)
 }
 
-/// The shift of the mean of a sentence.
 pub fn pooled(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
     mean(shifts.map(|shifts| &shifts.pooled), moved.sequences).over(moved.sequences, moved.sentences)
 }
@@ -34,7 +30,6 @@ const CAVEATS: &str = "How far is not how much it matters: what moves may be rea
 /// A metric of the shifts of a block, or of all blocks, and of the place of a head, `None` for chance.
 type OutputShiftMetric = Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>;
 
-/// All metrics of the output shift, in the order of the report.
 pub const METRICS: &[OutputShiftMetric] = &[
     Metric {
         explanation: Explanation {

@@ -12,7 +12,6 @@ use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, colum
 use metrics::{METRICS, OutputShiftSums, values};
 use section::{OutputShiftReport, OutputShiftSection};
 
-/// How far the output moves without each head.
 pub struct OutputShift;
 
 impl Study for OutputShift {
@@ -49,7 +48,6 @@ impl Study for OutputShift {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "output-shift-no-worth",
     text: "Shift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \

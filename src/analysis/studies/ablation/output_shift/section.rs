@@ -24,7 +24,6 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequence, sequences};
 use crate::system::counted::counted;
 
-/// Heads that are listed from either end.
 const LISTED: usize = 5;
 
 pub struct OutputShiftSection {
@@ -78,7 +77,6 @@ pub struct HeadShift {
 }
 
 impl OutputShiftReport {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &OutputShiftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
@@ -129,7 +127,6 @@ impl OutputShiftReport {
     }
 }
 
-/// The shift with all heads removed.
 fn without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
     let estimate = |of: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
         let by_block = |part: fn(&Fraction) -> f64| -> PerBlock {
@@ -200,7 +197,6 @@ impl OutputShiftSection {
     }
 }
 
-/// The figure of the output shift: the heads without which the output moves most and least.
 fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
     let OutputShiftReport { tokens, sentences, read, without_heads, most, least, .. } = shift;
     let Some(all) = without_heads.output_shift else { return Vec::new() };

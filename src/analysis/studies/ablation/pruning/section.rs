@@ -144,7 +144,6 @@ fn shares(task: Option<TaskKind>) -> &'static [ShareOf] {
 }
 
 impl Curves {
-    /// The section that these sums give.
     pub fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let (tokens, task) = (total.tokens(), sums.conditions.task);
@@ -238,7 +237,6 @@ fn can_go<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], of: ShareO
     }
 }
 
-/// A head that goes.
 #[derive(Serialize)]
 pub struct Step<'a> {
     by: &'a str,
@@ -252,7 +250,6 @@ pub struct Step<'a> {
     right_change_ci95: Option<Interval>,
 }
 
-/// The heads of a layer that go within a budget.
 #[derive(Serialize)]
 pub struct PrunedLayer<'a> {
     by: &'a str,
@@ -262,12 +259,10 @@ pub struct PrunedLayer<'a> {
     /// How many heads go in all layers.
     removed: usize,
     layer: usize,
-    /// Their numbers, separated by spaces.
     heads: String,
 }
 
 impl Curve {
-    /// The heads that go within a budget, by layer.
     pub fn within(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &HeadPlace { layer, head } in self.heads.iter().take(self.count(budget)) {
@@ -276,7 +271,6 @@ impl Curve {
         by_layer
     }
 
-    /// How many heads go within a budget.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     pub fn count(&self, budget: &CanGo) -> usize {
         // The share of a saved report is rounded.
@@ -285,7 +279,6 @@ impl Curve {
 }
 
 impl Curves {
-    /// The heads that can go, by order, budget and layer.
     pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
         let mut layers = Vec::new();
         for curve in &self.orders {
@@ -302,7 +295,6 @@ impl Curves {
 }
 
 impl Curves {
-    /// The orders, for whoever removes their heads.
     pub fn exported(&self) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // The heads of an order in the order of the model: their constants are so.
@@ -331,7 +323,6 @@ impl Curves {
 }
 
 impl Curve {
-    /// The heads as they go, with the loss without them.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
         points.map(|(gone, ((&place, &loss), &rise_ci95))| {

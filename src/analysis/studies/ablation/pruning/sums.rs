@@ -10,16 +10,12 @@ use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 use crate::study::upstream::Ranking;
 
-/// The losses of tokens when heads go.
 pub type PruningSums = RemovalSums<Orders, Losses>;
 
-/// The scores of the items of a task.
 pub type TaskPruningSums = RemovalSums<Orders, Items>;
 
-/// The orders in which heads go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
-    /// All heads, each time.
     pub rankings: Vec<Ranking>,
     /// The places of the heads that are called negligible, which also go one by one, and together.
     pub negligible: Vec<usize>,
@@ -82,7 +78,6 @@ impl Removals for Orders {
     }
 }
 
-/// Whether these are all places once.
 fn is_an_order(places: &[usize], heads: usize) -> bool {
     places.len() == heads && places.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..heads)
 }

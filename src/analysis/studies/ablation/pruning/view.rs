@@ -117,12 +117,10 @@ impl Curves {
         ))
     }
 
-    /// The scored tokens or items, in words.
     fn scored(&self) -> String {
         scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read)
     }
 
-    /// The heads of each budget by the first order.
     fn write_heads(&self, out: &mut Summary) -> fmt::Result {
         let Some(order) = self.orders.first() else { return Ok(()) };
         if self.is_above_baseline == Some(false) {
@@ -225,7 +223,6 @@ fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
     table
 }
 
-/// The figure of pruning: the loss without more and more heads.
 fn figures(pruning: &Curves) -> Vec<Figure> {
     let Some(loss) = pruning.loss else { return Vec::new() };
     let line = |curve: &Curve| {

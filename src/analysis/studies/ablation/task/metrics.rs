@@ -4,12 +4,10 @@ use crate::studies::ablation::losses::{Item, Items};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// Every cell of the table.
 pub fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(items, head)).collect()
 }
 
-/// The mean over items of a number that `part` gives for each.
 pub fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
     let (mut sum, mut count, mut units) = (0.0, 0, 0);
     for item in items {
@@ -25,7 +23,6 @@ pub fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) ->
     mean(items, |item| item.score(None) - item.score(head))
 }
 
-/// The share of items that are right without a head less that with it; nothing for chance.
 fn right_effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
     share(items, |item| item.right(head) - item.right(None))
 }
@@ -45,7 +42,6 @@ pub fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> 
 /// A metric of the items of a block, or of all blocks, and of the place of a head, `None` for chance.
 type TaskMetric = Metric<fn(&Items, Option<usize>) -> Fraction>;
 
-/// All metrics of removed heads, in the order of the report.
 pub const METRICS: &[TaskMetric] = &[
     Metric {
         explanation: Explanation {

@@ -19,7 +19,6 @@ use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, S
 use metrics::{METRICS, effect, values};
 use section::{TaskResult, TaskSection};
 
-/// The task of a run.
 pub struct OwnTask;
 
 impl Study for OwnTask {
@@ -83,7 +82,6 @@ impl Study for OwnTask {
     }
 }
 
-/// Whether a metric is of the share of items that are right.
 fn is_of_right(metric: &str) -> bool {
     metric == "task_right_effect"
 }
@@ -109,7 +107,6 @@ const VERDICTS: &[VerdictRule] = &[
 ];
 const LEAST: &str = "{min_queries} items in {min_sentences} units";
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "task-items",
     text: "Effects on a task are about more items like these: heads that matter for these templates may not for others, and several \
@@ -118,7 +115,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<TaskSection>(labelling.section).task.items > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "item",
     also: &["task", "foil"],

@@ -112,7 +112,6 @@ pub struct GroupResult {
     pub ci95: Vec<Option<Interval>>,
 }
 
-/// Some of the items, in all blocks and in each.
 struct Selection<'a, F> {
     sums: &'a TaskSums,
     total: &'a Items,
@@ -149,7 +148,6 @@ fn is_none(count: &usize) -> bool {
 }
 
 impl TaskResult {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = &sums.blocks.total();
         let all = Selection { sums, total, takes: |_: &Item| true };
@@ -195,18 +193,15 @@ impl TaskResult {
         }
     }
 
-    /// The places of the heads that are called negligible.
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
     }
 
-    /// Whether the model is shown to be above the baseline.
     pub fn is_above_baseline(&self, policy: &Policy) -> bool {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.p_above_baseline.is_some_and(|p| p <= most)
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let is_above = self.is_above_baseline(policy);
         // The baseline of classes is their most frequent one already.
@@ -240,7 +235,6 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     Some((answer, most as f64 / all as f64))
 }
 
-/// The items of each condition.
 fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
     in_parallel(context.threads, named, |group| {
@@ -261,7 +255,6 @@ fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<Gr
     })
 }
 
-/// The effect of a head on the items of a condition, as tables list it.
 #[derive(Serialize)]
 pub struct GroupEffect<'a> {
     group: &'a str,

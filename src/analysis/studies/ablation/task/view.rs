@@ -21,13 +21,10 @@ use crate::study::show::wording::{decimal, plain_table, plus_minus, significance
 use crate::study::upstream::Obstacle;
 use crate::system::counted::{counted, plural};
 
-/// Heads that the summary shows from either end.
 const SHOWN: usize = 3;
 
-/// Heads that the opening sentence names.
 const NAMED: usize = 3;
 
-/// Heads that the figure shows from either end.
 const DRAWN: usize = 12;
 
 impl Section for TaskSection {
@@ -85,18 +82,15 @@ impl Section for TaskSection {
     }
 }
 
-/// A change in a share, in points.
 fn points(change: f64) -> String {
     format!("{:+.1} points", 100.0 * change)
 }
 
 impl TaskResult {
-    /// The unit of its loss.
     fn unit(&self) -> &'static str {
         unit(self.kind)
     }
 
-    /// The share right beside its baseline, as the beginning of a sentence.
     fn can_do(&self) -> String {
         let items = counted(self.items, "item");
         let of_words = if self.kind == Some(TaskKind::Tag) { "the words of " } else { "" };
@@ -104,7 +98,6 @@ impl TaskResult {
         format!("The model is right on {} of {of_words}{items} of the task (baseline {baseline} %)", self.right)
     }
 
-    /// The reason why no head has a verdict.
     fn why_none(&self) -> Option<String> {
         let most = decimal(100.0 * self.most_frequent_answer.unwrap_or(0.0), 0);
         Some(match self.obstacle? {
@@ -122,7 +115,6 @@ impl TaskResult {
         })
     }
 
-    /// How many heads were removed by themselves.
     fn removed(&self) -> usize {
         self.heads.iter().filter(|head| head.on_loss.of_its_own().is_some()).count()
     }
@@ -132,7 +124,6 @@ impl TaskResult {
         self.heads.iter().filter(|head| head.on_loss.removed).count()
     }
 
-    /// Which heads were removed, where not all were by themselves.
     fn chosen(&self) -> String {
         let (removed, present) =
             (self.removed(), self.heads.len().saturating_sub(self.absent_heads + self.taken_away()));
@@ -168,7 +159,6 @@ impl TaskResult {
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
     }
 
-    /// The heads by falling effect, with the effect.
     fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
         let mut order: Vec<_> = self.heads.iter().filter_map(|head| Some((head.on_loss.of_its_own()?, head))).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -251,7 +241,6 @@ fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table 
     table
 }
 
-/// The share right, and how many heads are shown to matter.
 fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     let TaskResult { items, units, .. } = task;
     if *items == 0 {
@@ -263,7 +252,6 @@ fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     InBrief { shortage, opens: true, ..InBrief::found(found) }
 }
 
-/// The heads that the loss of the task rises most without, and least.
 fn figure(task: &TaskResult) -> Option<Figure> {
     let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, task.unit());
     let order = task.ranked();

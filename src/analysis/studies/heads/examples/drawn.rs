@@ -79,7 +79,6 @@ impl Drawn {
         Self { units: texts.iter().map(|text| clipped(text)).collect(), to, weights, right, wrong, heads }
     }
 
-    /// Whether all lists have the lengths that this implies, and name units that there are.
     pub fn is_whole(&self) -> bool {
         let Self { units, to, weights, right, wrong, heads } = self;
         let count = units.len();
@@ -99,7 +98,6 @@ impl Drawn {
     }
 }
 
-/// A weight in thousandths, as far as it is shown.
 fn thousandths(weight: f64) -> f64 {
     (weight * 1000.0).round() / 1000.0
 }

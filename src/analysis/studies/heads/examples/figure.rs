@@ -12,7 +12,6 @@ pub fn about(of: &HeadExamples, example: &Example) -> String {
     format!("{rank}, {score}, sentence {}", example.sentence)
 }
 
-/// How a sentence stands to the others, and by how much it shows the label.
 pub fn rank_and_score(of: &HeadExamples, example: &Example) -> [String; 2] {
     let Example { rank, score, queries, .. } = example;
     let rank = match rank {
@@ -28,7 +27,6 @@ pub fn rank_and_score(of: &HeadExamples, example: &Example) -> [String; 2] {
     [rank.to_owned(), score]
 }
 
-/// The figure; none where no sentence shows the label.
 pub fn figure(of: &HeadExamples) -> Option<Figure> {
     let HeadExamples { place, label, direction, mean, scored, examples } = of;
     if examples.is_empty() {

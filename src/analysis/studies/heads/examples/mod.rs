@@ -15,7 +15,6 @@ use report::Examples;
 use section::ExamplesSection;
 use sums::ExampleSums;
 
-/// Example sentences that show the aims of labels.
 pub struct ExampleSentences;
 
 /// The first of these tokens that the vocabulary has, else how it is called here.

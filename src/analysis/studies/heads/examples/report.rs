@@ -58,7 +58,6 @@ pub struct Example {
 }
 
 impl Examples {
-    /// The section of the examples that were kept.
     pub fn new(sums: &ExampleSums, grid: HeadGrid) -> Self {
         let of_head = |(HeadAim { place, label, aim, mean }, kept): (&HeadAim, &HeadCandidates)| {
             let direction = if let Aim::Partner { direction, .. } = aim { Some(*direction) } else { None };
@@ -84,7 +83,6 @@ impl Examples {
         }
     }
 
-    /// The examples of a head.
     pub fn of(&self, place: HeadPlace) -> Option<&HeadExamples> {
         self.heads.iter().find(|head| head.place == place)
     }

@@ -8,7 +8,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::section::{CardTable, HeadCard, Section, View, stored};
 use crate::system::counted::counted;
 
-/// The columns of the sentences on a card.
 const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 
 pub struct ExamplesSection {

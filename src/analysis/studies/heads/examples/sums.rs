@@ -46,16 +46,11 @@ impl Rank {
     }
 }
 
-/// A sentence with its score.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Its place in the corpus.
     pub sentence: u64,
-    /// How much the head does in it what its label says.
     pub score: f64,
-    /// The queries of the score.
     pub queries: u64,
-    /// The sentence as it is drawn.
     pub drawn: Drawn,
 }
 
@@ -75,10 +70,8 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
-/// The candidate example sentences of one head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeadCandidates {
-    /// Sentences that were scored.
     pub scored: u64,
     /// The kept sentences by [`Rank::ALL`], each in the order of its rank.
     ranks: [Vec<Candidate>; 3],
@@ -131,7 +124,6 @@ impl HeadCandidates {
     }
 }
 
-/// Adds sentences to a rank, as far as they belong there.
 fn admit(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
     kept.sort_by(|a, b| by_key(&a.key(rank, mean), &b.key(rank, mean)));
@@ -144,7 +136,6 @@ impl Candidate {
     }
 }
 
-/// The sentences of all heads that have a label which says where they look.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExampleSums {
     grid: HeadGrid,
@@ -163,7 +154,6 @@ pub struct ExampleSums {
 }
 
 impl ExampleSums {
-    /// Nothing yet, of heads of a model with `grid` that have these aims; words attend by `from`.
     pub fn new(
         (grid, classes): (HeadGrid, LayerClasses),
         from: FromToken,
@@ -178,7 +168,6 @@ impl ExampleSums {
         Self { grid, classes, from, aims, special, sentences: 0, kept, alike }
     }
 
-    /// The heads with what they look at, and the sentences that are kept of each.
     pub fn heads(&self) -> impl Iterator<Item = (&HeadAim, &HeadCandidates)> {
         self.aims.iter().zip(&self.kept)
     }
@@ -193,7 +182,6 @@ fn is_short(words: &Range<usize>) -> bool {
     (LEAST_WORDS..=MOST_WORDS).contains(&words.len())
 }
 
-/// A sequence with the sentences of it that are short enough.
 pub struct ExampleState {
     sequence: Sequence,
     sentences: Vec<ExampleSentence>,
@@ -201,7 +189,6 @@ pub struct ExampleState {
 
 /// A sentence that is short enough, and what each aim is in it, `[aims]`: nothing of those that are like an earlier one.
 struct ExampleSentence {
-    /// Its place in the sequence.
     place: usize,
     goals: Vec<Option<Goals>>,
 }

@@ -3,7 +3,6 @@
 use super::discriminant::LinearClassifier;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 
-/// Classifiers of several tasks on the same features.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     features: usize,
@@ -16,7 +15,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The classes of the columns of each task, and its classifier.
     #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
     pub fn new(features: usize, parts: Vec<(usize, Vec<usize>, LinearClassifier)>) -> Self {
         let columns: usize = parts.iter().map(|(_, classes, _)| classes.len()).sum();
@@ -77,12 +75,10 @@ impl Stack {
     }
 }
 
-/// Classifiers on the embeddings of a word and of both neighbours.
 #[derive(Clone, Debug, Default)]
 pub struct NeighbourProbes {
     /// The part of the word's own embedding, `[embedding, columns]`.
     pub own: Vec<f32>,
-    /// The part of its neighbours'.
     pub neighbours: Stack,
 }
 
@@ -115,35 +111,27 @@ fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: u
     }
 }
 
-/// The scores that the embeddings of words add.
 #[derive(Clone, Copy, Debug)]
 pub struct KindScores<'a> {
     /// `[kinds, columns]` with a stride.
     of_kinds: &'a [f32],
     stride: usize,
-    /// The kind of each word.
     kinds: &'a [usize],
 }
 
-/// The classifiers of a head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
-    /// On its contexts.
     pub alone: Stack,
     /// On embedding and contexts: the part of the contexts.
     pub together: Stack,
-    /// The classifiers of the control tasks, on its contexts.
     pub control: Stack,
 }
 
-/// The classifiers of a layer.
 #[derive(Clone, Debug, Default)]
 pub struct LayerProbes {
-    /// On what goes into it.
     pub input: Stack,
     /// The part of embeddings in the classifiers on embedding and contexts, of all heads, `[embedding, heads * columns]`.
     pub beside: Vec<f32>,
-    /// The classifiers of each head.
     pub heads: Vec<HeadProbes>,
 }
 

@@ -11,7 +11,6 @@ pub const RIDGE: f64 = 1e-3;
 /// left is rounding.
 const CONSTANT: f64 = 1e-9;
 
-/// The words of each class that was met in training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counts {
     /// The classes, ascending.
@@ -21,7 +20,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The classes that have words, of all of them.
     pub fn new(words: &[u64]) -> Self {
         let (classes, words) = words
             .iter()
@@ -32,7 +30,6 @@ impl Counts {
         Self { classes, words }
     }
 
-    /// All words.
     pub fn total(&self) -> f64 {
         self.words.iter().sum()
     }
@@ -102,7 +99,6 @@ impl Block {
         Self { size, scale, centre, means, covariance: squares, rooted }
     }
 
-    /// The discriminant of this block alone.
     pub fn alone(self, counts: &Counts) -> Option<LinearClassifier> {
         Some(Anchor::new(self, counts)?.alone(counts))
     }
@@ -123,7 +119,6 @@ impl Block {
     }
 }
 
-/// A block whose covariance is factorised, to be used alone or beside others.
 pub struct Anchor {
     block: Block,
     factor: Cholesky,
@@ -131,7 +126,6 @@ pub struct Anchor {
     half: Vec<f64>,
 }
 
-/// The sum of squares in each column.
 fn squares(half: &[f64], classes: usize) -> Vec<f64> {
     let mut sums = vec![0.0; classes];
     for row in half.chunks_exact(classes.max(1)) {

@@ -13,7 +13,6 @@ use crate::system::parallel::in_parallel;
 /// The fewest training words for each dimension of the features; with fewer a discriminant fits its words.
 pub const WORDS_A_DIMENSION: u64 = 10;
 
-/// The classes of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskClasses {
     /// Their names, ascending.
@@ -25,7 +24,6 @@ pub struct TaskClasses {
 }
 
 impl TaskClasses {
-    /// The classes of every task.
     pub fn all(sums: &ProbeSums) -> Vec<Self> {
         (0..sums.tasks.len()).map(|task| Self::new(sums, task)).collect()
     }
@@ -73,32 +71,23 @@ fn control_classes(words: &[u64]) -> Vec<usize> {
     if total == 0 { Vec::new() } else { (0..buckets).map(of_bucket).collect() }
 }
 
-/// The classifiers that were trained on a fold.
 #[derive(Clone, Debug, Default)]
 pub struct FoldProbes {
-    /// The most frequent class of each task.
     pub majority: Vec<Option<usize>>,
-    /// The most frequent class of each form in each task.
     pub forms: Vec<HashMap<Form, usize>>,
-    /// On embeddings.
     pub embedding: Stack,
-    /// On the embeddings of a word and of both neighbours.
     pub neighbours: NeighbourProbes,
-    /// The classifiers of each layer.
     pub layers: Vec<LayerProbes>,
 }
 
-/// The classifiers of all heads.
 #[derive(Clone, Debug, Default)]
 pub struct Probes {
-    /// The classes of each task.
     pub tasks: Vec<TaskClasses>,
     /// The classifiers trained on each fold; empty without any word.
     pub folds: Option<[FoldProbes; 2]>,
 }
 
 impl Probes {
-    /// Trains on each fold.
     pub fn new(sums: &ProbeSums, threads: NonZeroUsize) -> Self {
         let tasks = TaskClasses::all(sums);
         let train = |widths: Widths| {
@@ -109,7 +98,6 @@ impl Probes {
     }
 }
 
-/// The features that classifiers are trained on.
 #[derive(Clone, Copy)]
 struct Training<'a> {
     sums: &'a ProbeSums,
@@ -174,7 +162,6 @@ impl Training<'_> {
         best.into_iter().map(|(form, (_, class))| (form, class)).collect()
     }
 
-    /// The sums of the classes that were met in this fold.
     fn class_sums<'a>(
         &'a self,
         task: &'a Task,
@@ -278,7 +265,6 @@ impl Training<'_> {
         Block::new(squares, &sums, &task.counts).alone(&task.counts)
     }
 
-    /// The products of a head's contexts over all words of a task.
     fn squares(&self, task: usize, layer: usize, head: usize) -> Vec<f64> {
         let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         self.products(task, width * width, |moments, into| moments.contexts[place].add_squares_to(into, width))
@@ -290,7 +276,6 @@ impl Training<'_> {
         Block::new(self.squares(task.number, layer, head), &sums, &task.counts)
     }
 
-    /// The classifier of the control task.
     fn control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
         let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         let TaskClasses { names, control, .. } = &self.tasks[task];

@@ -9,7 +9,6 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::study::metrics::estimates::EstimationContext;
 
-/// The probes of every task.
 pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
     let names = sums.tasks.iter();
     let crowded = |task: usize| sums.folds.iter().any(|fold| fold.tasks[task].is_crowded);
@@ -19,7 +18,6 @@ pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
 }
 
-/// The hits of one task, for shares of words.
 struct Measuring<'a> {
     number: usize,
     scores: &'a ProbeScores,
@@ -29,7 +27,6 @@ struct Measuring<'a> {
     /// The words trained classifiers on embeddings, inputs of layers, contexts, embeddings and contexts, and embeddings of neighbours as
     /// well.
     trained: [bool; 5],
-    /// Both folds have words.
     both: bool,
 }
 
@@ -59,7 +56,6 @@ impl<'a> Measuring<'a> {
         self.on(Scale::Share, known, part)
     }
 
-    /// The difference of two shares.
     fn difference(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
         self.on(Scale::Difference, known, part)
     }

@@ -24,7 +24,6 @@ use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
 
-/// The information that a linear probe reads from each head.
 pub struct LinearProbes;
 
 impl Study for LinearProbes {
@@ -61,7 +60,6 @@ impl Study for LinearProbes {
     }
 }
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "adds",
@@ -89,7 +87,6 @@ const TERMS: &[Term] = &[
 
 #[cfg(test)]
 mod simulation;
-/// The rule by which a head adds to the word.
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "adds",
     statistic: "`gain`: the accuracy on embedding and output together less that on the embedding alone",
@@ -99,7 +96,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "gain with its interval, q; where an untrained control runs, the largest gain there",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "probes-read-not-used",
     text: "A probe shows what can be read out of a head's output by a linear classifier, not that the model uses it, nor \

@@ -8,25 +8,18 @@ use super::task::{BUCKETS, Form};
 use crate::stats::blocks::merge_fields;
 use crate::study::instruments::vector_sums::{VectorSums, half};
 
-/// The widths of the vectors of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
     /// The width of word embeddings; 0 if the encoder gives no access to them.
     pub embedding: usize,
-    /// The width of hidden states.
     pub hidden: usize,
-    /// The width of a head's contexts.
     pub head: usize,
 }
 
-/// The words of a class in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassSums {
-    /// How many there are.
     pub words: u64,
-    /// How many of each form.
     pub forms: BTreeMap<Form, u64>,
-    /// The sum of their embeddings.
     pub embeddings: VectorSums,
     /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
     pub neighbours: VectorSums,
@@ -39,7 +32,6 @@ pub struct ClassSums {
 merge_fields!(ClassSums { words, forms, embeddings, neighbours, inputs, contexts });
 
 impl ClassSums {
-    /// Whether the lengths fit such vectors.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         self.embeddings.has(widths.embedding)
             && self.neighbours.has(2 * widths.embedding)
@@ -48,10 +40,8 @@ impl ClassSums {
     }
 }
 
-/// The words of a bucket of forms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
-    /// How many there are.
     pub words: u64,
     /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
@@ -64,30 +54,24 @@ merge_fields!(BucketSums { words, contexts });
 pub struct Moments {
     /// Products of embeddings with themselves: the same for all heads.
     pub embeddings: VectorSums,
-    /// Products of the embeddings of both neighbours with themselves.
     pub neighbours: VectorSums,
     /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
     pub neighbour_crosses: VectorSums,
-    /// The products of each layer's input with itself.
     pub inputs: Vec<VectorSums>,
     /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
     pub crosses: Vec<VectorSums>,
-    /// The products of each head's contexts with themselves.
     pub contexts: Vec<VectorSums>,
-    /// The words of each bucket of forms.
     pub buckets: BTreeMap<u8, BucketSums>,
 }
 
 merge_fields!(Moments { embeddings, neighbours, neighbour_crosses, inputs, crosses, contexts, buckets });
 
 impl Moments {
-    /// Empty sums for this many layers and heads.
     pub fn new(layers: usize, heads: usize) -> Self {
         let none = |count| vec![VectorSums::default(); count];
         Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
     }
 
-    /// Whether the lengths fit such vectors.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         let Widths { embedding, hidden, head } = *widths;
         self.embeddings.has(half(embedding))

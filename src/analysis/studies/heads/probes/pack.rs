@@ -10,13 +10,10 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput};
 use crate::sequences::span::WordSpan;
 
-/// The source of the vectors of words.
 pub const NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
 
-/// The place of a word's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPlace {
-    /// The group, by its number.
     pub group: usize,
     pub row: usize,
 }
@@ -25,14 +22,11 @@ pub struct RowPlace {
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
-    /// The words that have a row.
     words: Vec<WordRow>,
 }
 
-/// A word that has a row.
 #[derive(Debug)]
 pub struct WordRow {
-    /// Where.
     pub at: RowPlace,
     pub tokens: WordSpan,
 }
@@ -40,9 +34,7 @@ pub struct WordRow {
 /// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
 #[derive(Clone, Debug)]
 pub struct WordGroup<K> {
-    /// Their common key.
     pub key: K,
-    /// How many there are.
     pub words: usize,
     /// The embeddings, `[kinds, embedding]`: words of the same tokens are of one kind.
     pub embeddings: Vec<f32>,
@@ -58,11 +50,9 @@ pub struct WordGroup<K> {
     pub contexts: Vec<f32>,
 }
 
-/// The words of a pack.
 #[derive(Clone, Debug)]
 pub struct Pack<K> {
     pub groups: Vec<WordGroup<K>>,
-    /// Sequences with words.
     begun: usize,
 }
 
@@ -73,14 +63,12 @@ impl<K> Default for Pack<K> {
 }
 
 impl<K> WordGroup<K> {
-    /// How many kinds of words there are.
     pub fn count_kinds(&self) -> usize {
         self.known.len()
     }
 }
 
 impl<K: PartialEq> Pack<K> {
-    /// Begins a sequence with these words; `None` of one without any.
     pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
         if words.is_empty() {
             return None;
@@ -89,7 +77,6 @@ impl<K: PartialEq> Pack<K> {
         Some(PackState { number: self.begun - 1, words })
     }
 
-    /// A row for a word among those with this key.
     pub fn place(&mut self, key: K) -> RowPlace {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
@@ -150,7 +137,6 @@ impl<K: PartialEq> Pack<K> {
         None
     }
 
-    /// Keeps what goes into a layer.
     fn input(&mut self, words: &[WordRow], states: Rows<'_>) {
         for WordRow { at, tokens } in words {
             let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
@@ -160,7 +146,6 @@ impl<K: PartialEq> Pack<K> {
         }
     }
 
-    /// Keeps the contexts of one head of the layer's `heads`.
     fn context(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for WordRow { at, tokens } in words {

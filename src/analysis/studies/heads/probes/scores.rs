@@ -18,31 +18,21 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 
-/// The words that the classifiers of a head get right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadHits {
-    /// On its contexts.
     pub alone: u64,
-    /// On embedding and contexts.
     pub together: u64,
-    /// Hits of the control task, on its contexts.
     pub control: u64,
 }
 
 /// The words of a task that are right, in a block of sentences or in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hits {
-    /// Words that have a class.
     pub words: u64,
-    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// Hits of the most frequent class.
     pub majority: u64,
-    /// Hits of the most frequent class of their form.
     pub form: u64,
-    /// Hits of the classifier on embeddings.
     pub embedding: u64,
-    /// Hits of the classifier on the embeddings of a word and of both neighbours.
     pub neighbours: u64,
     /// Hits of the classifiers on each layer's input, `[layers]`.
     pub inputs: Vec<u64>,
@@ -50,37 +40,31 @@ pub struct Hits {
     pub heads: Vec<HeadHits>,
 }
 
-/// The hits of each task.
 pub type ByTask = Vec<Hits>;
 
 merge_fields!(HeadHits { alone, together, control });
 
 merge_fields!(Hits { words, sentences, majority, form, embedding, neighbours, inputs, heads });
 
-/// The hits of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeScores {
     grid: HeadGrid,
     tasks: Vec<String>,
-    /// The hits of each block.
     pub blocks: Blocks<ByTask>,
     #[serde(skip)]
     at_work: ScoreBuffers,
 }
 
-/// The classifiers, and buffers for the pack that is scored.
 #[derive(Clone, Debug, Default)]
 struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
     /// The words of each fold, by its number.
     pack: Pack<usize>,
-    /// The facts of the words of each group.
     words: Vec<Vec<Word>>,
     scores: [Vec<f32>; 2],
 }
 
-/// The facts of a word.
 #[derive(Clone, Debug)]
 struct Word {
     block: usize,
@@ -90,7 +74,6 @@ struct Word {
 }
 
 impl ProbeScores {
-    /// No words yet, to be classified by `probes`.
     pub fn new(grid: HeadGrid, requested: &[String], probes: Probes) -> Self {
         let tasks = tasks(requested);
         let none =

@@ -17,7 +17,6 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent, signed, significance};
 use crate::system::counted::{counted, plural};
 
-/// Heads of each task that the summary shows.
 const SHOWN: usize = 5;
 
 /// The gain that a head must exceed to add to the word: one point. A gain above 0 is no sign of training, for the output of an
@@ -170,13 +169,11 @@ impl TaskProbes {
         }
     }
 
-    /// The largest gain without training, in brackets; nothing where that control was not run.
     fn untrained(&self) -> String {
         let shown = |gain: f64| format!(" (the largest gain of an untrained head: {:+.1})", 100.0 * gain);
         self.largest_untrained_gain.map_or_else(String::new, shown)
     }
 
-    /// The neighbours' gain in words, printed beside the gain of a head.
     fn of_neighbours(&self) -> String {
         match self.neighbours_gain {
             Some(gain) => format!("to which both neighbours' embeddings add {:.1}", 100.0 * gain),
@@ -330,7 +327,6 @@ impl Section for ProbesSection {
 }
 
 impl ProbesSection {
-    /// Puts the means over untrained models beside each head.
     fn compare_with_untrained(&mut self, seeds: &[&dyn Section]) {
         for (number, task) in self.probes.iter_mut().enumerate() {
             let heads_in = |seed: &&dyn Section| section::<Self>(*seed).probes[number].heads.clone();

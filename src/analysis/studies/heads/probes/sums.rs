@@ -28,15 +28,12 @@ type Mask = u8;
 /// The most tasks: their sums are kept by which of them a word has classes of.
 pub const MOST_TASKS: usize = 6;
 
-/// The fold of a family of sentences: 0 or 1.
 pub fn fold_of(family: u64) -> usize {
     block_of(family) % 2
 }
 
-/// The classes of a task in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
-    /// The classes of each task by name.
     pub classes: BTreeMap<String, ClassSums>,
     /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
     pub is_crowded: bool,
@@ -62,7 +59,6 @@ impl TaskSums {
         }
     }
 
-    /// How many words have a class.
     pub fn words(&self) -> u64 {
         self.classes.values().map(|class| class.words).sum()
     }
@@ -76,12 +72,10 @@ impl Merge for TaskSums {
     }
 }
 
-/// The sums of one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
     /// The tasks that words have classes of.
     pub moments: BTreeMap<Mask, Moments>,
-    /// The sums of each task.
     pub tasks: Vec<TaskSums>,
 }
 
@@ -94,21 +88,17 @@ impl FoldSums {
     }
 }
 
-/// The sums of both folds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeSums {
     pub grid: HeadGrid,
-    /// The names of the tasks.
     pub tasks: Vec<String>,
     /// The widths of the vectors, once a word was seen.
     pub widths: Option<Widths>,
-    /// The two folds.
     pub folds: [FoldSums; 2],
     #[serde(skip)]
     at_work: PackBuffers,
 }
 
-/// Buffers for the pack that is added to the sums.
 #[derive(Clone, Debug, Default)]
 struct PackBuffers {
     embeddings: Option<WordEmbeddings>,
@@ -173,7 +163,6 @@ impl ProbeSums {
     }
 }
 
-/// Adds the products of the vectors of a group.
 fn add_products<K>(
     moments: &mut Moments,
     group: &WordGroup<K>,

@@ -7,10 +7,8 @@ use crate::corpus::relation::base;
 use crate::corpus::{TreeHead, Upos};
 use crate::sequences::sequence::Sequence;
 
-/// The tasks of every corpus.
 pub const ALWAYS: [&str; 2] = ["upos", "relation"];
 
-/// The names of all tasks: the tasks of every corpus, and the columns that a run keeps.
 pub fn tasks(requested: &[String]) -> Vec<String> {
     ALWAYS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
 }
@@ -44,7 +42,6 @@ impl Form {
         Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))
     }
 
-    /// Its bucket: the first bits of the hash.
     pub fn bucket(self) -> u8 {
         u8::try_from(self.0.cast_unsigned() >> (64 - BUCKETS.ilog2())).expect("seven bits")
     }

@@ -30,14 +30,10 @@ pub struct Outputs {
     centred: Vec<Vec<f32>>,
 }
 
-/// The sums over the batches of a pack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batches {
-    /// The block of the first sentence.
     pub block: usize,
-    /// Batches.
     pub count: u64,
-    /// Their tokens.
     pub tokens: u64,
     /// The sum of `(n - 3) HSIC1` for each pair of heads, and for each with itself.
     pub covariances: Vec<f64>,
@@ -57,13 +53,11 @@ struct BatchAssignment {
 }
 
 impl BatchAssignment {
-    /// The beginning of a batch, in the order of batches.
     fn start(self, batch: usize) -> usize {
         let batches = self.longest + 1;
         batch * (self.tokens / batches) + batch.min(self.tokens % batches)
     }
 
-    /// The place of a token, in the order of batches.
     fn place(self, token: usize) -> usize {
         let batches = self.longest + 1;
         self.start(token % batches) + token / batches
@@ -113,7 +107,6 @@ impl Outputs {
         }
     }
 
-    /// Works out the kernels of a layer.
     fn end_layer(&mut self, heads: usize) {
         let tokens = self.deal.tokens;
         let width = self.contexts.len() / (heads * tokens);

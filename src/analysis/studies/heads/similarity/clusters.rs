@@ -10,13 +10,11 @@ use crate::stats::draws::block_counts;
 use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
-/// Clusters are cut at this share of the median distance.
 pub const CUT: f64 = 0.5;
 
 /// The resamples that clusters are drawn by: a share of 80 % of them is known to 3 points.
 pub const DRAWS: usize = 200;
 
-/// Heads that attend alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadCluster {
     /// Their places, ascending.
@@ -25,7 +23,6 @@ pub struct HeadCluster {
     pub together: Option<f64>,
 }
 
-/// The median of some distances; `None` of none.
 pub fn median(distances: &[f64]) -> Option<f64> {
     let mut sorted = distances.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -99,7 +96,6 @@ pub fn resampled(
     groups.into_iter().enumerate().map(group).collect()
 }
 
-/// The distance of a sum of squared distances over this many rows.
 pub fn distance(square: f64, rows: f64) -> f64 {
     (square / rows).clamp(0.0, 1.0).sqrt()
 }

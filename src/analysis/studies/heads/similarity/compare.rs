@@ -32,19 +32,15 @@ pub struct Comparison {
     pub p: f64,
 }
 
-/// The order of similarity: which of two numbers says that heads are more alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoreAlike {
-    /// The lower one: a distance.
     Low,
-    /// The higher one: a similarity.
     High,
 }
 
 /// Heads, by their places, that are dealt out to groups among themselves; only pairs within one stratum count.
 pub type Stratum = Vec<usize>;
 
-/// Each layer of a model by itself.
 pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
     (0..grid.layers).map(|layer| places(grid, layer..layer + 1)).collect()
 }

@@ -8,25 +8,20 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::EstimationContext;
 
-/// All pairs of heads, in the order of [`HeadPairs`].
 pub struct MeasuredPairs {
     /// The Hellinger distance of their attention; none without a token of text.
     pub distances: Vec<f64>,
     /// The debiased linear CKA of what they write; `None` where one of the two has no variance, or there is no batch.
     pub cka: Vec<Option<f64>>,
-    /// The median distance.
     pub median: Option<f64>,
-    /// The clusters of heads that attend alike.
     pub groups: Vec<HeadCluster>,
 }
 
-/// Pairs with their blocks.
 pub struct PairsByBlock<'a> {
     sums: &'a SimilaritySums,
 }
 
 impl<'a> PairsByBlock<'a> {
-    /// The blocks of these sums.
     pub fn new(sums: &'a SimilaritySums) -> Self {
         Self { sums }
     }
@@ -62,7 +57,6 @@ impl<'a> PairsByBlock<'a> {
         self.of(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
-    /// The 95 % interval of the distance of two heads.
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let (squares, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         let all = |of: &PerBlock| of.iter().sum::<f64>();
@@ -71,7 +65,6 @@ impl<'a> PairsByBlock<'a> {
         Jackknife::of(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
     }
 
-    /// The 95 % interval of the CKA of two heads.
     pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.covariances(a, b));
         let all = by_block.map(|blocks| blocks.iter().sum::<f64>());
@@ -90,7 +83,6 @@ fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
 }
 
 impl MeasuredPairs {
-    /// The measures of these sums.
     pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
         let (total, heads) = (sums.blocks.total(), sums.grid.count());
         let pairs = HeadPairs(heads);

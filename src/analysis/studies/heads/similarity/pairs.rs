@@ -5,22 +5,18 @@
 pub struct HeadPairs(pub usize);
 
 impl HeadPairs {
-    /// The number of pairs of two different heads.
     pub fn count(self) -> usize {
         self.0 * self.0.saturating_sub(1) / 2
     }
 
-    /// The number of pairs, including the pairs of a head and itself.
     pub fn count_with_self(self) -> usize {
         self.0 * (self.0 + 1) / 2
     }
 
-    /// All pairs, the earlier head first.
     pub fn all(self) -> impl Iterator<Item = [usize; 2]> {
         (0..self.0).flat_map(|later| (0..later).map(move |earlier| [earlier, later]))
     }
 
-    /// The place of a pair of two different heads.
     pub fn index(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * later.saturating_sub(1) / 2 + earlier

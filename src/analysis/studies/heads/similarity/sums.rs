@@ -18,10 +18,8 @@ use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 use crate::study::instruments::roots::{Roots, from_even};
 
-/// The sums of some sentences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SimilarityTotals {
-    /// Tokens of text: the rows of attention that are compared.
     pub rows: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
@@ -33,9 +31,7 @@ pub struct SimilarityTotals {
     pub from_even: Vec<Component>,
     /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
-    /// Batches of tokens whose outputs are compared.
     pub batches: u64,
-    /// Tokens in them.
     pub batched: u64,
     /// The sum over batches of `(n - 3) HSIC1` for each pair of heads, and for each with itself; empty without a batch.
     pub covariances: Vec<ExactSum>,
@@ -43,22 +39,18 @@ pub struct SimilarityTotals {
 
 merge_fields!(SimilarityTotals { rows, sentences, distances, from_even, disagreement, batches, batched, covariances });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimilaritySums {
     pub grid: HeadGrid,
     classes: LayerClasses,
-    /// The sums of each block.
     pub blocks: Blocks<SimilarityTotals>,
     /// The similarity by the weights; `None` if the encoder gives no access to them.
     weighed: Option<Weighed>,
-    /// The outputs in the running pack.
     #[serde(skip)]
     outputs: Outputs,
 }
 
 impl SimilaritySums {
-    /// Empty sums for a model with `grid` heads, in layers whose queries see the keys of these classes.
     pub fn new(grid: HeadGrid, classes: &LayerClasses) -> Self {
         let blocks = Blocks::new(SimilarityTotals::default());
         Self { grid, classes: classes.clone(), blocks, weighed: None, outputs: Outputs::default() }
@@ -84,13 +76,11 @@ impl SimilaritySums {
         add_each(&mut sums.covariances, &batches.covariances);
     }
 
-    /// The similarity by the weights.
     pub fn weighed(&self) -> Option<&Weighed> {
         self.weighed.as_ref()
     }
 }
 
-/// A sequence as these sums see it.
 #[derive(Debug)]
 pub struct SimilarityState {
     block: usize,

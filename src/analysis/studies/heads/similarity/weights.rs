@@ -13,7 +13,6 @@ use crate::system::parallel::{all_cores, in_parallel};
 /// The share of the squared singular values that dimensions are counted for (Cordonnier et al. 2020, figure 1).
 const SHARE: f64 = 0.9;
 
-/// Edges that are listed of each kind.
 const LISTED: usize = 5;
 
 /// Spectra and composition of the weights.
@@ -98,7 +97,6 @@ impl Weighed {
         Some(Self { spectra, composition: Composition::new(&layers, grid) })
     }
 
-    /// Whether they are of such heads.
     pub fn fits(&self, grid: HeadGrid) -> bool {
         let Composition { queries, keys, values, .. } = &self.composition;
         let named = [queries, keys, values].into_iter().flat_map(|scores| &scores.strongest);
@@ -163,7 +161,6 @@ impl Grams {
     }
 }
 
-/// The sum of the products of the cells of two lists.
 fn inner(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
@@ -245,7 +242,6 @@ fn scores(
     (0..heads * heads).map(score).collect()
 }
 
-/// The scores with their heads.
 fn edges(scores: &[f64], (source, target): (usize, usize), heads: usize) -> Vec<Composed> {
     let edge = |(place, &score): (usize, &f64)| Composed {
         source: HeadPlace { layer: source, head: place / heads },

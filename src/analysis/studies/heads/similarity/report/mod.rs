@@ -21,7 +21,6 @@ use crate::stats::ranks::spearman;
 use crate::study::metrics::estimates::EstimationContext;
 use map::Map;
 
-/// Pairs that the report lists as the closest.
 const LISTED: usize = 10;
 
 /// A cluster is kept if all its heads are together in this share of the draws.
@@ -166,7 +165,6 @@ pub struct LayerDisagreement {
     pub output_ci95: Option<Interval>,
 }
 
-/// The rows of a triangle of pairs.
 fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
     let row = |head: usize| values.get(HeadPairs::index(0, head)..).and_then(|from| from.get(..head));
     if values.is_empty() { Vec::new() } else { (0..heads).map(|head| row(head).unwrap_or_default().to_vec()).collect() }
@@ -181,7 +179,6 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Similarity {
-    /// The section that these sums give.
     pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks.total(), sums.grid);
         let heads = grid.count();
@@ -244,14 +241,12 @@ impl Similarity {
         }
     }
 
-    /// The clusters that are kept, by the places of their heads.
     pub fn kept(&self, grid: HeadGrid) -> Vec<Vec<usize>> {
         let places = |cluster: &Cluster| cluster.heads.iter().map(|head| grid.index(head.layer, head.head)).collect();
         self.clusters.iter().filter(|cluster| cluster.kept).map(places).collect()
     }
 }
 
-/// Pairs of one group beside others of their strata.
 pub fn comparisons(
     distances: &[f64],
     cka: &[Option<f64>],
@@ -268,7 +263,6 @@ pub fn comparisons(
     }
 }
 
-/// The disagreement of each layer; none without a token of text.
 fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();

@@ -11,7 +11,6 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{plain_table, sequence, sequences, signed};
 use crate::system::counted::counted;
 
-/// The words for the summary, in whole lines.
 pub fn of(similarity: &Similarity) -> Summary {
     Summary::written(|out| write(similarity, out))
 }
