@@ -1,12 +1,8 @@
 //! Dependence of later heads on each head (docs/methodology/edges.md).
 
-mod excess;
 mod measure;
-mod pairs;
 mod section;
-mod strongest;
 mod sums;
-mod untrained;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Weights};
@@ -15,9 +11,8 @@ use crate::study::section::section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
-use section::{EdgesReport, EdgesSection};
+use section::{EdgesReport, EdgesSection, SEED};
 use sums::EdgeSums;
-use untrained::SEED;
 
 pub struct LaterHeads;
 

@@ -6,9 +6,8 @@ use std::fmt::{self, Write};
 use comfy_table::CellAlignment;
 
 use super::measure::LEAST_SHIFT;
-use super::pairs::Edges;
-use super::section::{EdgesReport, EdgesSection, LayerPair};
-use super::strongest::{Edge, HeadEdges, MOSTLY_DIRECT};
+use super::section::{Edge, EdgesReport, EdgesSection, HeadEdges, LayerPair, MOSTLY_DIRECT};
+use super::sums::Edges;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};

@@ -1,9 +1,7 @@
 //! Effect of each head: the loss of masked tokens without it (docs/methodology/effect.md).
 
-mod metrics;
 mod section;
 mod sums;
-mod view;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;
@@ -17,9 +15,8 @@ use crate::study::show::terms::Term;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
-use sums::{EffectSums, TokenGroup};
+use sums::{EffectSums, METRICS, TokenGroup, effect, values};
 
 pub struct Effect;
 

@@ -1,9 +1,6 @@
 //! Effect of each head to first order: derivatives of the loss of tokens, or of a task, by the heads' gates
 //! (docs/methodology/gradient.md).
 
-mod integrated;
-mod items;
-mod metrics;
 mod section;
 mod sums;
 
@@ -18,10 +15,8 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use items::TaskGradientSums;
-use metrics::{GradientMetric, METRICS, values};
 use section::{GradientSection, Gradients};
-use sums::GradientSums;
+use sums::{GradientMetric, GradientSums, METRICS, TaskGradientSums, values};
 
 pub struct Gradient;
 

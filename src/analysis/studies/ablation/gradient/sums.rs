@@ -1,4 +1,6 @@
-//! The derivatives of each sentence's loss by the gates of all heads, summed by block.
+//! The derivatives of each sentence's loss, or of each item's, by the gates of all heads, summed by block, and the metrics of them.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +14,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
@@ -123,5 +127,205 @@ impl GradientSums {
         *points += u64::from(path.steps.get());
         *closed_loss += path.closed_loss;
         along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
+    }
+}
+
+pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
+    METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
+}
+
+/// A metric of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub type GradientMetric = Metric<fn(&Derivatives, Option<usize>) -> Fraction>;
+
+pub const METRICS: &[GradientMetric] = &[
+    Metric {
+        explanation: Explanation {
+            name: "gradient_importance",
+            measures: "How much the loss of a sentence's masked tokens depends on the head, in either direction.",
+            formula: "gradient_importance = mean over sentences s with masks of |d L_s / d xi| at xi = 1, in nats; L_s the mean of \
+                -ln p(t) over the masked tokens t of s, the head writing r + xi (z - r)",
+            chance: "0: nothing of the head is read; whatever is read has more, for sizes do not cancel out",
+            source: "Michel et al. 2019 (arXiv:1905.10650), section 4.1: the sensitivity I_h, there of a task's loss, towards \
+                zero, and normalised by layer, which it is not here.",
+            caveats: "It has no sign: a head may be in the way of as many sentences as it helps. A head of which only the whole can be \
+                missed has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
+        },
+        keys: Keys::Single,
+        value: |sums, head| {
+            let size = head.map_or(0.0, |head| sums.sizes[head].value());
+            Fraction::new(size, sums.sequences as f64).over(sums.sequences, sums.sentences)
+        },
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "first_order_effect",
+            measures: "How much the loss of masked tokens would rise without the head, if it went on as it begins.",
+            formula: "first_order_effect = - sum over sentences s of d (sum of -ln p(t) over the masked tokens t of s) / d xi at xi = 1 \
+                / masked tokens, in nats; the head writing r + xi (z - r)",
+            chance: "0: a small part of the head is not missed",
+            source: "The first term of the Taylor series of the loss, as Molchanov et al. 2017 (arXiv:1611.06440), section 2.2, remove \
+                feature maps by; the sign kept.",
+            caveats: "It is right for a small part of the head, and removal takes all of it: where the loss bends, the two differ, \
+                also in sign.",
+        },
+        keys: Keys::Single,
+        value: |sums, head| {
+            // Of 0 there is no negative.
+            let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
+            Fraction::new(fall, sums.tokens as f64).over(sums.tokens, sums.sentences)
+        },
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "integrated_gradient",
+            measures: "How much of the loss of masked tokens goes with the head while all heads come in together.",
+            formula: "integrated_gradient = mean over points k of (- sum over sentences s of d (sum of -ln p(t) over the masked tokens t \
+                of s) / d xi_h at xi = (k - 1/2) / K of all heads / masked tokens), k = 1 ... K, in nats; head h writing r + xi_h (z - r)",
+            chance: "0: nothing of the head is read",
+            source: "Sundararajan et al. 2017 (arXiv:1703.01365), section 3, there over pixels and words, here over the heads' gates.",
+            caveats: "Measured with `--gradient-steps K`. Over all heads it sums up to the loss without any head less the loss with all of \
+                them; what the steps miss of that is in the report. It divides what heads do together by one path of many, and is no \
+                effect of removal.",
+        },
+        keys: Keys::Single,
+        value: |sums, head| {
+            let fall = head.map_or(0.0, |head| 0.0 - sums.along_path[head].value());
+            let tokens = sums.tokens_on_path();
+            Fraction::new(fall, tokens as f64).over(tokens, if tokens > 0 { sums.sentences } else { 0 })
+        },
+        chance: None,
+    },
+];
+
+/// The derivatives of the loss of an item, which is minus its score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ItemGradient {
+    is_first: bool,
+    /// Points of the path on which all heads come in together; 0 where it was not followed.
+    points: u64,
+    loss: ExactSum,
+    /// `[heads]`
+    gates: Vec<ExactSum>,
+    closed_loss: ExactSum,
+    /// `[heads]`
+    along_path: Vec<ExactSum>,
+}
+
+merge_fields!(ItemGradient[is_first, points] { loss, gates, closed_loss, along_path });
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskGradientSums {
+    grid: HeadGrid,
+    conditions: Conditions,
+    blocks: Blocks<BTreeMap<u64, ItemGradient>>,
+}
+
+merge_fields!(TaskGradientSums[grid] { conditions, blocks });
+
+impl TaskGradientSums {
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(BTreeMap::new()) }
+    }
+
+    /// As sums of tokens and sentences: an item counts as one token and one sentence.
+    pub fn by_item(&self) -> GradientSums {
+        let mut sums = GradientSums::new(self.grid);
+        sums.conditions = self.conditions;
+        for (block, items) in self.blocks.iter().enumerate() {
+            items.values().for_each(|item| item.add_to(&mut sums.blocks[block]));
+        }
+        sums
+    }
+}
+
+impl ItemGradient {
+    fn add_to(&self, sums: &mut Derivatives) {
+        sums.tokens += 1;
+        sums.sequences += 1;
+        sums.sentences += u64::from(self.is_first);
+        sums.points += self.points;
+        sums.loss += self.loss.value();
+        sums.closed_loss += self.closed_loss.value();
+        for (place, derivative) in self.gates.iter().enumerate() {
+            sums.sizes[place] += derivative.value().abs();
+            sums.signed[place] += derivative.value();
+            sums.along_path[place] += self.along_path[place].value();
+        }
+    }
+}
+
+/// A text of an item: the block, the number, and whether the item is the first of its unit.
+type ItemPlace = (usize, u64, bool);
+
+impl Sums for TaskGradientSums {
+    type SequenceState = ItemPlace;
+
+    fn demands(&self) -> Demands {
+        Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.conditions = known.conditions;
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Option<ItemPlace> {
+        Some((block_of(sequence.family.number), sequence.index, sequence.family.is_first))
+    }
+
+    fn observe(&mut self, &mut (block, index, is_first): &mut ItemPlace, event: &mut Event<'_>) {
+        if !matches!(event, Event::Gradient(_) | Event::PathGradient(_)) {
+            return;
+        }
+        let none = || vec![ExactSum::default(); self.grid.count()];
+        let empty = || ItemGradient {
+            is_first,
+            points: 0,
+            loss: ExactSum::default(),
+            gates: none(),
+            closed_loss: ExactSum::default(),
+            along_path: none(),
+        };
+        let item = self.blocks[block].entry(index).or_insert_with(empty);
+        match event {
+            Event::Gradient(gradient) => {
+                item.loss += gradient.loss;
+                item.gates.iter_mut().zip(&gradient.gates).for_each(|(sum, derivative)| *sum += *derivative);
+            }
+            Event::PathGradient(path) => {
+                item.points = u64::from(path.steps.get());
+                item.closed_loss += path.closed_loss;
+                item.along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
+            }
+            _ => {}
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
+        let fits = |item: &ItemGradient| [item.gates.len(), item.along_path.len()] == [grid.count(); 2];
+        self.grid == grid && self.blocks.fit(|items| items.values().all(fits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::gradient::GateGradient;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn the_size_is_of_the_whole_item() {
+        let mut sums = TaskGradientSums::new(HeadGrid { layers: 1, heads: 2 });
+        // Two texts of an item, whose derivatives cancel for the first head, and an item of one text.
+        for (index, gates) in [(0, [-3.0, 0.5]), (0, [3.0, 0.5]), (1, [1.0, -1.0])] {
+            let mut state = sums.begin(&sentence(index, 2, "dep")).unwrap();
+            let gradient = GateGradient { loss: 1.0, gates: gates.to_vec() };
+            sums.observe(&mut state, &mut Event::Gradient(&gradient));
+        }
+        let total = sums.by_item().blocks.total();
+        let values = |sums: &[ExactSum]| sums.iter().map(|sum| sum.value()).collect::<Vec<_>>();
+        assert_eq!((total.tokens, total.loss.value()), (2, 3.0));
+        assert_eq!([values(&total.sizes), values(&total.signed)], [[1.0, 2.0], [1.0, 0.0]]);
     }
 }

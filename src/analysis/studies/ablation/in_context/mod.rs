@@ -1,10 +1,8 @@
 //! The gain of a decoder from having read the same tokens before, and what each head has in it (docs/methodology/repeats.md).
 
 mod copying;
-mod effect;
-mod gain;
-mod labels;
 mod metrics;
+mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
@@ -17,9 +15,8 @@ use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use copying::CopyingSums;
-use effect::{GainEffects, InContextEffectSection};
-use gain::{Gain, InContextSection};
 use metrics::{COPYING_METRICS, METRICS, copying_values, values};
+use section::{Gain, GainEffects, InContextEffectSection, InContextSection};
 use sums::{CopySums, RemovalCopySums};
 
 /// The tokens twice, each predicted from those before it.
@@ -40,7 +37,7 @@ impl Study for InContext {
         range: |metric| if metric == "copy_logit" { f64::NEG_INFINITY..=f64::INFINITY } else { 0.0..=1.0 },
         is_share: |metric| metric != "copy_logit",
         unit: |metric| if metric == "copy_logit" { Unit::Nats } else { Unit::Shares },
-        labels: &[labels::COPIES],
+        labels: &[metrics::COPIES],
         caveats: CAVEATS,
         ..Card::NEW
     };

@@ -1,8 +1,8 @@
 use std::num::NonZeroUsize;
 
 use super::copying::CopyingSums;
-use super::gain::{Gain, NatsPerToken};
 use super::metrics::{copy_effect, copying_values, effect};
+use super::section::{Gain, NatsPerToken};
 use super::sums::{CopyLosses, CopySums, RemovalCopySums};
 use super::{InContext, InContextEffect};
 use crate::corpus::SentenceFamily;

@@ -1,6 +1,5 @@
 //! How far the model's output moves without each head (docs/methodology/output-shift.md).
 
-mod metrics;
 mod section;
 
 use crate::passes::pass::{Pass, Portion};
@@ -9,8 +8,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, OutputShiftSums, values};
-use section::{OutputShiftReport, OutputShiftSection};
+use section::{METRICS, OutputShiftReport, OutputShiftSection, OutputShiftSums, values};
 
 pub struct OutputShift;
 

@@ -1,6 +1,5 @@
 //! A task of the user's own: how often the model is right, and the effect of each head on it (docs/methodology/tasks.md).
 
-mod metrics;
 mod section;
 mod view;
 
@@ -16,8 +15,7 @@ use crate::study::show::terms::Term;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, effect, values};
-use section::{TaskResult, TaskSection};
+use section::{METRICS, TaskResult, TaskSection, effect, values};
 
 pub struct OwnTask;
 

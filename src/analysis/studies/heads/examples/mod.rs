@@ -2,8 +2,6 @@
 //! (docs/methodology/examples.md).
 
 mod drawn;
-mod figure;
-mod report;
 mod section;
 mod sums;
 
@@ -11,8 +9,7 @@ use crate::model::forward::visitor::Needs;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::{Card, Observed, PassSpec, Study, Subject};
-use report::Examples;
-use section::ExamplesSection;
+use section::{Examples, ExamplesSection};
 use sums::ExampleSums;
 
 pub struct ExampleSentences;

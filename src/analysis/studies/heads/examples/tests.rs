@@ -1,6 +1,7 @@
+use proptest::prelude::*;
+
 use super::drawn::{Drawn, MOST_WORDS};
-use super::report::{Examples, HeadExamples};
-use super::section::ExamplesSection;
+use super::section::{Examples, ExamplesSection, HeadExamples};
 use super::sums::{ExampleSums, Rank};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
@@ -17,7 +18,6 @@ use crate::study::labels::evidence::Direction;
 use crate::study::section::Section;
 use crate::study::show::figure::{ArcMatch, Chart};
 use crate::study::upstream::HeadAim;
-use proptest::prelude::*;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 

@@ -5,9 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::classifiers::{HeadProbes, LayerProbes, NeighbourProbes, Stack};
 use super::discriminant::{Anchor, Block, Counts, LinearClassifier};
-use super::moments::{Moments, Widths};
-use super::sums::{FoldSums, ProbeSums};
-use super::task::{BUCKETS, Form};
+use super::sums::{BUCKETS, FoldSums, Form, Moments, ProbeSums, Widths};
 use crate::system::parallel::in_parallel;
 
 /// The fewest training words for each dimension of the features; with fewer a discriminant fits its words.
@@ -165,7 +163,7 @@ impl Training<'_> {
     fn class_sums<'a>(
         &'a self,
         task: &'a Task,
-        of: impl Fn(&super::moments::ClassSums) -> Vec<f64> + 'a,
+        of: impl Fn(&super::sums::ClassSums) -> Vec<f64> + 'a,
     ) -> Vec<Vec<f64>> {
         let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
         task.counts.classes.iter().map(|&class| of(&classes[&names[class]])).collect()

@@ -1,10 +1,9 @@
 //! Accuracies, gains and selectivities from hits, with intervals and tests.
 
 use super::fit::TaskClasses;
-use super::moments::Widths;
 use super::scores::{Hits, ProbeScores};
 use super::section::{HeadProbe, LEAST_GAIN, LayerProbe, Share, TaskProbes};
-use super::sums::ProbeSums;
+use super::sums::{ProbeSums, Widths};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::study::metrics::estimates::EstimationContext;

@@ -4,12 +4,10 @@ mod classifiers;
 mod discriminant;
 mod fit;
 mod measure;
-mod moments;
 mod pack;
 mod scores;
 mod section;
 mod sums;
-mod task;
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;

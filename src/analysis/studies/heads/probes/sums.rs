@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::moments::{ClassSums, Moments, Widths};
 use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup, WordRow};
-use super::task::{Form, classes, tasks};
+use crate::corpus::relation::base;
+use crate::corpus::{TreeHead, Upos};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
@@ -16,7 +17,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
-use crate::study::instruments::vector_sums::upper_products;
+use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
 /// The most classes of a task: with more, as lemmas have, a linear discriminant has too few words of each, and its
 /// means would fill memory.
@@ -298,5 +299,125 @@ impl Sums for ProbeSums {
                 })
         };
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Widths {
+    /// The width of word embeddings; 0 if the encoder gives no access to them.
+    pub embedding: usize,
+    pub hidden: usize,
+    pub head: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassSums {
+    pub words: u64,
+    pub forms: BTreeMap<Form, u64>,
+    pub embeddings: VectorSums,
+    /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
+    pub neighbours: VectorSums,
+    /// The sum of what goes into the layers, `[layers, hidden]`.
+    pub inputs: VectorSums,
+    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
+    pub contexts: VectorSums,
+}
+
+merge_fields!(ClassSums { words, forms, embeddings, neighbours, inputs, contexts });
+
+impl ClassSums {
+    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
+        self.embeddings.has(widths.embedding)
+            && self.neighbours.has(2 * widths.embedding)
+            && self.inputs.has(layers * widths.hidden)
+            && self.contexts.has(layers * heads * widths.head)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketSums {
+    pub words: u64,
+    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
+    pub contexts: VectorSums,
+}
+
+merge_fields!(BucketSums { words, contexts });
+
+/// Sums over words that have classes of the same tasks, in one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moments {
+    /// Products of embeddings with themselves: the same for all heads.
+    pub embeddings: VectorSums,
+    pub neighbours: VectorSums,
+    /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
+    pub neighbour_crosses: VectorSums,
+    pub inputs: Vec<VectorSums>,
+    /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
+    pub crosses: Vec<VectorSums>,
+    pub contexts: Vec<VectorSums>,
+    pub buckets: BTreeMap<u8, BucketSums>,
+}
+
+merge_fields!(Moments { embeddings, neighbours, neighbour_crosses, inputs, crosses, contexts, buckets });
+
+impl Moments {
+    pub fn new(layers: usize, heads: usize) -> Self {
+        let none = |count| vec![VectorSums::default(); count];
+        Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
+    }
+
+    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
+        let Widths { embedding, hidden, head } = *widths;
+        self.embeddings.has(half(embedding))
+            && self.neighbours.has(half(2 * embedding))
+            && self.neighbour_crosses.has(2 * embedding * embedding)
+            && (self.inputs.len(), self.crosses.len(), self.contexts.len()) == (layers, layers, layers * heads)
+            && self.inputs.iter().all(|sums| sums.has(half(hidden)))
+            && self.crosses.iter().all(|sums| sums.has(embedding * heads * head))
+            && self.contexts.iter().all(|sums| sums.has(half(head)))
+            && self
+                .buckets
+                .iter()
+                .all(|(&bucket, sums)| usize::from(bucket) < BUCKETS && sums.contexts.has(layers * heads * head))
+    }
+}
+
+pub const ALWAYS: [&str; 2] = ["upos", "relation"];
+
+pub fn tasks(requested: &[String]) -> Vec<String> {
+    ALWAYS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
+}
+
+/// The class of a word in each task, in the order of [`tasks`]; `None` where it has none.
+pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<&str>> {
+    let annotation = sequence.annotations.get(word);
+    let upos = annotation.and_then(|annotation| annotation.upos).map(Upos::tag);
+    let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word));
+    let relation = arc.filter(|arc| arc.head != TreeHead::Unknown).map(|arc| base(&arc.relation));
+    let requested = annotation.map(|annotation| &*annotation.requested).unwrap_or_default();
+    [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
+}
+
+/// The buckets of forms: a control task gives all forms of one the same class.
+///
+/// The classes of a control task have shares that are whole 128ths; twice as many buckets would cost a third more room than
+/// all classes of a treebank take.
+pub const BUCKETS: usize = 128;
+
+/// A form without its case, as eight bytes of SHA-256: what the control task and the most frequent class of a form know
+/// of it. Signed, for it is no count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Form(pub i64);
+
+impl Form {
+    /// The form of a word; of no form where the sequence has none.
+    pub fn of(sequence: &Sequence, word: usize) -> Self {
+        let form = sequence.forms.get(word).map(|form| form.to_lowercase()).unwrap_or_default();
+        let hash = Sha256::digest(format!("headscope/probes/0/{form}"));
+        Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))
+    }
+
+    pub fn bucket(self) -> u8 {
+        u8::try_from(self.0.cast_unsigned() >> (64 - BUCKETS.ilog2())).expect("seven bits")
     }
 }

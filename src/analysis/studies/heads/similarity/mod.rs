@@ -8,7 +8,6 @@ mod measure;
 mod pairs;
 mod report;
 mod section;
-pub mod show;
 mod sums;
 mod weights;
 
