@@ -105,6 +105,11 @@ impl<B: Merge + Clone> Blocks<B> {
         self.0.iter()
     }
 
+    /// A number of each block.
+    pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
+        std::array::from_fn(|block| part(&self.0[block]))
+    }
+
     /// All blocks in one.
     pub fn total(&self) -> B {
         self.every(0, 1)

@@ -96,10 +96,6 @@ pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f
 impl Quantity for Losses {
     type State = Vec<ScoredToken<()>>;
 
-    fn needs(_: &Conditions) -> Needs {
-        Needs { logits: true, ..Needs::default() }
-    }
-
     fn new(variants: usize) -> Self {
         let empty = ExactSum::default();
         Self { tokens: 0, sentences: 0, whole: empty, without: vec![empty; variants] }

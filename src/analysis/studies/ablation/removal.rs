@@ -19,7 +19,11 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::Context;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, PerBlock, block_of};
+use crate::study::metrics::by_block::ByBlock;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::metric::{Column, Fraction};
 use crate::study::show::wording::sequences;
+use crate::study::upstream::Ranking;
 use crate::system::counted::counted;
 
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
@@ -48,7 +52,9 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     type State: Send + Sync;
 
     /// The part of the forward pass that it is read from, in a pass under these conditions.
-    fn needs(conditions: &Conditions) -> Needs;
+    fn needs(_: &Conditions) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
 
     /// Empty sums, with all heads and for each of this many variants.
     fn new(variants: usize) -> Self;
@@ -139,7 +145,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
     }
 
     pub fn per_block(&self, part: impl Fn(&Q) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.blocks[block]))
+        self.blocks.each(part)
     }
 
     /// The place of the variant without these heads.
@@ -147,6 +153,38 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
     pub fn variant_without(&self, places: &[usize]) -> usize {
         let heads = heads_at(self.grid, places);
         self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
+    }
+}
+
+impl<Q: Quantity> RemovalSums<EachHead, Q> {
+    /// The metrics of these sums, of which `values` gives the cells of a head, or of `None` for chance; one of them, of this
+    /// `effect`, by block as well if all heads were removed by themselves.
+    pub fn estimates(
+        &self,
+        columns: &[Column],
+        context: &EstimationContext,
+        values: impl Fn(&Q, Option<usize>) -> Vec<Fraction> + Sync,
+        (metric, effect): (&'static str, fn(&Q, Option<usize>) -> Fraction),
+    ) -> Estimates {
+        let estimates = Estimates::of_blocks(columns, context, &self.blocks, |block, head| {
+            let cells = values(block, head);
+            let is_known = head.is_none_or(|head| self.measures(head));
+            if is_known { cells } else { cells.iter().map(Fraction::unknown).collect() }
+        });
+        if !(0..self.heads()).all(|place| self.measures(place)) {
+            return estimates;
+        }
+        let numerator = |head, block: usize| effect(&self.blocks[block], Some(head)).numerator();
+        let denominator = |block: usize| effect(&self.blocks[block], None).denominator();
+        estimates.with_blocks(metric, ByBlock::new(self.heads(), numerator, denominator))
+    }
+
+    /// The heads by rising effect in the blocks of even number; nothing if not all were removed by themselves.
+    pub fn rankings(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
+        let even = &self.blocks.folds()[0];
+        let of_head = |head| effect(even, Some(head)).value().filter(|_| self.measures(head));
+        let scores: Option<Vec<f64>> = (0..self.heads()).map(of_head).collect();
+        scores.map(|scores| Ranking::rising(by, &scores)).into_iter().collect()
     }
 }
 

@@ -35,6 +35,13 @@ pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
+/// The cells of single metrics of the sums of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub fn values<B>(
+    table: &'static [Metric<fn(&B, Option<usize>) -> Fraction>],
+) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
+    |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
+}
+
 /// The keys of a metric's cells.
 #[derive(Clone, Copy)]
 pub enum Keys {
@@ -134,6 +141,12 @@ impl Fraction {
     /// This denominator without a value, where each head has a value of its own over the same things.
     pub fn unknown(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
+    }
+
+    /// A ratio of all blocks together, and without each of them.
+    pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
+        let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
+        Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
     }
 
     /// The number above the line.

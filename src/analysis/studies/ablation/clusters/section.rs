@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::sequences::reading::Context;
 use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
+use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
@@ -23,7 +23,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, plus_minus, sequences, signed, significance};
+use crate::study::show::wording::{plus_minus, sequences, signed, significance, table_of};
 use crate::system::counted::counted;
 
 pub struct EffectSection {
@@ -221,13 +221,14 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
     }
 
-    /// The p-value of one of these heads being enough, whichever is kept, with what is known of the change without all but
-    /// one: that it is within the band.
-    fn one_will_do(&self, places: &[usize], band: f64) -> OneWillDo {
+    /// The p-value of one of these heads being enough, whichever is kept: that the change without all but one is within the
+    /// band; and that p-value if all estimates are, for others are no part of the correction.
+    fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<Estimate>> =
             self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
-        OneWillDo { p, is_within: rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band)) }
+        let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
+        (p, p.filter(|_| is_within))
     }
 
     fn clusters(&self, context: &EstimationContext) -> Vec<Removed> {
@@ -251,19 +252,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
             }
         };
         self.sums.removals.clusters.iter().map(cluster).collect()
-    }
-}
-
-#[derive(Clone, Copy)]
-struct OneWillDo {
-    p: Option<f64>,
-    /// Whether all estimates are within the band: others are no part of the correction.
-    is_within: bool,
-}
-
-impl OneWillDo {
-    fn tested(self) -> Option<f64> {
-        self.p.filter(|_| self.is_within)
     }
 }
 
@@ -315,26 +303,26 @@ fn tested<Q: Loss>(
     context: &EstimationContext,
 ) -> Vec<ClusterEffects> {
     let Clusters { clusters, random_sets } = &changes.sums.removals;
-    let one_will_do: Vec<OneWillDo> = clusters.iter().map(|places| changes.one_will_do(places, band)).collect();
-    let within: Vec<Option<f64>> = one_will_do.iter().map(|test| test.tested()).collect();
+    let (p_one_will_do, within): (Vec<_>, Vec<_>) =
+        clusters.iter().map(|places| changes.one_will_do(places, band)).unzip();
     let q_one_will_do = q_of_those_above(&within);
     let difference = |places: &Vec<usize>| changes.mean(&changes.difference(places)).estimate();
     let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
-    let mut q = benjamini_hochberg(&p.iter().flatten().copied().collect::<Vec<_>>()).into_iter();
+    let q = q_of_those_tested(&p);
     let cluster = |(number, removed): (usize, Removed)| {
         let random_set = |places: &Vec<usize>| {
-            let test = changes.one_will_do(places, band);
             let mut instead = within.clone();
-            instead[number] = test.tested();
-            RandomSet { heads: heads(places, context), p: test.p, q: q_of_those_above(&instead)[number] }
+            let (p, tested) = changes.one_will_do(places, band);
+            instead[number] = tested;
+            RandomSet { heads: heads(places, context), p, q: q_of_those_above(&instead)[number] }
         };
         ClusterEffects {
             removed,
             right: changes.right(&clusters[number]),
             p: p[number],
-            q: p[number].and_then(|_| q.next()),
+            q: q[number],
             verdict: Interplay::NotSeen,
-            p_one_will_do: one_will_do[number].p,
+            p_one_will_do: p_one_will_do[number],
             q_one_will_do: q_one_will_do[number],
             one_will_do: false,
             random_sets: random_sets[number].iter().map(random_set).collect(),
@@ -365,16 +353,14 @@ fn table<'a, const N: usize>(
     last: [&str; N],
     places: usize,
 ) -> Table {
-    let mut table = plain_table();
-    table.set_header(["without", "together", "sum of each", "difference", "all but one"].iter().chain(&last));
     let cell = |Change { value, ci95 }: &Change| signed(*value, places) + &plus_minus(*ci95, places);
-    for (Removed { heads, together, sum, difference, all_but_one, .. }, last) in clusters {
+    let row = |(Removed { heads, together, sum, difference, all_but_one, .. }, last): (&Removed, [String; N])| {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let cells = [heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
-        table.add_row(cells.into_iter().chain(last));
-    }
-    table.column_iter_mut().skip(1).take(4).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        cells.into_iter().chain(last)
+    };
+    let header = ["without", "together", "sum of each", "difference", "all but one"];
+    table_of(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
 fn effects(

@@ -2,7 +2,6 @@
 
 use super::sums::{EdgeSums, Edges, Shifts};
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::metrics::estimates::EstimationContext;
@@ -69,9 +68,9 @@ fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -
         (block.rows > 0 && rest > 0.0).then(|| excesses(&shifts, heads))
     };
     let without: Vec<_> = sums.blocks.iter().map(without).collect();
-    let rows: PerBlock = std::array::from_fn(|block| sums.blocks[block].rows as f64);
+    let rows = sums.blocks.each(|block| block.rows as f64);
     let measure = |(place, excess): (usize, Option<f64>)| {
-        let shifted: PerBlock = std::array::from_fn(|block| sums.blocks[block].sum(first + place));
+        let shifted = sums.blocks.each(|block| block.sum(first + place));
         let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
         let tested = excess.map(|excess| Jackknife::of(excess, left_out, &rows));
         let excess_ci95 = tested.as_ref().and_then(Jackknife::interval);
@@ -83,7 +82,7 @@ fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -
         }
         let direct = Some(total.direct(first + place) / total.rows as f64);
         let ratio = direct.filter(|_| edge.shift >= LEAST_SHIFT).map(|direct| direct / edge.shift);
-        let directly: PerBlock = std::array::from_fn(|block| sums.blocks[block].direct(first + place));
+        let directly = sums.blocks.each(|block| block.direct(first + place));
         let ratio_ci95 = ratio.and_then(|_| Jackknife::new(&directly, &shifted).interval());
         EdgeEstimate { direct, ratio, ratio_ci95, ..edge }
     };

@@ -61,6 +61,29 @@ impl EdgeSums {
     pub fn with_direct(self) -> Self {
         Self { is_direct: true, ..self }
     }
+
+    fn head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
+        let attention = input.attention();
+        let target = HeadPlace { layer: attention.layer, head: attention.head };
+        if target.layer == 0 {
+            return;
+        }
+        let (Run::Without(source) | Run::Directly(source)) = state.run else {
+            return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
+        };
+        let source = self.grid.place(source);
+        // The input of its layer is the same for every head of the layer.
+        if source.layer >= target.layer {
+            return;
+        }
+        let place = self.grid.index(target.layer - 1, target.head);
+        let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+        let rows = state.roots.rows.iter().zip(roots);
+        let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
+        let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
+        let sums = if matches!(state.run, Run::Directly(_)) { direct } else { edges };
+        sums[Edges(self.grid).index(source, target)] += shift;
+    }
 }
 
 #[derive(Debug)]
@@ -151,31 +174,6 @@ impl Sums for EdgeSums {
             edges.len() == present && direct.len() == if self.is_direct { present } else { 0 }
         };
         self.grid == grid && self.blocks.fit(fits)
-    }
-}
-
-impl EdgeSums {
-    fn head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
-        let attention = input.attention();
-        let target = HeadPlace { layer: attention.layer, head: attention.head };
-        if target.layer == 0 {
-            return;
-        }
-        let (Run::Without(source) | Run::Directly(source)) = state.run else {
-            return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
-        };
-        let source = self.grid.place(source);
-        // The input of its layer is the same for every head of the layer.
-        if source.layer >= target.layer {
-            return;
-        }
-        let place = self.grid.index(target.layer - 1, target.head);
-        let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
-        let rows = state.roots.rows.iter().zip(roots);
-        let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
-        let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
-        let sums = if matches!(state.run, Run::Directly(_)) { direct } else { edges };
-        sums[Edges(self.grid).index(source, target)] += shift;
     }
 }
 

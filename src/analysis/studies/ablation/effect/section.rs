@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,21 +11,21 @@ use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement, band};
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::reading::Context;
-use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::PerToken;
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, from_both_ends, head_effects, judge};
+use crate::studies::ablation::verdicts::{
+    HeadEffect, Verdict, Verdicts, drawn, from_both_ends, head_effects, is_zero, judge, ranked,
+};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Completion, HeadCard, Section, View, stored};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::figure::{Chart, Figure, Forest};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, drawn_without, plain_table, plus_minus, sequences, signed, significance};
+use crate::study::show::wording::{decimal, drawn_without, plus_minus, sequences, signed, significance, table_of};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -62,7 +61,7 @@ pub struct Effects {
     /// together are worth and half of an equal share of it.
     pub band: Option<f64>,
     /// Heads that the checkpoint lacks.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
@@ -89,11 +88,6 @@ pub struct RelationEffects {
     pub effects: Vec<Option<f64>>,
     /// Their 95 % intervals; null where fewer than 10 blocks have such a word.
     pub ci95: Vec<Option<Interval>>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(count: &usize) -> bool {
-    *count == 0
 }
 
 impl Effects {
@@ -131,6 +125,55 @@ impl Effects {
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
+
+    /// The masks that the verdicts rest on: other ones may tell otherwise. Nothing where none are.
+    fn masks(&self) -> String {
+        match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
+            None => String::new(),
+            Some(PERIOD) => " (scored on every word)".to_owned(),
+            Some(phases) => format!(" (scored on {phases} of every 7 words)"),
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { removal, masked_tokens, loss, loss_without_heads, band, heads, .. } = self;
+        let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
+            let why = drawn_without("a token to score", self.read);
+            return writeln!(out, "No token could be scored, so no head was removed: {why}.");
+        };
+        let tokens = self.objective.unwrap_or(Objective::MaskedTokens).tokens();
+        let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = self.verdicts;
+        let order = ranked(heads, |head| head);
+        let removed_heads = heads.iter().filter(|head| head.removed).count();
+        let others = if removed_heads > 0 { "other " } else { "" };
+        let present = heads.len().saturating_sub(self.absent_heads + removed_heads);
+        let chosen = if order.len() < present {
+            format!(
+                " Removed by itself: {} of {}, chosen by the gradient on the even blocks; effects are over the odd blocks, without a \
+                 rank correlation of effect and gradient.",
+                order.len(),
+                counted(present, "head"),
+            )
+        } else {
+            String::new()
+        };
+        let also = match also_negligible {
+            0 => String::new(),
+            also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
+        };
+        writeln!(
+            out,
+            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
+             {loss:.3} with all {others}heads and {bare:.3} without any. Verdicts: {helpful} helpful, {harmful} harmful, {negligible} \
+             negligible (effect within ±{band:.4}), {undecided} undecided{}.{also}{chosen} Largest and smallest effects, ± half of \
+             the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n",
+            removal.name(),
+            sequences(self.sentences, self.read),
+            self.masks(),
+        )?;
+        out.table(table(&order));
+        Ok(())
+    }
 }
 
 #[derive(Serialize)]
@@ -160,11 +203,8 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
         TokenGroup::All | TokenGroup::Class(_) => None,
     });
     in_parallel(context.threads, named, |(group, relation, losses)| {
-        let of_blocks = |head: usize, part: fn(&Fraction) -> f64| -> PerBlock {
-            std::array::from_fn(|block| part(&effect(&sums.blocks[block], Some(head), group)))
-        };
-        let tokens = of_blocks(0, Fraction::denominator);
-        let interval = |head: usize| Jackknife::new(&of_blocks(head, Fraction::numerator), &tokens).interval();
+        let of_block = |head: usize| move |block: usize| effect(&sums.blocks[block], Some(head), group);
+        let interval = |head: usize| Fraction::jackknife(of_block(head)).interval();
         let mean = |sum: f64| sum / losses.tokens as f64;
         let is_measured = |head: usize| sums.measures(head) && context.takes_part(head);
         let heads = 0..context.grid.count();
@@ -223,16 +263,11 @@ impl Section for EffectSection {
             if effect < 0.0 { "less" } else { "more" },
             head.words()
         );
-        let of = |change: f64| {
-            let spread = plus_minus(head.ci95, 3);
-            format!("{}{spread} nats a token", decimal(change, 3))
-        };
+        let of = |change: f64| format!("{}{} nats a token", decimal(change, 3), plus_minus(head.ci95, 3));
         let clause = match head.verdict {
             Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", of(effect)),
             Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", of(-effect)),
-            Some(Verdict::Negligible) => {
-                format!("can be removed for next to nothing ({} of loss)", of(effect))
-            }
+            Some(Verdict::Negligible) => format!("can be removed for next to nothing ({} of loss)", of(effect)),
             Some(Verdict::Undecided) | None => return HeadCard::from_iter([line]),
         };
         HeadCard::from_iter([line]).saying([clause])
@@ -250,89 +285,14 @@ impl Section for EffectSection {
     }
 }
 
-impl Effects {
-    /// The masks that the verdicts rest on: other ones may tell otherwise. Nothing where none are.
-    fn masks(&self) -> String {
-        match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
-            None => String::new(),
-            Some(PERIOD) => " (scored on every word)".to_owned(),
-            Some(phases) => format!(" (scored on {phases} of every 7 words)"),
-        }
-    }
-
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self {
-            removal,
-            objective,
-            sentences,
-            read,
-            masked_tokens,
-            loss,
-            loss_without_heads,
-            band,
-            absent_heads,
-            verdicts,
-            heads,
-            ..
-        } = self;
-        let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            return writeln!(
-                out,
-                "No token could be scored, so no head was removed: {}.",
-                drawn_without("a token to score", *read)
-            );
-        };
-        let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
-        let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
-        let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
-        let removed_heads = heads.iter().filter(|head| head.removed).count();
-        let others = if removed_heads > 0 { "other " } else { "" };
-        let present = heads.len().saturating_sub(absent_heads + removed_heads);
-        let chosen = if order.len() < present {
-            format!(
-                " Removed by itself: {} of {}, chosen by the gradient on the even blocks; effects are over the odd blocks, without a \
-                 rank correlation of effect and gradient.",
-                order.len(),
-                counted(present, "head"),
-            )
-        } else {
-            String::new()
-        };
-        let also = match also_negligible {
-            0 => String::new(),
-            also => {
-                format!(" {also} of the helpful and harmful heads {} also negligible.", plural(also, "is", "are"))
-            }
-        };
-        writeln!(
-            out,
-            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
-             {loss:.3} with all {others}heads and {bare:.3} without any. Verdicts: {helpful} helpful, {harmful} harmful, {negligible} \
-             negligible (effect within ±{band:.4}), {undecided} undecided{}.{also}{chosen} Largest and smallest effects, ± half of \
-             the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n",
-            removal.name(),
-            sequences(*sentences, *read),
-            self.masks(),
-        )?;
-        let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);
-        order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
-        out.table(table(&order));
-        Ok(())
-    }
-}
-
-fn table(heads: &[&HeadEffect]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "effect", "q", "q equivalence", "verdict"]);
-    let row = |head: &&HeadEffect| {
-        let spread = plus_minus(head.ci95, 4);
-        let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| signed(effect, 4) + &spread);
+fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
+    let row = |(effect, head): &(f64, &HeadEffect)| {
+        let effect = signed(*effect, 4) + &plus_minus(head.ci95, 4);
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
         vec![head.place.to_string(), effect, q, within, head.words()]
     };
-    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
-    table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
+    table_of(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 
 /// The head that costs most, beside all heads, and how many have each verdict.
@@ -363,43 +323,18 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     InBrief { found, shortage: few, ..InBrief::default() }
 }
 
-const DRAWN: usize = 12;
-
 fn figures(effects: &Effects) -> Vec<Figure> {
-    let Effects {
-        objective,
-        masked_tokens,
-        loss: Some(loss),
-        loss_without_heads: Some(bare),
-        band: Some(band),
-        heads,
-        ..
-    } = effects
-    else {
-        return Vec::new();
-    };
+    let Effects { objective, masked_tokens, loss, loss_without_heads, band, heads, .. } = effects;
+    let (Some(loss), Some(bare), Some(band)) = (loss, loss_without_heads, band) else { return Vec::new() };
     let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
-    let mut order: Vec<(f64, &HeadEffect)> = heads.iter().filter_map(|head| Some((head.of_its_own()?, head))).collect();
-    order.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let (count, last) = (order.len(), order.len().saturating_sub(DRAWN).max(DRAWN));
-    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);
-    let row = |head: &HeadEffect| ForestRow {
-        name: head.place.to_string(),
-        note: head.words(),
-        marks: vec![Mark::of(head.effect, head.ci95)],
-    };
-    let left_out = count.saturating_sub(2 * DRAWN);
-    let are = plural(&left_out, "is", "are");
-    let left_out = match left_out {
-        0 => String::new(),
-        heads => format!(" {} in between {are} left out.", counted(heads, "head")),
-    };
+    let order: Vec<&HeadEffect> = ranked(heads, |head| head).into_iter().map(|(_, head)| head).collect();
+    let (rows, left_out) = drawn(&order);
     let chart = Chart::Forest(Forest {
         scale: "rise of the loss without the head, in nats a token".to_owned(),
         shares: false,
         nothing: Some(0.0),
         marks: vec!["effect".to_owned()],
-        rows: shown.map(|(_, (_, head))| row(head)).collect(),
+        rows,
     });
     vec![Figure {
         name: "effects",

@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{TreeHead, Upos, relation};
-use crate::model::forward::visitor::Needs;
-use crate::passes::ablation::Conditions;
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::sequence::{InputToken, Sequence};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
@@ -72,10 +70,6 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
 impl Quantity for ByGroup {
     type State = Vec<ScoredToken<Vec<TokenGroup>>>;
 
-    fn needs(conditions: &Conditions) -> Needs {
-        Losses::needs(conditions)
-    }
-
     fn new(_: usize) -> Self {
         Self::new()
     }
@@ -122,10 +116,13 @@ const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of 
 const CHANCE: &str = "0: the head is not missed";
 const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
-/// A metric of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
-type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
+/// The loss without a head less that with it, per masked token.
+pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
+    effect(losses, head, &TokenGroup::All)
+}
 
-pub const METRICS: &[EffectMetric] = &[
+/// The metrics of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
+pub const METRICS: &[Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "loss_effect",
@@ -138,7 +135,7 @@ pub const METRICS: &[EffectMetric] = &[
                 may matter of which no head does. It depends on what stands for the head.",
         },
         keys: Keys::Single,
-        value: |losses, head, _| effect(losses, head, &TokenGroup::All),
+        value: |losses, head, _| of_all(losses, head),
         chance: None,
     },
     Metric {

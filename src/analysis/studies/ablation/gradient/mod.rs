@@ -16,7 +16,7 @@ use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use section::{GradientSection, Gradients};
-use sums::{GradientMetric, GradientSums, METRICS, TaskGradientSums, values};
+use sums::{GradientSums, METRICS, TaskGradientSums};
 
 pub struct Gradient;
 
@@ -48,13 +48,10 @@ impl Study for Gradient {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums = &sums(observed);
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        let is_measured = |metric: &&GradientMetric| (metric.value)(blocks.at(None), None).denominator() != 0.0;
-        for metric in METRICS.iter().filter(is_measured) {
-            let of = |block: usize, head: Option<usize>| (metric.value)(blocks.at(Some(block)), head);
+        let mut estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let total = sums.blocks.total();
+        for metric in METRICS.iter().filter(|metric| (metric.value)(&total, None).denominator() != 0.0) {
+            let of = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
             let by_block = ByBlock::new(
                 context.grid.count(),
                 |head, block| of(block, Some(head)).numerator(),

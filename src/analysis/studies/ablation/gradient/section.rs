@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +11,8 @@ use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
-use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
-use crate::stats::significance::benjamini_hochberg;
+use crate::stats::significance::q_of_those_tested;
 use crate::studies::ablation::removal::scored;
 use crate::studies::ablation::verdicts::from_both_ends;
 use crate::study::labels::policy::Policy;
@@ -22,7 +20,7 @@ use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus, signed};
+use crate::study::show::wording::{drawn_without, plus_minus, signed, table_of};
 
 const SHOWN: usize = 5;
 
@@ -101,13 +99,9 @@ impl Gradients {
     ) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
-            HeadGradient {
-                place: context.grid.place(place),
-                importance: value("gradient_importance"),
-                first_order_effect: value("first_order_effect"),
-                first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
-            }
+            let (importance, ..) = estimates.of_metric(place, "gradient_importance");
+            let (first_order_effect, first_order_ci95, _) = estimates.of_metric(place, "first_order_effect");
+            HeadGradient { place: context.grid.place(place), importance, first_order_effect, first_order_ci95 }
         };
         let Conditions { removal, objective, task, .. } = sums.conditions;
         Self {
@@ -126,34 +120,19 @@ impl Gradients {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self {
-            removal,
-            objective,
-            task,
-            sentences,
-            read,
-            masked_tokens,
-            loss,
-            heads,
-            rank_correlations,
-            integrated,
-            ..
-        } = self;
-        let (Some(removal), Some(loss)) = (removal, loss) else {
-            return writeln!(
-                out,
-                "No token could be scored, so there is no gradient: {}.",
-                drawn_without("a token to score", *read)
-            );
+        let Self { masked_tokens, sentences, heads, rank_correlations, integrated, .. } = self;
+        let (Some(removal), Some(loss)) = (self.removal, self.loss) else {
+            let why = drawn_without("a token to score", self.read);
+            return writeln!(out, "No token could be scored, so there is no gradient: {why}.");
         };
-        let [token, sentence] = if task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
+        let [token, sentence] = if self.task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
         writeln!(
             out,
             "Gradients of the heads' gates (towards the {}): loss of {}, {loss:.3} nats \
              per {token}. Importance: mean absolute derivative of one {sentence}. First order: rise of the loss per {token} without the \
              head, by linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
-            scored([*masked_tokens, *sentences], *objective, *task, *read),
+            scored([*masked_tokens, *sentences], self.objective, self.task, self.read),
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
@@ -188,8 +167,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
     let cell = |value: Option<f64>, ci95: Option<Interval>| {
         value.map_or_else(|| "-".to_owned(), |value| signed(value, 4) + &plus_minus(ci95, 4))
     };
-    let mut table = plain_table();
-    table.set_header(["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated")));
+    let header = ["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated"));
     let row = |HeadGradient { place, importance, first_order_effect, first_order_ci95 }: &&HeadGradient| {
         let importance = importance.map_or_else(|| "-".to_owned(), |importance| format!("{importance:.4}"));
         let along_path = integrated.and_then(|integrated| integrated.heads.iter().find(|head| head.place == *place));
@@ -197,9 +175,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    table_of(header, from_both_ends(heads.iter().map(row).collect(), SHOWN), 1..)
 }
 
 stored!(GradientSection { gradient: Gradients });
@@ -237,8 +213,6 @@ impl GradientSection {
             METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();
     }
 }
-
-pub const INTEGRATED: &str = "integrated_gradient";
 
 /// The share of the loss difference that the sum over heads may miss before the summary asks for more steps.
 const MOST_MISSED: f64 = 0.01;
@@ -286,23 +260,14 @@ impl Integrated {
         if tokens == 0.0 {
             return None;
         }
-        let known = estimates.denominators.get(INTEGRATED, None).copied().unwrap_or_default();
         let head = |place: usize| {
-            let value = estimates.heads[place].get(INTEGRATED, None).copied().flatten();
-            let error = estimates.standard_errors[place].get(INTEGRATED, None).copied().flatten();
-            let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
-            IntegratedHead {
-                place: context.grid.place(place),
-                integrated_gradient: value,
-                ci95: estimates.ci95[place].get(INTEGRATED, None).copied().flatten(),
-                p: estimate.map(|estimate| estimate.p_different(0.0)),
-                q: None,
-            }
+            let (integrated_gradient, ci95, estimate) = estimates.of_metric(place, "integrated_gradient");
+            let p = estimate.map(|estimate| estimate.p_different(0.0));
+            IntegratedHead { place: context.grid.place(place), integrated_gradient, ci95, p, q: None }
         };
         let mut heads: Vec<IntegratedHead> = (0..context.grid.count()).map(head).collect();
-        let tested: Vec<f64> = heads.iter().filter_map(|head| head.p).collect();
-        let corrected = heads.iter_mut().filter(|head| head.p.is_some()).zip(benjamini_hochberg(&tested));
-        corrected.for_each(|(head, q)| head.q = Some(q));
+        let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
+        heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
         let closed = total.closed_loss.value() / tokens;
         let loss_difference = closed - total.loss.value() / tokens;
         let sum: f64 = heads.iter().filter_map(|head| head.integrated_gradient).sum();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;
@@ -96,9 +95,20 @@ impl Sums for GradientSums {
     }
 
     fn observe(&mut self, state: &mut GradientState, event: &mut Event<'_>) {
+        let sums = &mut self.blocks[state.block];
         match event {
-            Event::Gradient(gradient) => self.gradient(state, gradient),
-            Event::PathGradient(path) => self.along_path(state, path),
+            Event::Gradient(gradient) => {
+                sums.loss += gradient.loss;
+                for ((size, signed), derivative) in sums.sizes.iter_mut().zip(&mut sums.signed).zip(&gradient.gates) {
+                    *size += derivative.abs() / state.tokens as f64;
+                    *signed += *derivative;
+                }
+            }
+            Event::PathGradient(path) => {
+                sums.points += u64::from(path.steps.get());
+                sums.closed_loss += path.closed_loss;
+                sums.along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
+            }
             _ => {}
         }
     }
@@ -112,32 +122,8 @@ impl Sums for GradientSums {
     }
 }
 
-impl GradientSums {
-    fn gradient(&mut self, state: &mut GradientState, gradient: &GateGradient) {
-        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[state.block];
-        *loss += gradient.loss;
-        for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
-            *size += derivative.abs() / state.tokens as f64;
-            *signed += *derivative;
-        }
-    }
-
-    fn along_path(&mut self, state: &GradientState, path: &PathGradient) {
-        let Derivatives { points, closed_loss, along_path, .. } = &mut self.blocks[state.block];
-        *points += u64::from(path.steps.get());
-        *closed_loss += path.closed_loss;
-        along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
-    }
-}
-
-pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
-    METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
-}
-
-/// A metric of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
-pub type GradientMetric = Metric<fn(&Derivatives, Option<usize>) -> Fraction>;
-
-pub const METRICS: &[GradientMetric] = &[
+/// The metrics of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "gradient_importance",
@@ -200,7 +186,7 @@ pub const METRICS: &[GradientMetric] = &[
 ];
 
 /// The derivatives of the loss of an item, which is minus its score.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ItemGradient {
     is_first: bool,
     /// Points of the path on which all heads come in together; 0 where it was not followed.
@@ -256,11 +242,9 @@ impl ItemGradient {
     }
 }
 
-/// A text of an item: the block, the number, and whether the item is the first of its unit.
-type ItemPlace = (usize, u64, bool);
-
 impl Sums for TaskGradientSums {
-    type SequenceState = ItemPlace;
+    /// A text of an item: the block, the number, and whether the item is the first of its unit.
+    type SequenceState = (usize, u64, bool);
 
     fn demands(&self) -> Demands {
         Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
@@ -270,23 +254,16 @@ impl Sums for TaskGradientSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<ItemPlace> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         Some((block_of(sequence.family.number), sequence.index, sequence.family.is_first))
     }
 
-    fn observe(&mut self, &mut (block, index, is_first): &mut ItemPlace, event: &mut Event<'_>) {
+    fn observe(&mut self, &mut (block, index, is_first): &mut Self::SequenceState, event: &mut Event<'_>) {
         if !matches!(event, Event::Gradient(_) | Event::PathGradient(_)) {
             return;
         }
         let none = || vec![ExactSum::default(); self.grid.count()];
-        let empty = || ItemGradient {
-            is_first,
-            points: 0,
-            loss: ExactSum::default(),
-            gates: none(),
-            closed_loss: ExactSum::default(),
-            along_path: none(),
-        };
+        let empty = || ItemGradient { is_first, gates: none(), along_path: none(), ..ItemGradient::default() };
         let item = self.blocks[block].entry(index).or_insert_with(empty);
         match event {
             Event::Gradient(gradient) => {

@@ -62,6 +62,44 @@ impl CopyingSums {
     pub fn with_direct_effects(self) -> Self {
         Self { has_direct_effects: true, ..self }
     }
+
+    fn head(&self, state: &mut CopyingState, input: &HeadInput<'_>) {
+        let copies = &state.copies;
+        let second = copies.text.start + copies.shift;
+        let target = |query: usize| {
+            let row = &input.attention().row(query)[..=query];
+            // The first of equal weights.
+            let largest = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).map(|(key, _)| key);
+            let key = largest.filter(|key| copies.text.contains(key) && *key != query)?;
+            Some((query, copies.place(key)))
+        };
+        let queries = (second..second + copies.length).filter_map(target).collect();
+        state.queries.insert(self.grid.index(input.view.layer, input.view.head), queries);
+    }
+
+    fn direct(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
+        let sums = &mut self.blocks[state.block].heads[place];
+        let first_copy = &state.tokens[..state.copies.length];
+        let before = sums.queries;
+        for (query, target) in state.queries.remove(&place).unwrap_or_default() {
+            let effects = effects.row(query);
+            let own = f64::from(effects[target]);
+            // A token that comes twice in a copy is no other token.
+            let is_other = |(token, _): &(&u32, &f32)| **token != state.tokens[target];
+            let others: Vec<f64> =
+                first_copy.iter().zip(effects).filter(is_other).map(|(_, &effect)| f64::from(effect)).collect();
+            if others.is_empty() {
+                continue;
+            }
+            let count = others.len() as f64;
+            // Of a head that writes nothing all are raised alike.
+            let below = |other: &f64| if *other < own { 1.0 } else { f64::from(u8::from(*other == own)) / 2.0 };
+            sums.queries += 1;
+            sums.rank += others.iter().map(below).sum::<f64>() / count;
+            state.effects.push((place, query, own - others.iter().sum::<f64>() / count));
+        }
+        sums.sequences += u64::from(sums.queries > before);
+    }
 }
 
 #[derive(Debug)]
@@ -113,45 +151,5 @@ impl Sums for CopyingSums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
-    }
-}
-
-impl CopyingSums {
-    fn head(&self, state: &mut CopyingState, input: &HeadInput<'_>) {
-        let copies = &state.copies;
-        let second = copies.text.start + copies.shift;
-        let target = |query: usize| {
-            let row = &input.attention().row(query)[..=query];
-            // The first of equal weights.
-            let largest = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).map(|(key, _)| key);
-            let key = largest.filter(|key| copies.text.contains(key) && *key != query)?;
-            Some((query, copies.place(key)))
-        };
-        let queries = (second..second + copies.length).filter_map(target).collect();
-        state.queries.insert(self.grid.index(input.view.layer, input.view.head), queries);
-    }
-
-    fn direct(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
-        let sums = &mut self.blocks[state.block].heads[place];
-        let first_copy = &state.tokens[..state.copies.length];
-        let before = sums.queries;
-        for (query, target) in state.queries.remove(&place).unwrap_or_default() {
-            let effects = effects.row(query);
-            let own = f64::from(effects[target]);
-            // A token that comes twice in a copy is no other token.
-            let is_other = |(token, _): &(&u32, &f32)| **token != state.tokens[target];
-            let others: Vec<f64> =
-                first_copy.iter().zip(effects).filter(is_other).map(|(_, &effect)| f64::from(effect)).collect();
-            if others.is_empty() {
-                continue;
-            }
-            let count = others.len() as f64;
-            // Of a head that writes nothing all are raised alike.
-            let below = |other: &f64| if *other < own { 1.0 } else { f64::from(u8::from(*other == own)) / 2.0 };
-            sums.queries += 1;
-            sums.rank += others.iter().map(below).sum::<f64>() / count;
-            state.effects.push((place, query, own - others.iter().sum::<f64>() / count));
-        }
-        sums.sequences += u64::from(sums.queries > before);
     }
 }

@@ -10,10 +10,6 @@ use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Parameter, P
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-pub fn values(losses: &CopyLosses, head: Option<usize>) -> Vec<Fraction> {
-    METRICS.iter().map(|metric| (metric.value)(losses, head)).collect()
-}
-
 /// How much of the gain goes away without a head; of `None` nothing.
 pub fn effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
@@ -98,10 +94,8 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
     },
 ];
 
-/// A metric of the losses of a block, or of all blocks, and of the place of a head, `None` for chance.
-type CopyMetric = Metric<fn(&CopyLosses, Option<usize>) -> Fraction>;
-
-pub const METRICS: &[CopyMetric] = &[
+/// The metrics of the losses of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub const METRICS: &[Metric<fn(&CopyLosses, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "in_context_effect",

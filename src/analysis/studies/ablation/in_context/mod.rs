@@ -15,7 +15,7 @@ use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use copying::CopyingSums;
-use metrics::{COPYING_METRICS, METRICS, copying_values, values};
+use metrics::{COPYING_METRICS, METRICS, copying_values};
 use section::{Gain, GainEffects, InContextEffectSection, InContextSection};
 use sums::{CopySums, RemovalCopySums};
 
@@ -91,10 +91,7 @@ impl Study for InContextEffect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &RemovalCopySums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let in_context_effect = GainEffects::new(sums, &estimates, context);
         (estimates, InContextEffectSection { in_context_effect })
     }

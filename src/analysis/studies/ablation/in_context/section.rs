@@ -3,14 +3,13 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sums::{CopyLosses, CopySums, RemovalCopySums};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
-use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::LABEL_Q;
@@ -20,7 +19,7 @@ use crate::study::section::{HeadCard, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table, plus_minus, signed, significance};
+use crate::study::show::wording::{decimal, plus_minus, signed, significance, table_of};
 use crate::system::counted::{counted, plural};
 
 pub struct InContextSection {
@@ -55,10 +54,10 @@ pub struct NatsPerToken {
 impl Gain {
     pub fn new(sums: &CopySums) -> Self {
         let total = sums.blocks.total();
-        let tokens = sums.per_block(|losses| losses.tokens() as f64);
+        let tokens = sums.blocks.each(|losses| losses.tokens() as f64);
         let mean = |nats: fn(&CopyLosses) -> f64| NatsPerToken {
             mean: (total.tokens() > 0).then(|| nats(&total) / total.tokens() as f64),
-            ci95: Jackknife::new(&sums.per_block(nats), &tokens).interval(),
+            ci95: Jackknife::new(&sums.blocks.each(nats), &tokens).interval(),
         };
         Self {
             sequences: total.copies[1].sentences,
@@ -179,27 +178,14 @@ impl GainEffects {
         let total = sums.blocks.total();
         let head = |place: usize| {
             let number = |metric: &str| {
-                let value = estimates.heads[place].get(metric, None).copied().flatten();
-                let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
-                let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
-                let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
-                let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
+                let (value, ci95, estimate) = estimates.of_metric(place, metric);
                 (value, ci95, estimate.filter(|_| context.takes_part(place)).map(|estimate| estimate.p_above(0.0)))
             };
             let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
                 ["in_context_effect", "copy_effect"].map(number);
             let p = p_gain.zip(p_copy).map(|(gain, copy)| gain.max(copy));
-            let without = CopyLoss::new(&total, Some(place));
-            HeadInContext {
-                place: context.grid.place(place),
-                effect,
-                ci95,
-                copy_effect,
-                copy_ci95,
-                p,
-                q: None,
-                without,
-            }
+            let (place, without) = (context.grid.place(place), CopyLoss::new(&total, Some(place)));
+            HeadInContext { place, effect, ci95, copy_effect, copy_ci95, p, q: None, without }
         };
         let mut heads: Vec<HeadInContext> = (0..context.grid.count()).map(head).collect();
         let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| head.takes_from_both())).collect();
@@ -265,19 +251,16 @@ impl GainEffects {
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["without", "gain lost", "second copy loses", "q", "second copy"]);
-    for HeadInContext { place, effect, ci95, copy_effect, copy_ci95, q, without, .. } in heads {
+    let row = |HeadInContext { place, effect, ci95, copy_effect, copy_ci95, q, without, .. }: &HeadInContext| {
         let shown = |(effect, ci95): (&Option<f64>, &Option<Interval>)| {
             effect.map_or_else(|| "-".to_owned(), |effect| signed(effect, 3) + &plus_minus(*ci95, 3))
         };
         let [effect, copy] = [(effect, ci95), (copy_effect, copy_ci95)].map(shown);
         let q = q.map_or_else(|| "-".to_owned(), significance);
         let second = without.second.map_or_else(|| "-".to_owned(), |second| format!("{second:.3}"));
-        table.add_row([place.to_string(), effect, copy, q, second]);
-    }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        [place.to_string(), effect, copy, q, second]
+    };
+    table_of(["without", "gain lost", "second copy loses", "q", "second copy"], heads.map(row), 1..)
 }
 
 stored!(InContextEffectSection { in_context_effect: GainEffects });
@@ -303,10 +286,8 @@ impl Section for InContextEffectSection {
             "without it {gain} nats a token of the gain from copying go away, and the second copy loses {copy} more{q}"
         )]);
         let has_part = self.in_context_effect.with_part(policy).iter().any(|head| head.place == place);
-        card.saying(
-            has_part
-                .then(|| format!("has a part in copying from the context ({copy} nats a token of the second copy)")),
-        )
+        let clause = format!("has a part in copying from the context ({copy} nats a token of the second copy)");
+        card.saying(has_part.then_some(clause))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;
@@ -10,9 +9,9 @@ use crate::passes::observer::{Demands, Event, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, PerBlock, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_of};
-use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
+use crate::studies::ablation::removal::{EachHead, Loss, Quantity, RemovalSums};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySums {
@@ -26,10 +25,6 @@ merge_fields!(CopySums[grid] { blocks });
 impl CopySums {
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, blocks: Blocks::new(CopyLosses::new(0)) }
-    }
-
-    pub fn per_block(&self, part: impl Fn(&CopyLosses) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.blocks[block]))
     }
 }
 
@@ -77,8 +72,7 @@ impl CopyLosses {
 
     /// The losses of both copies, nats, summed.
     pub fn losses(&self, variant: Option<usize>) -> [f64; 2] {
-        let loss = |losses: &Losses| variant.map_or(&losses.whole, |variant| &losses.without[variant]).value();
-        [loss(&self.copies[0]), loss(&self.copies[1])]
+        self.copies.each_ref().map(|copy| copy.loss(variant))
     }
 
     pub fn tokens(&self) -> u64 {
@@ -88,10 +82,6 @@ impl CopyLosses {
 
 impl Quantity for CopyLosses {
     type State = Vec<ScoredToken<usize>>;
-
-    fn needs(conditions: &Conditions) -> Needs {
-        Losses::needs(conditions)
-    }
 
     fn new(variants: usize) -> Self {
         Self { copies: [Losses::new(variants), Losses::new(variants)] }

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +18,7 @@ use crate::study::section::{Completion, HeadUseTest, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{plain_table, plus_minus, signed, significance};
+use crate::study::show::wording::{plus_minus, signed, significance, table_of};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
@@ -71,15 +70,26 @@ impl KnockoutSection {
         writeln!(out)?;
         let few = self.knockout.len() - tested;
         if few > 0 {
-            let least = policy.count(&MIN_QUERIES);
+            let least = counted(policy.count(&MIN_QUERIES), "such arc");
             writeln!(
                 out,
-                "Labels not tested: {few}, with fewer than {} in the sample (`--sample` sets its size), or with \
-                 arcs of too few sentences.",
-                counted(least, "such arc")
+                "Labels not tested: {few}, with fewer than {least} in the sample (`--sample` sets its size), or with \
+                 arcs of too few sentences."
             )?;
         }
         Ok(())
+    }
+
+    fn correct(&mut self, policy: &Policy) {
+        let least = policy.count(&MIN_QUERIES);
+        let p_above = |LabelUse { test, .. }: &LabelUse| {
+            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
+        };
+        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
+        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_of_those_above(&p)) {
+            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
+        }
     }
 }
 
@@ -126,11 +136,9 @@ fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
 }
 
 fn table(labels: &[LabelUse]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "label", "direction", "arcs", "use", "q", "arcs off offset", "use off offset", "used"]);
-    for LabelUse { place, label, direction, test } in labels {
+    let row = |LabelUse { place, label, direction, test }: &LabelUse| {
         let UseTest { arcs, loss, ci95, q, used, off_offset, .. } = test;
-        table.add_row([
+        [
             place.to_string(),
             label.clone(),
             direction.name().to_owned(),
@@ -145,14 +153,10 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
                 None => "not tested",
             }
             .to_owned(),
-        ]);
-    }
-    for column in 3..8 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+        ]
+    };
+    let header = ["head", "label", "direction", "arcs", "use", "q", "arcs off offset", "use off offset", "used"];
+    table_of(header, labels.iter().map(row), 3..8)
 }
 
 stored!(KnockoutSection { knockout: Vec<LabelUse> });
@@ -183,20 +187,6 @@ impl Section for KnockoutSection {
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let stray = grid.stray(self.knockout.iter().map(|label| label.place))?;
         Some(format!("`knockout` has {stray}, which the model has not"))
-    }
-}
-
-impl KnockoutSection {
-    fn correct(&mut self, policy: &Policy) {
-        let least = policy.count(&MIN_QUERIES);
-        let p_above = |LabelUse { test, .. }: &LabelUse| {
-            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
-        };
-        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
-        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_of_those_above(&p)) {
-            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
-            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
-        }
     }
 }
 

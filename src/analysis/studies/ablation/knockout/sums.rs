@@ -75,6 +75,39 @@ impl KnockoutSums {
     pub fn of_classes(self, classes: &LayerClasses) -> Self {
         Self { classes: classes.clone(), ..self }
     }
+
+    fn head(&mut self, state: &mut KnockoutState, input: &HeadInput<'_>) {
+        let place = self.grid.index(input.view.layer, input.view.head);
+        for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
+            arc.rows = Some(arc.exchange.rows(input.attention(), &state.words));
+        }
+    }
+
+    fn losses(&mut self, block: usize, arc: &Arc) -> &mut Losses {
+        let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
+        if arc.is_at_offset { at_offset } else { off_offset }
+    }
+
+    /// Two runs for each arc: the partner keeps its weight, then it is exchanged.
+    pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
+        let mut patched_runs = Vec::new();
+        for arc in &mut state.arcs {
+            self.losses(state.block, arc).arcs += 1;
+            let (layer, head) = self.grid.at(self.claims[arc.claim].place);
+            let predicted: Vec<usize> = arc.truths.iter().map(|&(position, _)| position).collect();
+            let run = |rows| PatchedRun { place: HeadPlace { layer, head }, rows, predicted: predicted.clone() };
+            patched_runs.extend(arc.rows.take().expect("its head was shown").map(run));
+        }
+        patched_runs
+    }
+
+    pub(super) fn patched_logits(&mut self, state: &mut KnockoutState, number: usize, position: usize, logits: &[f32]) {
+        let arc = &state.arcs[number / 2];
+        let truth = arc.truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
+        let losses = self.losses(state.block, arc);
+        let sum = if number.is_multiple_of(2) { &mut losses.kept } else { &mut losses.exchanged };
+        *sum += surprisal(logits, truth);
+    }
 }
 
 #[derive(Debug)]
@@ -164,40 +197,5 @@ impl Sums for KnockoutSums {
         self.grid == grid
             && self.claims.iter().all(|claim| claim.place < grid.count())
             && self.blocks.fit(|block| block.len() == self.claims.len())
-    }
-}
-
-impl KnockoutSums {
-    fn head(&mut self, state: &mut KnockoutState, input: &HeadInput<'_>) {
-        let place = self.grid.index(input.view.layer, input.view.head);
-        for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
-            arc.rows = Some(arc.exchange.rows(input.attention(), &state.words));
-        }
-    }
-
-    fn losses(&mut self, block: usize, arc: &Arc) -> &mut Losses {
-        let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
-        if arc.is_at_offset { at_offset } else { off_offset }
-    }
-
-    /// Two runs for each arc: the partner keeps its weight, then it is exchanged.
-    pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
-        let mut patched_runs = Vec::new();
-        for arc in &mut state.arcs {
-            self.losses(state.block, arc).arcs += 1;
-            let (layer, head) = self.grid.at(self.claims[arc.claim].place);
-            let predicted: Vec<usize> = arc.truths.iter().map(|&(position, _)| position).collect();
-            let run = |rows| PatchedRun { place: HeadPlace { layer, head }, rows, predicted: predicted.clone() };
-            patched_runs.extend(arc.rows.take().expect("its head was shown").map(run));
-        }
-        patched_runs
-    }
-
-    pub(super) fn patched_logits(&mut self, state: &mut KnockoutState, number: usize, position: usize, logits: &[f32]) {
-        let arc = &state.arcs[number / 2];
-        let truth = arc.truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
-        let losses = self.losses(state.block, arc);
-        let sum = if number.is_multiple_of(2) { &mut losses.kept } else { &mut losses.exchanged };
-        *sum += surprisal(logits, truth);
     }
 }

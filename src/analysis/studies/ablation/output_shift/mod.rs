@@ -8,7 +8,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use section::{METRICS, OutputShiftReport, OutputShiftSection, OutputShiftSums, values};
+use section::{METRICS, OutputShiftReport, OutputShiftSection, OutputShiftSums};
 
 pub struct OutputShift;
 
@@ -37,12 +37,9 @@ impl Study for OutputShift {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &OutputShiftSums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        let shift = OutputShiftReport::new(sums, &estimates, context);
-        (estimates, OutputShiftSection { output_shift: shift })
+        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let output_shift = OutputShiftReport::new(sums, &estimates, context);
+        (estimates, OutputShiftSection { output_shift })
     }
 }
 

@@ -2,15 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
-use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, ShiftSum};
 use crate::studies::ablation::removal::{EachHead, RemovalSums};
@@ -22,7 +19,7 @@ use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequence, sequences};
+use crate::study::show::wording::{drawn_without, plus_minus, sequence, sequences, table_of};
 use crate::system::counted::counted;
 
 const LISTED: usize = 5;
@@ -81,14 +78,9 @@ impl OutputShiftReport {
     pub fn new(sums: &OutputShiftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
-            let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
-            let moved = MovedBy {
-                output_shift: value("output_shift"),
-                output_ci95: ci95("output_shift"),
-                pooled_shift: value("pooled_shift"),
-                pooled_ci95: ci95("pooled_shift"),
-            };
+            let (output_shift, output_ci95, _) = estimates.of_metric(place, "output_shift");
+            let (pooled_shift, pooled_ci95, _) = estimates.of_metric(place, "pooled_shift");
+            let moved = MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 };
             HeadShift { place: context.grid.place(place), moved }
         };
         let mut heads: Vec<HeadShift> =
@@ -109,11 +101,8 @@ impl OutputShiftReport {
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self { removal, sentences, read, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(
-                out,
-                "No sentence had a token of text, so no head was removed: {}.",
-                drawn_without("a token of text", *read)
-            );
+            let why = drawn_without("a token of text", *read);
+            return writeln!(out, "No sentence had a token of text, so no head was removed: {why}.");
         };
         writeln!(
             out,
@@ -130,19 +119,14 @@ impl OutputShiftReport {
 
 fn without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
     let estimate = |of: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
-        let by_block = |part: fn(&Fraction) -> f64| -> PerBlock {
-            std::array::from_fn(|block| part(&of(&sums.blocks[block], Some(sums.blocks[block].without_any()))))
-        };
-        let ci95 = Jackknife::new(&by_block(Fraction::numerator), &by_block(Fraction::denominator)).interval();
-        (of(total, Some(total.without_any())).value(), ci95)
+        let without_any = |sums: &OutputShiftTotals| of(sums, Some(sums.without_any()));
+        (without_any(total).value(), Fraction::jackknife(|block| without_any(&sums.blocks[block])).interval())
     };
     let ((output_shift, output_ci95), (pooled_shift, pooled_ci95)) = (estimate(output), estimate(pooled));
     MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 }
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["without", "output shift", "pooled shift"]);
     let cell = |shift: Option<f64>, ci95: Option<Interval>| {
         let spread = plus_minus(ci95, 5);
         shift.map_or_else(|| "-".to_owned(), |shift| format!("{shift:.5}{spread}"))
@@ -150,14 +134,9 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
     let row = |name: String, moved: &MovedBy| {
         [name, cell(moved.output_shift, moved.output_ci95), cell(moved.pooled_shift, moved.pooled_ci95)]
     };
-    for HeadShift { place, moved } in heads {
-        table.add_row(row(place.to_string(), moved));
-    }
-    table.add_row(row("all heads".to_owned(), without));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    let rows = heads.map(|HeadShift { place, moved }| row(place.to_string(), moved));
+    let rows = rows.chain([row("all heads".to_owned(), without)]);
+    table_of(["without", "output shift", "pooled shift"], rows, 1..)
 }
 
 stored!(OutputShiftSection { output_shift: OutputShiftReport });
@@ -229,15 +208,11 @@ fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
 
 pub type OutputShiftSums = RemovalSums<EachHead, OutputShiftTotals>;
 
-pub fn values(moved: &OutputShiftTotals, head: Option<usize>) -> Vec<Fraction> {
-    METRICS.iter().map(|metric| (metric.value)(moved, head)).collect()
-}
-
-pub fn output(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
+fn output(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
     mean(shifts.map(|shifts| &shifts.output), moved.tokens).over(moved.tokens, moved.sentences)
 }
 
-pub fn pooled(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
+fn pooled(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
     mean(shifts.map(|shifts| &shifts.pooled), moved.sequences).over(moved.sequences, moved.sentences)
 }
 
@@ -249,10 +224,8 @@ const CHANCE: &str = "0: nothing moves";
 const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
     It depends on what stands for the head (`settings.ablation`).";
 
-/// A metric of the shifts of a block, or of all blocks, and of the place of a head, `None` for chance.
-type OutputShiftMetric = Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>;
-
-pub const METRICS: &[OutputShiftMetric] = &[
+/// The metrics of the shifts of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub const METRICS: &[Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "output_shift",

@@ -175,6 +175,46 @@ impl Curves {
             layers_share_weights: !sums.removals.first_layers.is_empty(),
         }
     }
+
+    pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
+        let mut layers = Vec::new();
+        for curve in &self.orders {
+            for budget @ &CanGo { of, rise, .. } in &curve.can_go {
+                let removed = curve.count(budget);
+                layers.extend(curve.within(budget).into_iter().map(|(layer, heads)| {
+                    let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+                    PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
+                }));
+            }
+        }
+        layers
+    }
+
+    pub fn exported(&self) -> Vec<PruningOrder> {
+        let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
+        // The heads of an order in the order of the model: their constants are so.
+        let exported = |curve: &Curve| {
+            let Curve { by, heads, loss: without, right: right_without, can_go, .. } = curve;
+            let all = BTreeSet::from_iter(heads);
+            let constant =
+                |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
+            let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
+            let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
+            let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
+            PruningOrder {
+                by: by.clone(),
+                removal,
+                heads,
+                loss,
+                unit: unit(self.task),
+                without: without.clone(),
+                right,
+                budgets,
+                is_above_baseline: self.is_above_baseline,
+            }
+        };
+        self.orders.iter().map(exported).collect()
+    }
 }
 
 impl Curve {
@@ -197,12 +237,34 @@ impl Curve {
             loss: variants.iter().map(mean).collect(),
             rise_ci95: intervals(&tokens, &|block, variant| block.change(variant)),
             right: task.iter().flat_map(|_| variants.iter().map(right)).collect(),
-            right_change_ci95: match task {
-                Some(_) => intervals(&predictions, &|block, variant| block.right(Some(variant)) - block.right(None)),
-                None => Vec::new(),
-            },
+            right_change_ci95: task.map_or_else(Vec::new, |_| {
+                intervals(&predictions, &|block, variant| block.right(Some(variant)) - block.right(None))
+            }),
             can_go: can_go.collect(),
         }
+    }
+
+    pub fn within(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
+        let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for &HeadPlace { layer, head } in self.heads.iter().take(self.count(budget)) {
+            by_layer.entry(layer).or_default().insert(head);
+        }
+        by_layer
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
+    pub fn count(&self, budget: &CanGo) -> usize {
+        // The share of a saved report is rounded.
+        (budget.share * self.heads.len() as f64).round() as usize
+    }
+
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
+        points.map(|(gone, ((&place, &loss), &rise_ci95))| {
+            let right = self.right.get(gone).copied();
+            let right_change_ci95 = self.right_change_ci95.get(gone).copied().flatten();
+            Step { by: &self.by, removed: gone + 1, place, loss, rise_ci95, right, right_change_ci95 }
+        })
     }
 }
 
@@ -262,84 +324,11 @@ pub struct PrunedLayer<'a> {
     heads: String,
 }
 
-impl Curve {
-    pub fn within(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
-        let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for &HeadPlace { layer, head } in self.heads.iter().take(self.count(budget)) {
-            by_layer.entry(layer).or_default().insert(head);
-        }
-        by_layer
-    }
-
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
-    pub fn count(&self, budget: &CanGo) -> usize {
-        // The share of a saved report is rounded.
-        (budget.share * self.heads.len() as f64).round() as usize
-    }
-}
-
-impl Curves {
-    pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
-        let mut layers = Vec::new();
-        for curve in &self.orders {
-            for budget @ &CanGo { of, rise, .. } in &curve.can_go {
-                let removed = curve.count(budget);
-                layers.extend(curve.within(budget).into_iter().map(|(layer, heads)| {
-                    let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
-                    PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
-                }));
-            }
-        }
-        layers
-    }
-}
-
-impl Curves {
-    pub fn exported(&self) -> Vec<PruningOrder> {
-        let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
-        // The heads of an order in the order of the model: their constants are so.
-        let exported = |curve: &Curve| {
-            let Curve { by, heads, loss: without, right: right_without, can_go, .. } = curve;
-            let all = BTreeSet::from_iter(heads);
-            let constant =
-                |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
-            let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
-            let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
-            let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
-            PruningOrder {
-                by: by.clone(),
-                removal,
-                heads,
-                loss,
-                unit: unit(self.task),
-                without: without.clone(),
-                right,
-                budgets,
-                is_above_baseline: self.is_above_baseline,
-            }
-        };
-        self.orders.iter().map(exported).collect()
-    }
-}
-
-impl Curve {
-    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
-        points.map(|(gone, ((&place, &loss), &rise_ci95))| {
-            let right = self.right.get(gone).copied();
-            let right_change_ci95 = self.right_change_ci95.get(gone).copied().flatten();
-            Step { by: &self.by, removed: gone + 1, place, loss, rise_ci95, right, right_change_ci95 }
-        })
-    }
-}
-
 impl Interaction {
     fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
         let places = &sums.removals.negligible;
-        let (all, each) = (
-            sums.variant_without(places),
-            places.iter().map(|&place| sums.variant_without(&[place])).collect::<Vec<_>>(),
-        );
+        let all = sums.variant_without(places);
+        let each: Vec<usize> = places.iter().map(|&place| sums.variant_without(&[place])).collect();
         let of_each = |losses: &Q| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens() as f64;
         let (together, sum) = (mean(total.change(all)), mean(of_each(total)));

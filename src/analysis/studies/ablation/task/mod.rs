@@ -6,16 +6,15 @@ mod view;
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::studies::ablation::losses::TaskSums;
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::{self, Fraction};
+use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::show::terms::Term;
-use crate::study::upstream::{Ranking, UpstreamResults};
+use crate::study::upstream::UpstreamResults;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use section::{METRICS, TaskResult, TaskSection, effect, values};
+use section::{METRICS, TaskResult, TaskSection};
 
 pub struct OwnTask;
 
@@ -48,33 +47,15 @@ impl Study for OwnTask {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TaskSums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| {
-            let cells = values(blocks.at(number), Some(place));
-            if sums.measures(place) { cells } else { cells.iter().map(Fraction::unknown).collect() }
-        };
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let of_block = |block: usize, head: Option<usize>| effect(blocks.at(Some(block)).values(), head);
-        let by_block = ByBlock::new(
-            context.grid.count(),
-            |head, block| of_block(block, Some(head)).numerator(),
-            |block| of_block(block, None).denominator(),
-        );
-        let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        if (0..sums.heads()).all(|place| sums.measures(place)) {
-            estimates = estimates.with_blocks("task_effect", by_block);
-        }
+        let by_block = ("task_effect", METRICS[0].value);
+        let estimates = sums.estimates(&columns(self), context, metric::values(METRICS), by_block);
         let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, TaskSection { task })
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &TaskSums = observed.sums();
-        let even = &sums.blocks.folds()[0];
-        let of_head = |head: usize| effect(even.values(), Some(head)).value();
-        let scores: Option<Vec<f64>> =
-            (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
-        let rankings = scores.map(|scores| Ranking::rising("task", &scores)).into_iter().collect();
+        let rankings = sums.rankings("task", METRICS[0].value);
         let TaskResult { obstacle, .. } = section.task;
         UpstreamResults { rankings, negligible: section.task.negligible(), obstacle, ..UpstreamResults::default() }
     }

@@ -9,10 +9,9 @@ use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Replacement, band};
 use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::{Item, Items, RightShare, TaskSums};
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, judge};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, is_zero, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -70,7 +69,7 @@ pub struct TaskResult {
     /// As `effect.band`, of this loss.
     pub band: Option<f64>,
     /// Heads that the checkpoint lacks.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
@@ -124,10 +123,8 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 
     fn jackknife(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Jackknife {
-        let blocks: Vec<Fraction> =
-            self.sums.blocks.iter().map(|items| ratio(&mut items.values().filter(|item| (self.takes)(item)))).collect();
-        let part = |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&blocks[block])) };
-        Jackknife::new(&part(Fraction::numerator), &part(Fraction::denominator))
+        let items = |block: usize| self.sums.blocks[block].values();
+        Fraction::jackknife(|block| ratio(&mut items(block).filter(|item| (self.takes)(item))))
     }
 
     fn right(&self) -> RightShare {
@@ -140,11 +137,6 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
 /// Minus the mean score with all heads, or in the variant at this place.
 fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
     mean(items, |item| -item.score(variant))
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(count: &usize) -> bool {
-    *count == 0
 }
 
 impl TaskResult {
@@ -165,10 +157,9 @@ impl TaskResult {
         let above = |item: &Item| item.right(None) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| band(without - whole, context.grid.count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
-        let on_task = |(place, on_loss): (usize, HeadEffect)| HeadOnTask {
-            on_loss,
-            right_effect: estimates.heads[place].get("task_right_effect", None).copied().flatten(),
-            right_ci95: estimates.ci95[place].get("task_right_effect", None).copied().flatten(),
+        let on_task = |(place, on_loss): (usize, HeadEffect)| {
+            let (right_effect, right_ci95, _) = estimates.of_metric(place, "task_right_effect");
+            HeadOnTask { on_loss, right_effect, right_ci95 }
         };
         Self {
             kind,
@@ -278,45 +269,37 @@ impl GroupResult {
 
 stored!(TaskSection { task: TaskResult });
 
-pub fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
-    METRICS.iter().map(|metric| (metric.value)(items, head)).collect()
-}
-
-pub fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
-    let (mut sum, mut count, mut units) = (0.0, 0, 0);
-    for item in items {
-        sum += part(item);
-        count += 1;
-        units += u64::from(item.is_first);
-    }
-    Fraction::new(sum, count as f64).over(count, units)
+fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
+    ratio(items, part, |_| 1.0)
 }
 
 /// The mean rise of the loss without a head; nothing for chance.
-pub fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
+fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
     mean(items, |item| item.score(None) - item.score(head))
 }
 
-fn right_effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
-    share(items, |item| item.right(head) - item.right(None))
+/// A share of predictions: `part` counts the predictions of an item that are in it. Tags have one prediction a word, other items one.
+fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
+    ratio(items, part, Item::predictions)
 }
 
-/// A share of predictions: `part` counts the predictions of an item that are in it. Tags have one prediction a word, other items one.
-pub fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
-    let (mut sum, mut predictions, mut items_seen, mut units) = (0.0, 0.0, 0, 0);
+fn ratio<'a>(
+    items: impl Iterator<Item = &'a Item>,
+    part: impl Fn(&Item) -> f64,
+    whole: impl Fn(&Item) -> f64,
+) -> Fraction {
+    let (mut sum, mut all, mut count, mut units) = (0.0, 0.0, 0, 0);
     for item in items {
         sum += part(item);
-        predictions += item.predictions();
-        items_seen += 1;
+        all += whole(item);
+        count += 1;
         units += u64::from(item.is_first);
     }
-    Fraction::new(sum, predictions).over(items_seen, units)
+    Fraction::new(sum, all).over(count, units)
 }
 
-/// A metric of the items of a block, or of all blocks, and of the place of a head, `None` for chance.
-type TaskMetric = Metric<fn(&Items, Option<usize>) -> Fraction>;
-
-pub const METRICS: &[TaskMetric] = &[
+/// The metrics of the items of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub const METRICS: &[Metric<fn(&Items, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "task_effect",
@@ -345,7 +328,7 @@ pub const METRICS: &[TaskMetric] = &[
             caveats: "Most heads change the score of an item without making it right or wrong, so this is coarser than `task_effect`.",
         },
         keys: Keys::Single,
-        value: |items, head| right_effect(items.values(), head),
+        value: |items, head| share(items.values(), |item| item.right(head) - item.right(None)),
         chance: None,
     },
 ];

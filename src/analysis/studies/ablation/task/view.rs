@@ -1,31 +1,26 @@
 //! View of the section `task`: lines of the summary, the sentence that opens it, the figure, the cards of heads, tables.
 
-use std::fmt;
-use std::fmt::Write;
-
-use comfy_table::CellAlignment;
+use std::fmt::{self, Write};
 
 use super::section::{GroupResult, HeadOnTask, TaskResult, TaskSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::verdicts::{Verdict, from_both_ends};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, drawn, from_both_ends, ranked};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::figure::{Chart, Figure, Forest};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
+use crate::study::show::wording::{decimal, plus_minus, significance, table_of};
 use crate::study::upstream::Obstacle;
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 3;
 
 const NAMED: usize = 3;
-
-const DRAWN: usize = 12;
 
 impl Section for TaskSection {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -51,7 +46,7 @@ impl Section for TaskSection {
         let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
         let found = self.task.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.of_its_own()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
-        let (spread, unit) = (plus_minus(on_loss.ci95, 3), self.task.unit());
+        let (spread, unit) = (plus_minus(on_loss.ci95, 3), unit(self.task.kind));
         let removal = self.task.removal.map_or("", Replacement::name);
         let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points(right)));
         let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
@@ -59,15 +54,12 @@ impl Section for TaskSection {
             "without it (by {removal}) the loss of the task is {effect:+.3}{spread} {unit} an item more{right}: {}{q}",
             on_loss.words()
         );
-        let clause = match on_loss.verdict {
-            Some(Verdict::Helpful) => {
-                format!("raises the loss of the task by {effect:.3}{spread} {unit} an item when it is removed")
-            }
-            Some(Verdict::Harmful) => {
-                format!("lowers the loss of the task by {:.3}{spread} {unit} an item when it is removed", -effect)
-            }
+        let (changes, by) = match on_loss.verdict {
+            Some(Verdict::Helpful) => ("raises", effect),
+            Some(Verdict::Harmful) => ("lowers", -effect),
             _ => return HeadCard::from_iter([line]),
         };
+        let clause = format!("{changes} the loss of the task by {by:.3}{spread} {unit} an item when it is removed");
         HeadCard::from_iter([line]).saying([clause])
     }
 
@@ -87,10 +79,6 @@ fn points(change: f64) -> String {
 }
 
 impl TaskResult {
-    fn unit(&self) -> &'static str {
-        unit(self.kind)
-    }
-
     fn can_do(&self) -> String {
         let items = counted(self.items, "item");
         let of_words = if self.kind == Some(TaskKind::Tag) { "the words of " } else { "" };
@@ -108,8 +96,7 @@ impl TaskResult {
                 format!("one answer is right for {most} % of the items, so no head has a verdict: mix the answers")
             }
             Obstacle::TooFewUnits => {
-                let [items, units] =
-                    [(self.items, "item"), (self.units, "unit")].map(|(count, one)| counted(count, one));
+                let (items, units) = (counted(self.items, "item"), counted(self.units, "unit"));
                 format!("{items} of {units} {} too few for a verdict on heads", plural(&self.items, "is", "are"))
             }
         })
@@ -160,9 +147,7 @@ impl TaskResult {
     }
 
     fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
-        let mut order: Vec<_> = self.heads.iter().filter_map(|head| Some((head.on_loss.of_its_own()?, head))).collect();
-        order.sort_by(|a, b| b.0.total_cmp(&a.0));
-        order
+        ranked(&self.heads, |head| &head.on_loss)
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
@@ -175,7 +160,7 @@ impl TaskResult {
             0 => String::new(),
             skipped => format!(" {} of the file cannot be scored.", counted(skipped, "item")),
         };
-        let (unit, units) = (self.unit(), counted(self.units, "unit"));
+        let (unit, units) = (unit(self.kind), counted(self.units, "unit"));
         let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
         writeln!(
             out,
@@ -211,34 +196,28 @@ impl TaskResult {
 }
 
 fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "effect", "q", "right", "verdict"]);
     let row = |(effect, HeadOnTask { on_loss, right_effect, .. }): &(f64, &HeadOnTask)| {
         let effect = format!("{effect:+.4}{}", plus_minus(on_loss.ci95, 4));
         let q = on_loss.q.map_or_else(|| "-".to_owned(), significance);
         let right = right_effect.map_or_else(|| "-".to_owned(), points);
         vec![on_loss.place.to_string(), effect, q, right, on_loss.words()]
     };
-    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
-    table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
+    table_of(["head", "effect", "q", "right", "verdict"], rows, 1..4)
 }
 
 /// Each condition with the head that it needs most.
 fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["group", "items", "right", "largest effect"]);
-    for GroupResult { group, items, right, effects, ci95, .. } in groups {
+    let row = |GroupResult { group, items, right, effects, ci95, .. }: &GroupResult| {
         let each =
             heads.iter().zip(effects).zip(ci95).filter_map(|((head, effect), ci95)| Some(((*effect)?, ci95, head)));
         let largest = each.max_by(|a, b| a.0.total_cmp(&b.0));
         let largest = largest.map_or_else(String::new, |(effect, ci95, head)| {
             format!("{} {effect:+.4}{}", head.on_loss.place, plus_minus(*ci95, 4))
         });
-        table.add_row([group.clone(), items.to_string(), right.to_string(), largest]);
-    }
-    table.column_iter_mut().skip(1).take(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        [group.clone(), items.to_string(), right.to_string(), largest]
+    };
+    table_of(["group", "items", "right", "largest effect"], groups.iter().map(row), 1..3)
 }
 
 fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
@@ -253,26 +232,15 @@ fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
 }
 
 fn figure(task: &TaskResult) -> Option<Figure> {
-    let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, task.unit());
-    let order = task.ranked();
-    let last = order.len().saturating_sub(DRAWN).max(DRAWN);
-    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);
-    let row = |HeadOnTask { on_loss, .. }: &HeadOnTask| ForestRow {
-        name: on_loss.place.to_string(),
-        note: on_loss.words(),
-        marks: vec![Mark::of(on_loss.effect, on_loss.ci95)],
-    };
-    let left_out = order.len().saturating_sub(2 * DRAWN);
-    let left_out = match left_out {
-        0 => String::new(),
-        heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
-    };
+    let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, unit(task.kind));
+    let order: Vec<&HeadEffect> = task.ranked().into_iter().map(|(_, head)| &head.on_loss).collect();
+    let (rows, left_out) = drawn(&order);
     let chart = Chart::Forest(Forest {
         scale: format!("rise of the loss of the task without the head, in {unit} an item"),
         shares: false,
         nothing: Some(0.0),
         marks: vec!["effect".to_owned()],
-        rows: shown.map(|(_, (_, head))| row(head)).collect(),
+        rows,
     });
     Some(Figure {
         name: "task-effects",

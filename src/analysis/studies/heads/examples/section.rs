@@ -91,7 +91,10 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
     if examples.is_empty() {
         return None;
     }
-    let name = place.to_string();
+    let ends = |unit: usize, other: usize| {
+        if *direction == Some(Direction::HeadToDependent) { [other, unit] } else { [unit, other] }
+    };
+    let speaks = |drawn: &Drawn| !(drawn.right.is_empty() && drawn.wrong.is_empty());
     let sentence = |example: &Example| {
         let drawn = &example.drawn;
         let stand = |unit: usize| match (drawn.right.contains(&unit), drawn.wrong.contains(&unit)) {
@@ -100,20 +103,15 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
             _ => ArcMatch::Neutral,
         };
         // All words are drawn if the label says nothing of any word.
-        let speaks = !(drawn.right.is_empty() && drawn.wrong.is_empty());
+        let speaks = speaks(drawn);
         let arc = |unit: usize| {
-            let (stand, to, weight) = (stand(unit), drawn.to[unit], drawn.weights[unit]);
+            let (stand, weight, [from, to]) = (stand(unit), drawn.weights[unit], ends(unit, drawn.to[unit]));
             let shown = weight > 0.0 && !(speaks && stand == ArcMatch::Neutral);
-            let (from, to) = if *direction == Some(Direction::HeadToDependent) { (to, unit) } else { (unit, to) };
             shown.then_some(Arc { from, to, weight, stand })
         };
         let missed = |&unit: &usize| {
             let head = *drawn.heads.get(unit)?;
-            (head != unit).then_some(if *direction == Some(Direction::HeadToDependent) {
-                [head, unit]
-            } else {
-                [unit, head]
-            })
+            (head != unit).then_some(ends(unit, head))
         };
         ArcSentence {
             about: about(of, example),
@@ -129,16 +127,18 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
             100.0 * mean
         )
     } else {
-        let speaks = examples.iter().any(|one| !(one.drawn.right.is_empty() && one.drawn.wrong.is_empty()));
-        let how =
-            if speaks { "solid where the label says so, dashed where not" } else { "thicker with more attention" };
+        let how = if examples.iter().any(|one| speaks(&one.drawn)) {
+            "solid where the label says so, dashed where not"
+        } else {
+            "thicker with more attention"
+        };
         format!(
             "Arcs go from each word to where it attends most: {how}. The score is the one of the label, {mean:.2} in the corpus."
         )
     };
     Some(Figure {
         name: "examples",
-        title: format!("{name}, {label}: sentences that show it, out of {scored}"),
+        title: format!("{place}, {label}: sentences that show it, out of {scored}"),
         reading,
         chart: Chart::Arcs(Arcs { sentences: examples.iter().map(sentence).collect() }),
     })
@@ -200,14 +200,8 @@ impl Examples {
                 Example { rank, sentence, score, queries, drawn }
             };
             let examples = kept.chosen().into_iter().map(example).collect();
-            HeadExamples {
-                place: grid.place(*place),
-                label: label.clone(),
-                direction,
-                mean: *mean,
-                scored: kept.scored,
-                examples,
-            }
+            let (place, label) = (grid.place(*place), label.clone());
+            HeadExamples { place, label, direction, mean: *mean, scored: kept.scored, examples }
         };
         Self {
             least_words: LEAST_WORDS,

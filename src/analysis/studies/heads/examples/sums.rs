@@ -98,14 +98,9 @@ impl HeadCandidates {
         };
         self.scored += 1;
         if Rank::ALL.into_iter().zip(&self.ranks).any(enters) {
-            let candidate = Candidate { sentence, score: score.mean, queries: score.queries, drawn: draw() };
-            self.keep(mean, &[candidate]);
-        }
-    }
-
-    fn keep(&mut self, mean: f64, more: &[Candidate]) {
-        for (rank, kept) in Rank::ALL.into_iter().zip(&mut self.ranks) {
-            admit(rank, kept, more, mean);
+            let candidate = [Candidate { sentence, score: score.mean, queries: score.queries, drawn: draw() }];
+            let ranks = Rank::ALL.into_iter().zip(&mut self.ranks);
+            ranks.for_each(|(rank, kept)| admit(rank, kept, &candidate, mean));
         }
     }
 

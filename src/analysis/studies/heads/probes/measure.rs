@@ -38,7 +38,7 @@ impl<'a> Measuring<'a> {
         widths: Option<Widths>,
     ) -> Self {
         let total = scores.blocks.total().swap_remove(number);
-        let words: PerBlock = std::array::from_fn(|block| scores.blocks[block][number].words as f64);
+        let words = scores.blocks.each(|block| block[number].words as f64);
         let trained = widths.map_or([false; 5], |Widths { embedding, hidden, head }| {
             let together = if embedding > 0 { embedding + head } else { 0 };
             [embedding, hidden, head, together, 3 * embedding].map(|features| classes.can_train(features))
@@ -48,7 +48,7 @@ impl<'a> Measuring<'a> {
     }
 
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.scores.blocks[block][self.number]))
+        self.scores.blocks.each(|block| part(&block[self.number]))
     }
 
     fn share(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {

@@ -50,16 +50,10 @@ pub struct WordGroup<K> {
     pub contexts: Vec<f32>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pack<K> {
     pub groups: Vec<WordGroup<K>>,
     begun: usize,
-}
-
-impl<K> Default for Pack<K> {
-    fn default() -> Self {
-        Self { groups: Vec::new(), begun: 0 }
-    }
 }
 
 impl<K> WordGroup<K> {

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +13,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent, signed, significance};
+use crate::study::show::wording::{percent, plus_minus_percent, signed, significance, table_of};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 5;
@@ -191,10 +190,8 @@ impl TaskProbes {
         if *words == 0 {
             return writeln!(out, "{task}: no word of the corpus has it.");
         }
-        let shown = |(name, share): (&str, &Share)| {
-            share
-                .accuracy
-                .map(|accuracy| format!("{name} {}{}", percent(Some(accuracy)), plus_minus_percent(share.ci95)))
+        let shown = |(name, Share { accuracy, ci95 }): (&str, &Share)| {
+            accuracy.map(|_| format!("{name} {}{}", percent(*accuracy), plus_minus_percent(*ci95)))
         };
         let beside = [
             ("most frequent class", majority),
@@ -237,11 +234,9 @@ impl TaskProbes {
 }
 
 fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
-    let mut table = plain_table();
     let untrained = heads.iter().any(|head| head.untrained.is_some());
-    let header = ["head", "gain", "q", "alone", "selectivity"];
-    table.set_header(header.into_iter().chain(untrained.then_some("untrained")));
-    for head in heads {
+    let header = ["head", "gain", "q", "alone", "selectivity"].into_iter().chain(untrained.then_some("untrained"));
+    let row = |head: &&HeadProbe| {
         let points = |value: Option<f64>, ci95: Option<Interval>| {
             value.map_or_else(|| "-".to_owned(), |value| signed(100.0 * value, 1) + &plus_minus_percent(ci95))
         };
@@ -253,12 +248,9 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
             points(head.selectivity, head.selectivity_ci95),
         ];
         let fresh = untrained.then(|| points(head.untrained.and_then(|untrained| untrained.gain), None));
-        table.add_row(cells.into_iter().chain(fresh));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+        cells.into_iter().chain(fresh)
+    };
+    table_of(header, heads.iter().map(row), 1..)
 }
 
 stored!(ProbesSection { probes: Vec<TaskProbes> });
@@ -268,14 +260,7 @@ impl Section for ProbesSection {
         match known {
             Completion::Policy(policy) => self.probes.iter_mut().for_each(|task| task.correct(policy)),
             Completion::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),
-            Completion::Estimates(..)
-            | Completion::Control(..)
-            | Completion::Labels(_)
-            | Completion::SharedKeys(_)
-            | Completion::Reading(_)
-            | Completion::Phases(_)
-            | Completion::Rounded
-            | Completion::AboveBaseline(_) => {}
+            _ => {}
         }
     }
 

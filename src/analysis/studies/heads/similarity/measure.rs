@@ -4,7 +4,7 @@ use super::clusters::{HeadCluster, distance, median, resampled};
 use super::pairs::HeadPairs;
 use super::sums::{SimilaritySums, SimilarityTotals};
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::blocks::{BLOCKS, Blocks, PerBlock};
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::EstimationContext;
 
@@ -17,36 +17,22 @@ pub struct MeasuredPairs {
     pub groups: Vec<HeadCluster>,
 }
 
-pub struct PairsByBlock<'a> {
-    sums: &'a SimilaritySums,
-}
+pub struct PairsByBlock<'a>(pub &'a Blocks<SimilarityTotals>);
 
-impl<'a> PairsByBlock<'a> {
-    pub fn new(sums: &'a SimilaritySums) -> Self {
-        Self { sums }
-    }
-
-    fn of(&self, part: impl Fn(&SimilarityTotals) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.sums.blocks[block]))
-    }
-
+impl PairsByBlock<'_> {
     fn rows(&self) -> PerBlock {
-        self.of(|block| block.rows as f64)
+        self.0.each(|block| block.rows as f64)
     }
 
     fn squares(&self, pair: usize) -> PerBlock {
-        self.of(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
-    }
-
-    fn squares_from_even(&self, head: usize) -> PerBlock {
-        self.of(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()))
+        self.0.each(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
     }
 
     /// Whether two heads are shown, by the 95 % interval, to be nearer to each other than either is to even attention.
     pub fn are_nearer_than_even(&self, [a, b]: [usize; 2]) -> bool {
         let (square, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         [a, b].into_iter().all(|head| {
-            let even = self.squares_from_even(head);
+            let even = self.0.each(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()));
             let excess: PerBlock = std::array::from_fn(|block| square[block] - even[block]);
             Jackknife::new(&excess, &rows).interval().is_some_and(|ci95| ci95.high() < 0.0)
         })
@@ -54,7 +40,7 @@ impl<'a> PairsByBlock<'a> {
 
     fn covariances(&self, a: usize, b: usize) -> PerBlock {
         let place = HeadPairs::index_with_self(a, b);
-        self.of(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
+        self.0.each(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
@@ -93,7 +79,7 @@ impl MeasuredPairs {
             total.distances.iter().map(|square| distance(square.value(), total.rows as f64)).collect();
         let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
-        let by_block = PairsByBlock::new(sums);
+        let by_block = PairsByBlock(&sums.blocks);
         let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();
         let groups = resampled((&squares, &by_block.rows()), &distances, heads, context.threads);
         Self { median: median(&distances), distances, cka, groups }

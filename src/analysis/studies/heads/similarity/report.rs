@@ -14,7 +14,6 @@ use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
@@ -170,10 +169,8 @@ fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
 }
 
 /// The mean of values that are all there.
-fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let (sum, count) = values
-        .map(|value| value.map(|value| (value, 1.0)))
-        .try_fold((0.0, 0.0), |(sum, count), next| next.map(|(value, one)| (sum + value, count + one)))?;
+fn mean(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let (sum, count) = values.try_fold((0.0, 0.0), |(sum, count), value| Some((sum + value?, count + 1.0)))?;
     (count > 0.0).then(|| sum / count)
 }
 
@@ -183,7 +180,7 @@ impl Similarity {
         let heads = grid.count();
         let pairs = HeadPairs(heads);
         let MeasuredPairs { distances, cka, median, groups } = MeasuredPairs::new(sums, context);
-        let by_block = PairsByBlock::new(sums);
+        let by_block = PairsByBlock(&sums.blocks);
         let index = |[a, b]: [usize; 2]| HeadPairs::index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
         let mut ranked: Vec<[usize; 2]> = if distances.is_empty() { Vec::new() } else { pairs.all().collect() };
@@ -265,12 +262,11 @@ pub fn comparisons(
 fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
-    let per_block = |part: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(part) };
-    let rows = per_block(&|block| blocks[block].rows as f64);
+    let rows = blocks.each(|block| block.rows as f64);
     let layer = |(layer, all): (usize, &Disagreement)| {
         let mean = |part: fn(&Disagreement) -> ExactSum| {
-            let of_block = |block: usize| blocks[block].disagreement.get(layer).map_or(0.0, |sums| -part(sums).value());
-            let ci95 = Jackknife::new(&per_block(&of_block), &rows).interval();
+            let by_block = blocks.each(|block| block.disagreement.get(layer).map_or(0.0, |sums| -part(sums).value()));
+            let ci95 = Jackknife::new(&by_block, &rows).interval();
             // Less than 0, for a cosine with itself is 1; rounding does not take it beyond.
             ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
         };

@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 
 use super::clusters::{CUT, joins};
 use super::compare::{Comparison, layers};
-use super::report::{Cluster, Comparisons, Similarity, comparisons};
+use super::report::{Cluster, Comparisons, LayerDisagreement, Similarity, comparisons};
 use super::weights::Spectrum;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
@@ -14,7 +14,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, sequence, sequences, signed};
+use crate::study::show::wording::{sequence, sequences, signed, table_of};
 use crate::system::counted::{counted, plural};
 
 pub struct SimilaritySection {
@@ -35,7 +35,7 @@ impl Section for SimilaritySection {
 
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            summary: of(&self.similarity),
+            summary: Summary::written(|out| write_summary(&self.similarity, out)),
             figures: self.grid().map_or_else(Vec::new, |grid| figures(&self.similarity, grid)),
             ..View::default()
         }
@@ -118,9 +118,7 @@ impl SimilaritySection {
             cluster.labels = cluster.heads.iter().map(label).collect();
         }
     }
-}
 
-impl SimilaritySection {
     /// The heads that were compared, in layers as the disagreement has them; `None` where nothing was seen.
     pub fn grid(&self) -> Option<HeadGrid> {
         let (layers, heads) = (self.similarity.disagreement.len(), self.similarity.distance.len());
@@ -174,19 +172,12 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
     map.into_iter().chain([tree]).collect()
 }
 
-pub fn of(similarity: &Similarity) -> Summary {
-    Summary::written(|out| write(similarity, out))
-}
-
-fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
+fn write_summary(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
     let Similarity { sentences, read, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
         similarity;
     let Some(median) = similarity.median_distance else {
-        return writeln!(
-            out,
-            "No {} had a token of text, or the model has one head: no heads were compared.",
-            sequence(*read)
-        );
+        let what = sequence(*read);
+        return writeln!(out, "No {what} had a token of text, or the model has one head: no heads were compared.");
     };
     writeln!(
         out,
@@ -241,16 +232,13 @@ fn compared(out: &mut Summary, which: &str, comparisons: &Comparisons) -> fmt::R
 }
 
 fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
-    let mut table = plain_table();
-    table.set_header(["heads", "first labels", "widest", "CKA", "together"]);
-    for Cluster { heads, labels, widest, mean_cka, together, .. } in clusters {
+    let row = |Cluster { heads, labels, widest, mean_cka, together, .. }: &Cluster| {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let together = together.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
         let labels = by_number(labels);
-        table.add_row([heads.join(" "), labels, format!("{widest:.3}"), correlation(*mean_cka), together]);
-    }
-    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        [heads.join(" "), labels, format!("{widest:.3}"), correlation(*mean_cka), together]
+    };
+    table_of(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
 }
 
 /// Labels in the order in which they come, with how often where that is more than once.
@@ -267,21 +255,19 @@ fn by_number(labels: &[String]) -> String {
 }
 
 fn of_layers(similarity: &Similarity, spectra: &[Spectrum]) -> Table {
-    let mut table = plain_table();
-    table.set_header(["layer", "subspace", "position", "output", "dimensions of a head", "together"]);
-    for layer in &similarity.disagreement {
+    let row = |layer: &LayerDisagreement| {
         let spectrum = spectra.get(layer.layer);
         let mean = |of: &Spectrum| of.heads.iter().sum::<usize>() as f64 / of.heads.len() as f64;
         let cell = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        table.add_row([
+        [
             layer.layer.to_string(),
             format!("{:.3}", layer.subspace),
             format!("{:.3}", layer.position),
             format!("{:.3}", layer.output),
             cell(spectrum.map(|of| format!("{:.1}", mean(of)))),
             cell(spectrum.map(|of| of.concatenated.to_string())),
-        ]);
-    }
-    table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        ]
+    };
+    let header = ["layer", "subspace", "position", "output", "dimensions of a head", "together"];
+    table_of(header, similarity.disagreement.iter().map(row), ..)
 }

@@ -79,6 +79,24 @@ impl SimilaritySums {
     pub fn weighed(&self) -> Option<&Weighed> {
         self.weighed.as_ref()
     }
+
+    /// Adds the distances of a sequence whose pack is over, and with the first sequence the batches of the pack.
+    fn end_pack(&mut self, block: usize, roots: &Roots) {
+        if !roots.values().is_empty() {
+            let heads = self.grid.count();
+            let tokens = roots.values().len() / heads / roots.rows.len();
+            let from_even: Vec<f64> = (0..heads)
+                .map(|place| {
+                    let visibility = self.classes.of_layer(self.grid.at(place).0);
+                    from_even(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
+                })
+                .collect();
+            self.add_distances(block, 0, [&distances(roots.values(), heads), &from_even]);
+        }
+        if let Some(batches) = self.outputs.end(self.grid.count()) {
+            self.add_batches(&batches);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -174,25 +192,5 @@ impl Sums for SimilaritySums {
         (self.grid, &self.classes) == (grid, classes)
             && self.blocks.fit(fits)
             && self.weighed.as_ref().is_none_or(|weighed| weighed.fits(grid))
-    }
-}
-
-impl SimilaritySums {
-    /// Adds the distances of a sequence whose pack is over, and with the first sequence the batches of the pack.
-    fn end_pack(&mut self, block: usize, roots: &Roots) {
-        if !roots.values().is_empty() {
-            let heads = self.grid.count();
-            let tokens = roots.values().len() / heads / roots.rows.len();
-            let from_even: Vec<f64> = (0..heads)
-                .map(|place| {
-                    let visibility = self.classes.of_layer(self.grid.at(place).0);
-                    from_even(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
-                })
-                .collect();
-            self.add_distances(block, 0, [&distances(roots.values(), heads), &from_even]);
-        }
-        if let Some(batches) = self.outputs.end(self.grid.count()) {
-            self.add_batches(&batches);
-        }
     }
 }

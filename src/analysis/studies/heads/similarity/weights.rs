@@ -70,12 +70,14 @@ pub struct Composed {
 
 /// The weights of all heads of a layer whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`, as
 /// [`HeadWeights`] has them.
+type Bilinear<'a> = Parts<Matrix<'a>>;
+
 #[derive(Clone, Copy)]
-struct Bilinear<'a> {
-    query: Matrix<'a>,
-    key: Matrix<'a>,
-    value: Matrix<'a>,
-    output: Matrix<'a>,
+struct Parts<T> {
+    query: T,
+    key: T,
+    value: T,
+    output: T,
 }
 
 impl<'a> Bilinear<'a> {
@@ -134,12 +136,7 @@ fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
 }
 
 /// The Gram matrices of a layer's heads, `[heads, head_dim, head_dim]`.
-struct Grams {
-    query: Vec<f32>,
-    key: Vec<f32>,
-    value: Vec<f32>,
-    output: Vec<f32>,
-}
+type Grams = Parts<Vec<f32>>;
 
 impl Grams {
     fn new(weights: &Bilinear<'_>, heads: usize) -> Self {
@@ -189,14 +186,9 @@ impl Composition {
             ];
             through.map(|scores| edges(&scores, (source, target), grid.heads))
         });
-        let [queries, keys, values] = [0, 1, 2].map(|kind| {
-            Scores::new(
-                found
-                    .iter()
-                    .flat_map(|through| &through[kind])
-                    .map(|edge| Composed { above_random: edge.above_random - random, ..*edge }),
-            )
-        });
+        let beyond = |edge: &Composed| Composed { above_random: edge.above_random - random, ..*edge };
+        let of_kind = |kind: usize| found.iter().flat_map(move |through| &through[kind]).map(beyond);
+        let [queries, keys, values] = [0, 1, 2].map(|kind| Scores::new(of_kind(kind)));
         Self { random, queries, keys, values }
     }
 }
