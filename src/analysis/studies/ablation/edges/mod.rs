@@ -37,7 +37,10 @@ impl Study for LaterHeads {
     fn passes(&self) -> Vec<PassSpec> {
         let pass = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
         vec![
-            PassSpec::new(pass(Weights::Trained), |subject| EdgeSums::new(subject.grid).with_direct()),
+            PassSpec::new(pass(Weights::Trained), |subject| EdgeSums {
+                is_direct: true,
+                ..EdgeSums::new(subject.grid)
+            }),
             PassSpec::new(pass(Weights::Sharp { seed: SEED }), |subject| EdgeSums::new(subject.grid)),
         ]
     }

@@ -58,10 +58,6 @@ impl EdgeSums {
         Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
     }
 
-    pub fn with_direct(self) -> Self {
-        Self { is_direct: true, ..self }
-    }
-
     fn head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
         let attention = input.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };

@@ -211,7 +211,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
 #[test]
 fn direct_shifts_are_apart_from_those_through_others() {
     let grid = HeadGrid { layers: 3, heads: 1 };
-    let mut sums = state(grid).with_direct();
+    let mut sums = EdgeSums { is_direct: true, ..state(grid) };
     assert!(sums.demands().further_runs.are_direct());
     // Of the first head the second is shifted directly, the third mostly through others; they oppose what the second does.
     let shift = |source: usize, target: usize, is_direct: bool| match (source, target) {

@@ -40,7 +40,10 @@ impl Study for ArcKnockout {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| KnockoutSums::new(subject.grid, subject.found.claims.clone()).of_classes(subject.classes),
+                |subject| KnockoutSums {
+                    classes: subject.classes.clone(),
+                    ..KnockoutSums::new(subject.grid, subject.found.claims.clone())
+                },
             )
             .following(),
         ]

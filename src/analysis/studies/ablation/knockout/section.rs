@@ -2,19 +2,16 @@
 
 use std::fmt::{self, Write};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::sums::{ClaimLosses, KnockoutSums, Losses};
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadGrid;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
-use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Completion, HeadUseTest, Section, View, stored};
+use crate::study::section::{Completion, LabelUse, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
@@ -25,21 +22,6 @@ use crate::system::counted::{counted, plural};
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnockoutSection {
     pub knockout: Vec<LabelUse>,
-}
-
-/// A syntactic label put to the test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LabelUse {
-    /// The head.
-    #[serde(flatten)]
-    pub place: HeadPlace,
-    /// The label that it had when it was tested.
-    pub label: String,
-    /// The direction of the label.
-    pub direction: Direction,
-    /// The test.
-    #[serde(flatten)]
-    pub test: UseTest,
 }
 
 impl KnockoutSection {
@@ -120,10 +102,14 @@ fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
 }
 
 fn of_tested(used: usize, tested: usize) -> String {
-    if tested == 0 {
-        return "No label was tested".to_owned();
+    match tested {
+        0 => "No label was tested".to_owned(),
+        _ => format!(
+            "{used} of {} tested {} of arcs that are used",
+            counted(tested, "label"),
+            plural(&used, "is", "are")
+        ),
     }
-    format!("{used} of {} tested {} of arcs that are used", counted(tested, "label"), plural(&used, "is", "are"))
 }
 
 /// The columns that may go where there is no room, the first of them first, and q last: how many arcs, the use of those off the
@@ -169,17 +155,11 @@ impl Section for KnockoutSection {
     }
 
     fn view(&self, policy: &Policy) -> View<'_> {
-        let exported = |LabelUse { place, label, direction, test }: &LabelUse| HeadUseTest {
-            head: *place,
-            label: label.clone(),
-            direction: *direction,
-            test: *test,
-        };
         View {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(&self.knockout),
             tables: vec![TableRows::of("knockout", &self.knockout)],
-            tests_of_use: self.knockout.iter().map(exported).collect(),
+            tests_of_use: self.knockout.clone(),
             ..View::default()
         }
     }

@@ -61,7 +61,7 @@ pub type ByClaim = Vec<ClaimLosses>;
 pub struct KnockoutSums {
     grid: HeadGrid,
     #[serde(skip)]
-    classes: LayerClasses,
+    pub classes: LayerClasses,
     pub claims: Vec<ArcClaim>,
     pub blocks: Blocks<ByClaim>,
 }
@@ -70,10 +70,6 @@ impl KnockoutSums {
     pub fn new(grid: HeadGrid, claims: Vec<ArcClaim>) -> Self {
         let blocks = Blocks::new(vec![ClaimLosses::default(); claims.len()]);
         Self { grid, classes: LayerClasses::default(), claims, blocks }
-    }
-
-    pub fn of_classes(self, classes: &LayerClasses) -> Self {
-        Self { classes: classes.clone(), ..self }
     }
 
     fn head(&mut self, state: &mut KnockoutState, input: &HeadInput<'_>) {

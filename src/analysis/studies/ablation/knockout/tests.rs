@@ -146,7 +146,7 @@ fn used_is_what_is_surely_above_an_exchanged_weight() {
     let of = |head, direction| {
         let exported = section.view(&policy).tests_of_use.into_iter();
         exported
-            .filter(|one| (one.head.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
+            .filter(|one| (one.place.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
             .map(|one| one.test)
             .next()
     };

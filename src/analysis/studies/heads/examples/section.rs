@@ -40,7 +40,7 @@ impl Section for ExamplesSection {
     }
 
     fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
-        let Some(of) = self.examples.of(head) else { return HeadCard::default() };
+        let Some(of) = self.examples.heads.iter().find(|of| of.place == head) else { return HeadCard::default() };
         let line = |example: &Example| format!("{}: {}", about(of, example), example.drawn.text());
         let row = |example: &Example| {
             let [rank, score] = rank_and_score(of, example);
@@ -207,11 +207,7 @@ impl Examples {
             least_words: LEAST_WORDS,
             most_words: MOST_WORDS,
             sentences: sums.sentences,
-            heads: sums.heads().map(of_head).collect(),
+            heads: sums.aims.iter().zip(&sums.kept).map(of_head).collect(),
         }
-    }
-
-    pub fn of(&self, place: HeadPlace) -> Option<&HeadExamples> {
-        self.heads.iter().find(|head| head.place == place)
     }
 }

@@ -136,13 +136,13 @@ pub struct ExampleSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    aims: Vec<HeadAim>,
+    pub aims: Vec<HeadAim>,
     /// How the first special token and separators are written.
     special: [String; 2],
     /// Sentences short enough to draw, the first of each family alone.
     pub sentences: u64,
     /// `[aims]`
-    kept: Vec<HeadCandidates>,
+    pub kept: Vec<HeadCandidates>,
     /// The place of the first aim that has the same goals in a sentence, `[aims]`.
     #[serde(skip)]
     alike: Vec<usize>,
@@ -161,10 +161,6 @@ impl ExampleSums {
         let first = |aimed: &HeadAim| aims.iter().position(|other| is_like(other, aimed));
         let alike = aims.iter().filter_map(first).collect();
         Self { grid, classes, from, aims, special, sentences: 0, kept, alike }
-    }
-
-    pub fn heads(&self) -> impl Iterator<Item = (&HeadAim, &HeadCandidates)> {
-        self.aims.iter().zip(&self.kept)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput};
+use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
 pub const NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
@@ -32,7 +33,7 @@ pub struct WordRow {
 }
 
 /// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct WordGroup<K> {
     pub key: K,
     pub words: usize,
@@ -60,38 +61,9 @@ impl<K> WordGroup<K> {
     pub fn count_kinds(&self) -> usize {
         self.known.len()
     }
-}
 
-impl<K: PartialEq> Pack<K> {
-    pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
-        if words.is_empty() {
-            return None;
-        }
-        self.begun += 1;
-        Some(PackState { number: self.begun - 1, words })
-    }
-
-    pub fn place(&mut self, key: K) -> RowPlace {
-        let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
-            let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
-            let (neighbours, inputs, contexts) = (Vec::new(), Vec::new(), Vec::new());
-            self.groups.push(WordGroup { key, words: 0, embeddings, kinds, neighbours, known, inputs, contexts });
-            self.groups.len() - 1
-        });
-        self.groups[group].words += 1;
-        RowPlace { group, row: self.groups[group].words - 1 }
-    }
-
-    /// Keeps the embeddings of the word that was placed last and of its neighbours; `ids` are the token ids of its sequence, which
-    /// has these words.
-    pub fn embed(
-        &mut self,
-        at: RowPlace,
-        embeddings: &WordEmbeddings,
-        ids: &[u32],
-        (words, word): (&[WordSpan], usize),
-    ) {
-        let WordGroup { embeddings: all, kinds, neighbours, known, .. } = &mut self.groups[at.group];
+    fn embed(&mut self, embeddings: &WordEmbeddings, Sequence { ids, words, .. }: &Sequence, word: usize) {
+        let Self { embeddings: all, kinds, neighbours, known, .. } = self;
         let span = &words[word];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
         if !span.is_whole() {
@@ -114,6 +86,30 @@ impl<K: PartialEq> Pack<K> {
                 mean(&mut neighbours[start..], span, |token| embeddings.of(ids[token]));
             }
         }
+    }
+}
+
+impl<K: Default + PartialEq> Pack<K> {
+    pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
+        if words.is_empty() {
+            return None;
+        }
+        self.begun += 1;
+        Some(PackState { number: self.begun - 1, words })
+    }
+
+    /// A row for a word among those with this key; its embeddings, if there are any, and those of its neighbours are kept.
+    pub fn place(&mut self, key: K, embeddings: Option<&WordEmbeddings>, sequence: &Sequence, word: usize) -> WordRow {
+        let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
+            self.groups.push(WordGroup { key, ..WordGroup::default() });
+            self.groups.len() - 1
+        });
+        let of_key = &mut self.groups[group];
+        of_key.words += 1;
+        if let Some(embeddings) = embeddings {
+            of_key.embed(embeddings, sequence, word);
+        }
+        WordRow { at: RowPlace { group, row: of_key.words - 1 }, tokens: sequence.words[word].clone() }
     }
 
     /// Keeps the vectors of the words of a sequence; the layer if all its heads are seen in all sequences.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
-use super::pack::{NEEDS, Pack, PackState, WordRow};
+use super::pack::{NEEDS, Pack, PackState};
 use super::sums::{Form, MOST_TASKS, classes, fold_of, tasks};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
@@ -154,7 +154,7 @@ impl Sums for ProbeScores {
         let trained = &probes.folds.as_ref()?[1 - fold];
         let mut rows = Vec::new();
         let mut seen = vec![false; probes.tasks.len()];
-        for (word, tokens) in sequence.words.iter().enumerate() {
+        for word in 0..sequence.words.len() {
             let class = |(task, class): (&TaskClasses, Option<&str>)| {
                 class.and_then(|class| task.names.binary_search_by(|name| name.as_str().cmp(class)).ok())
             };
@@ -171,13 +171,10 @@ impl Sums for ProbeScores {
                 hits.form += u64::from(of_form == class);
                 seen[task] = true;
             }
-            let at = pack.place(fold);
+            let row = pack.place(fold, embeddings.as_ref(), sequence, word);
             known.resize_with(pack.groups.len(), Vec::new);
-            known[at.group].push(Word { block, classes, bucket: form.bucket().into() });
-            if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids, (&sequence.words, word));
-            }
-            rows.push(WordRow { at, tokens: tokens.clone() });
+            known[row.at.group].push(Word { block, classes, bucket: form.bucket().into() });
+            rows.push(row);
         }
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);

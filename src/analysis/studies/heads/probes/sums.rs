@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup, WordRow};
+use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup};
 use crate::corpus::relation::base;
 use crate::corpus::{TreeHead, Upos};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
@@ -250,7 +250,7 @@ impl Sums for ProbeSums {
         let Self { tasks, folds, at_work, .. } = self;
         let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
         let (mut rows, fold) = (Vec::new(), fold_of(sequence.family.number));
-        for (word, tokens) in sequence.words.iter().enumerate() {
+        for word in 0..sequence.words.len() {
             let named: Vec<(usize, &str)> = classes(sequence, word)
                 .take(tasks.len())
                 .enumerate()
@@ -260,7 +260,8 @@ impl Sums for ProbeSums {
             if mask == 0 {
                 continue;
             }
-            let (at, form) = (pack.place((fold, mask)), Form::of(sequence, word));
+            let row = pack.place((fold, mask), embeddings.as_ref(), sequence, word);
+            let (at, form) = (row.at, Form::of(sequence, word));
             for (task, class) in named {
                 let Some(sums) = folds[fold].tasks[task].class(class) else { continue };
                 sums.words += 1;
@@ -268,10 +269,7 @@ impl Sums for ProbeSums {
                 of_classes.entry((fold, task, class.to_owned())).or_default().push(at);
             }
             buckets.entry((at.group, form.bucket())).or_default().push(at);
-            if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids, (&sequence.words, word));
-            }
-            rows.push(WordRow { at, tokens: tokens.clone() });
+            rows.push(row);
         }
         pack.begin(rows)
     }

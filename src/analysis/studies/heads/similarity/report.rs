@@ -231,7 +231,7 @@ impl Similarity {
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
             map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
             disagreement: disagreement(sums),
-            weights: sums.weighed().cloned(),
+            weights: sums.weighed.clone(),
             distance: triangle(&distances, heads),
             cka: triangle(&cka, heads),
         }

@@ -45,7 +45,7 @@ pub struct SimilaritySums {
     classes: LayerClasses,
     pub blocks: Blocks<SimilarityTotals>,
     /// The similarity by the weights; `None` if the encoder gives no access to them.
-    weighed: Option<Weighed>,
+    pub weighed: Option<Weighed>,
     #[serde(skip)]
     outputs: Outputs,
 }
@@ -74,10 +74,6 @@ impl SimilaritySums {
         sums.batched += batches.tokens;
         sums.covariances.resize(batches.covariances.len(), ExactSum::default());
         add_each(&mut sums.covariances, &batches.covariances);
-    }
-
-    pub fn weighed(&self) -> Option<&Weighed> {
-        self.weighed.as_ref()
     }
 
     /// Adds the distances of a sequence whose pack is over, and with the first sequence the batches of the pack.
