@@ -40,7 +40,6 @@ impl Losses {
         self.without.last().expect("the last variant has no head").value()
     }
 
-    /// Adds the loss of a token with all heads, or in the variant at this place.
     pub fn add(&mut self, variant: Option<usize>, loss: f64) {
         *variant.map_or(&mut self.whole, |variant| &mut self.without[variant]) += loss;
     }
@@ -79,7 +78,6 @@ pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToke
     scored_of(sequence, |word| Some(of(word)))
 }
 
-/// Scored tokens for which `of` returns a value.
 pub fn scored_of<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
         Some(ScoredToken { position: token.position, truth: token.truth?, of: of(token.word)? })
@@ -130,7 +128,6 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// Whether it is the first of its unit.
     pub is_first: bool,
     /// The right answers, where items may share them, each with the number of predictions that it is right for.
     pub truths: BTreeMap<u32, u64>,
@@ -152,7 +149,6 @@ impl Item {
         self.scores[row(variant)].value()
     }
 
-    /// How many of its predictions are right with all heads, or in the variant at this place.
     pub fn right(&self, variant: Option<usize>) -> f64 {
         let of_classes = self.right.get(row(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
@@ -207,7 +203,6 @@ pub fn unit(task: Option<TaskKind>) -> &'static str {
     if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
 }
 
-/// The place of a variant among the scores of an item.
 fn row(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }

@@ -31,7 +31,6 @@ merge_fields!(ShiftSum { sum, vectors });
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputShifts {
-    /// Shifts of the last hidden states of tokens of text.
     pub output: ShiftSum,
     /// Shifts of the mean of each sentence's last hidden states, special tokens included.
     pub pooled: ShiftSum,
@@ -69,7 +68,6 @@ impl PerToken for OutputShiftTotals {
     }
 }
 
-/// The tokens of text of a sequence, and its last hidden states with all heads, once they were shown.
 #[derive(Debug)]
 pub struct OutputShiftState {
     text: Vec<usize>,

@@ -113,7 +113,6 @@ pub fn scored(
     format!("{tokens} {} of {}", objective.tokens(), sequences(units, read))
 }
 
-/// A quantity of each block, without each of some sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
     pub removals: R,
@@ -157,8 +156,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
 }
 
 impl<Q: Quantity> RemovalSums<EachHead, Q> {
-    /// The metrics of these sums, of which `values` gives the cells of a head, or of `None` for chance; one of them, of this
-    /// `effect`, by block as well if all heads were removed by themselves.
+    /// The metrics whose cells `values` gives; the one of this `effect` by block as well if all heads were removed alone.
     pub fn estimates(
         &self,
         columns: &[Column],

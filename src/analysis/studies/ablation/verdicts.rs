@@ -107,8 +107,7 @@ pub fn head_effects(
     heads
 }
 
-/// The q-values of both families: of effects other than 0, over all heads that have a p-value, and of effects within the
-/// band, over the heads whose effect is.
+/// The q-values of both families: of effects other than 0, and of effects within the band, over the heads whose effect is.
 fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
     let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
     heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
@@ -163,7 +162,6 @@ pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> 
     order
 }
 
-/// Heads that a figure shows from either end.
 const DRAWN: usize = 12;
 
 /// The rows of a forest of ranked heads, and a sentence on how many in between are left out.

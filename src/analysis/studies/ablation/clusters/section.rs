@@ -203,7 +203,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         Change { value: mean.all(), ci95: mean.interval() }
     }
 
-    /// The change in the share of a task that is right without these heads.
     fn right(&self, places: &[usize]) -> Option<Change>
     where
         Q: Loss,
@@ -221,8 +220,7 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
     }
 
-    /// The p-value of one of these heads being enough, whichever is kept: that the change without all but one is within the
-    /// band; and that p-value if all estimates are, for others are no part of the correction.
+    /// The p-value of one of these heads being enough, whichever is kept; then the same if all estimates are within the band.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<Estimate>> =
             self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
@@ -344,7 +342,6 @@ impl OutputShifts {
     }
 }
 
-/// The columns that may go where there is no room: the sum, and the effect together.
 const MAY_GO: &[usize] = &[2, 1];
 
 /// One row for each cluster; what stands in the last columns, under the last headings, is given.

@@ -7,26 +7,20 @@ use crate::stats::significance::q_of_those_above;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
 
-/// The least shift of an edge that is tested: that of a row of attention whose square roots move by 0.014 in all. Smaller
-/// ones are multiples of next to nothing.
+/// The least shift of an edge that is tested: the square roots of a row move by 0.014 in all. Smaller ones are next to nothing.
 pub const LEAST_SHIFT: f64 = 1e-4;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeEstimate {
-    /// The mean squared Hellinger distance of the target's rows with the source and without.
+    /// The shift; these fields are those of an edge of the report.
     pub shift: f64,
     pub shift_ci95: Option<Interval>,
-    /// The mean shift with everything between held; `None` where that was not measured.
     pub direct: Option<f64>,
-    /// The direct shift over the shift; `None` where the shift is below [`LEAST_SHIFT`] as well.
     pub ratio: Option<f64>,
     pub ratio_ci95: Option<Interval>,
-    /// The excess beyond source and target; `None` if nothing shifts.
     pub excess: Option<f64>,
     pub excess_ci95: Option<Interval>,
-    /// The one-sided p-value of the excess being above the margin; `None` where the shift is below [`LEAST_SHIFT`].
     pub p: Option<f64>,
-    /// Twice that, corrected for all edges whose excess is above the margin.
     pub q: Option<f64>,
 }
 

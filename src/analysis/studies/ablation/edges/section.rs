@@ -260,13 +260,11 @@ pub struct HeadEdges {
 }
 
 impl Edge {
-    /// The rank of edges: the lower end of the interval of the excess, which is the excess that is certain. The excess
-    /// itself would put edges first whose shift comes from a few sentences.
+    /// The lower end of the interval of the excess, which is certain: the excess would put edges of a few sentences first.
     pub fn surely(&self) -> f64 {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
 
-    /// Whether most of its shift is there with everything between held; `None` where the ratio is not known.
     pub fn is_direct(&self) -> Option<bool> {
         self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
     }
@@ -291,8 +289,7 @@ impl Edge {
     }
 }
 
-/// The longest paths of edges that are above chance, each of them the strongest downstream edge of its source and the strongest
-/// upstream edge of its target: no head is in two chains. The longest first, then by their first heads.
+/// The chains of edges that are above chance; no head is in two of them.
 pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let upstream: BTreeMap<HeadPlace, HeadPlace> =
         heads.iter().filter_map(|head| Some((head.place, head.upstream?.source))).collect();

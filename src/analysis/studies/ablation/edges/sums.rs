@@ -20,7 +20,6 @@ use crate::study::instruments::roots::Roots;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shifts {
-    /// Tokens of text: the rows that are compared.
     pub rows: u64,
     pub sentences: u64,
     /// The shift of each edge, summed over the rows; nothing where there is no row: an empty block is small.
@@ -173,8 +172,7 @@ impl Sums for EdgeSums {
     }
 }
 
-/// The edges of a model, in the order of all lists of them: by the layer of the source, by the layer of the target, by
-/// source, by target.
+/// The edges of a model, in the order of all lists: by layer of the source, layer of the target, source, target.
 #[derive(Clone, Copy, Debug)]
 pub struct Edges(pub HeadGrid);
 
@@ -183,7 +181,6 @@ impl Edges {
         self.before(self.0.layers, self.0.layers)
     }
 
-    /// The pairs of an earlier and a later layer, in order.
     pub fn layers(self) -> impl Iterator<Item = (usize, usize)> + Send {
         let layers = self.0.layers;
         (0..layers).flat_map(move |source| (source + 1..layers).map(move |target| (source, target)))
@@ -199,7 +196,6 @@ impl Edges {
         self.before(source.layer, target.layer) + source.head * self.0.heads + target.head
     }
 
-    /// The ends of an edge between two layers, by its place among them.
     pub fn ends(self, (source, target): (usize, usize), place: usize) -> [HeadPlace; 2] {
         let (from, to) = self.0.at(place);
         [HeadPlace { layer: source, head: from }, HeadPlace { layer: target, head: to }]

@@ -295,7 +295,6 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
     table_of(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 
-/// The head that costs most, beside all heads, and how many have each verdict.
 fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = effects;
     let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();

@@ -22,7 +22,6 @@ pub struct Derivatives {
     /// Sequences with any: of a sentence as many as there are phases.
     pub sequences: u64,
     pub sentences: u64,
-    /// The loss of these tokens, in nats.
     pub loss: ExactSum,
     /// `[heads]`: the size of the derivative of a sequence's mean loss.
     pub sizes: Vec<ExactSum>,
@@ -30,7 +29,6 @@ pub struct Derivatives {
     pub signed: Vec<ExactSum>,
     /// Points of the path on which all heads come in together, of all sequences; 0 where it was not followed.
     pub points: u64,
-    /// The loss at its beginning, without any head.
     pub closed_loss: ExactSum,
     /// `[heads]`: the mean derivative of a sequence's summed loss along it.
     pub along_path: Vec<ExactSum>,
@@ -122,7 +120,6 @@ impl Sums for GradientSums {
     }
 }
 
-/// The metrics of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
 pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
@@ -189,7 +186,6 @@ pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ItemGradient {
     is_first: bool,
-    /// Points of the path on which all heads come in together; 0 where it was not followed.
     points: u64,
     loss: ExactSum,
     /// `[heads]`

@@ -32,7 +32,6 @@ merge_fields!(HeadCopies { queries, sequences, logit, rank });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiesBlock {
-    /// Queries: the tokens of the second copy.
     pub queries: u64,
     pub sequences: u64,
     /// The sums of each head; `[layers * heads]`.

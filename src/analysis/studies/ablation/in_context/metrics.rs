@@ -24,7 +24,6 @@ pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     Fraction::new(lost, losses.tokens() as f64).over(losses.tokens(), losses.copies[1].sentences)
 }
 
-/// Every cell of the table of heads as they are; `None` for chance.
 pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction> {
     let all = HeadCopies { queries: block.queries, sequences: block.sequences, ..HeadCopies::default() };
     let sums = head.map_or(&all, |head| &block.heads[head]);
@@ -94,7 +93,6 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
     },
 ];
 
-/// The metrics of the losses of a block, or of all blocks, and of the place of a head, `None` for chance.
 pub const METRICS: &[Metric<fn(&CopyLosses, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {

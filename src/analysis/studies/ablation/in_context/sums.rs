@@ -16,7 +16,6 @@ use crate::studies::ablation::removal::{EachHead, Loss, Quantity, RemovalSums};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySums {
     grid: HeadGrid,
-    /// The losses of each block; without variants.
     pub blocks: Blocks<CopyLosses>,
 }
 
@@ -63,8 +62,7 @@ pub struct CopyLosses {
 merge_fields!(CopyLosses { copies });
 
 impl CopyLosses {
-    /// How much more the tokens of the first copy lose than those of the second, nats, summed: with all heads, or in the variant
-    /// at this place.
+    /// The summed loss of the first copy less that of the second, nats, with all heads or in the variant at this place.
     pub fn gain(&self, variant: Option<usize>) -> f64 {
         let [first, second] = self.losses(variant);
         first - second

@@ -19,8 +19,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The exchange for an arc of a sentence, of whose words the query word sees `seen`, in their order; `None` without a
-    /// third word among them, or if the partner is not.
+    /// The exchange for an arc whose query word sees `seen`, ascending; `None` without the partner or a third word among them.
     pub fn new(sentence: u64, query: usize, partner: usize, seen: &[usize]) -> Option<Self> {
         if !seen.contains(&partner) {
             return None;

@@ -75,7 +75,6 @@ impl KnockoutSection {
     }
 }
 
-/// The test of a claim with these losses, before it is corrected.
 fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     let left_out = |part: fn(&ClaimLosses) -> Losses| {
         let more = blocks.each_ref().map(|losses| part(losses).more());
@@ -112,8 +111,7 @@ fn of_tested(used: usize, tested: usize) -> String {
     }
 }
 
-/// The columns that may go where there is no room, the first of them first, and q last: how many arcs, the use of those off the
-/// best offset, the direction, the verdict, the use.
+/// The columns that may go, the first of them first: arcs, use off the best offset, direction, verdict, use.
 const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {

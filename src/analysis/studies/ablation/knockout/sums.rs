@@ -20,7 +20,6 @@ use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
 use crate::study::upstream::ArcClaim;
 
-/// The losses of the query words of some arcs, in a block of sentences or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
     pub arcs: u64,

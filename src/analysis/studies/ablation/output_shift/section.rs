@@ -224,7 +224,6 @@ const CHANCE: &str = "0: nothing moves";
 const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
     It depends on what stands for the head (`settings.ablation`).";
 
-/// The metrics of the shifts of a block, or of all blocks, and of the place of a head, `None` for chance.
 pub const METRICS: &[Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {

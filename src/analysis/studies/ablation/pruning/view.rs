@@ -67,15 +67,12 @@ impl Section for PruningSection {
     }
 }
 
-/// Why nothing can go by a task that the model cannot do.
 const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baseline of the task";
 
-/// How the names of random orders begin.
 const RANDOM: &str = "random";
 
 impl Curves {
-    /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share right of a task, or
-    /// the largest rise that is allowed of what all heads are worth; nothing without an interval.
+    /// How many heads can go by the first order, beside the most in a random order; nothing without an interval.
     fn in_brief(&self) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),

@@ -214,8 +214,7 @@ impl TaskResult {
     }
 }
 
-/// The most frequent answer, the lowest of equally frequent ones, and the share of items, or of tagged words, that have it; `None` where they share
-/// none.
+/// The most frequent answer, the lowest of equally frequent ones, and its share of items or tagged words; `None` without any.
 fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for (truth, count) in items.values().flat_map(|item| &item.truths) {
@@ -298,7 +297,6 @@ fn ratio<'a>(
     Fraction::new(sum, all).over(count, units)
 }
 
-/// The metrics of the items of a block, or of all blocks, and of the place of a head, `None` for chance.
 pub const METRICS: &[Metric<fn(&Items, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {

@@ -206,7 +206,6 @@ fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
     table_of(["head", "effect", "q", "right", "verdict"], rows, 1..4)
 }
 
-/// Each condition with the head that it needs most.
 fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table {
     let row = |GroupResult { group, items, right, effects, ci95, .. }: &GroupResult| {
         let each =

@@ -39,8 +39,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// A sentence, the units of a sequence, with the attention of a head between its tokens and between its words; `special` are the
-    /// texts of the first special token and of separators.
+    /// A sentence, the units of a sequence, with a head's attention; `special` are the first special token and separators.
     pub fn new(
         (sequence, units): (&Sequence, &Units),
         goals: &Goals,
@@ -90,7 +89,6 @@ impl Drawn {
             && [to, right, wrong, heads].into_iter().flatten().all(|&unit| unit < count)
     }
 
-    /// The sentence without its special tokens.
     pub fn text(&self) -> String {
         let is_word = |unit: &usize| self.to[*unit] != *unit || self.weights[*unit] > 0.0;
         let words = (0..self.units.len()).filter(is_word).map(|unit| self.units[unit].as_str());

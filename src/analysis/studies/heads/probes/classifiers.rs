@@ -83,8 +83,7 @@ pub struct NeighbourProbes {
 }
 
 impl NeighbourProbes {
-    /// As [`Stack::classify`]: of words whose own embeddings are of these kinds, `[kinds, embedding]` and the kind of each, and whose
-    /// neighbours' are `[words, 2 * embedding]`.
+    /// As [`Stack::classify`], with own embeddings `[kinds, embedding]`, the kind of each word, and neighbours `[words, 2 * embedding]`.
     pub fn classify(
         &self,
         (embeddings, count, kinds): (&[f32], usize, &[usize]),
@@ -136,8 +135,7 @@ pub struct LayerProbes {
 }
 
 impl LayerProbes {
-    /// The scores that the embeddings of kinds of words add to the classifiers on embedding and contexts, `[kinds,
-    /// heads * columns]`.
+    /// The scores that embeddings of kinds of words add to those on embedding and contexts, `[kinds, heads * columns]`.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns = self.heads.iter().map(|head| head.together.columns()).sum();
         score_kinds((embeddings, kinds), &self.beside, columns, scores);

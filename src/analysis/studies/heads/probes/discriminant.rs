@@ -7,8 +7,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 /// Added to the diagonal of a covariance that is scaled to a mean of 1 on it.
 pub const RIDGE: f64 = 1e-3;
 
-/// A block of features whose variance within classes is a smaller share than this of their mean square does not vary: what is
-/// left is rounding.
+/// A block of features whose variance within classes is a smaller share of their mean square does not vary: it is rounding.
 const CONSTANT: f64 = 1e-9;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,8 +71,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block from the products of all words' features with themselves, `[size, size]`, and the sums of each class,
-    /// `[size]`.
+    /// A block from the products of all words' features, `[size, size]`, and the sums of each class, `[size]`.
     pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
         let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
         let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
@@ -103,7 +101,6 @@ impl Block {
         Some(Anchor::new(self, counts)?.alone(counts))
     }
 
-    /// Weights of the features as they are, of those of scaled features.
     fn unscaled(&self, mut weights: Vec<f64>) -> Vec<f64> {
         weights.iter_mut().for_each(|weight| *weight *= self.scale);
         weights

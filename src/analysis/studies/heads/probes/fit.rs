@@ -41,8 +41,7 @@ impl TaskClasses {
         }
     }
 
-    /// Whether the words of both folds can train a classifier on this many features: there are enough, and more than
-    /// classes.
+    /// Whether the words of both folds can train a classifier on this many features, and are more than the classes.
     pub fn can_train(&self, features: usize) -> bool {
         let least = (WORDS_A_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
         features > 0 && self.words.iter().all(|&words| words >= least)
@@ -104,7 +103,6 @@ struct Training<'a> {
     fold: &'a FoldSums,
 }
 
-/// A task with enough words in a fold.
 struct Task {
     number: usize,
     counts: Counts,

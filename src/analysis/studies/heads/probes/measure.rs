@@ -23,8 +23,7 @@ struct Measuring<'a> {
     context: &'a EstimationContext,
     total: Hits,
     words: PerBlock,
-    /// The words trained classifiers on embeddings, inputs of layers, contexts, embeddings and contexts, and embeddings of neighbours as
-    /// well.
+    /// Whether words trained classifiers on embeddings, inputs of layers, contexts, embeddings and contexts, and neighbours too.
     trained: [bool; 5],
     both: bool,
 }

@@ -19,8 +19,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
 use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
-/// The most classes of a task: with more, as lemmas have, a linear discriminant has too few words of each, and its
-/// means would fill memory.
+/// The most classes of a task: of more, as lemmas have, each has too few words, and their means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
 /// The tasks of a word, a bit each.
@@ -112,7 +111,6 @@ struct PackBuffers {
 }
 
 impl ProbeSums {
-    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `requested` for.
     pub fn new(grid: HeadGrid, requested: &[String]) -> Self {
         let tasks = tasks(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
@@ -335,7 +333,6 @@ impl ClassSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
     pub words: u64,
-    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
@@ -344,7 +341,6 @@ merge_fields!(BucketSums { words, contexts });
 /// Sums over words that have classes of the same tasks, in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
-    /// Products of embeddings with themselves: the same for all heads.
     pub embeddings: VectorSums,
     pub neighbours: VectorSums,
     /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
@@ -402,8 +398,7 @@ pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<
 /// all classes of a treebank take.
 pub const BUCKETS: usize = 128;
 
-/// A form without its case, as eight bytes of SHA-256: what the control task and the most frequent class of a form know
-/// of it. Signed, for it is no count.
+/// A form without its case, as eight bytes of SHA-256, for the control task and the most frequent class; no count, so signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Form(pub i64);
 

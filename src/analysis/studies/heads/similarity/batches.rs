@@ -24,7 +24,6 @@ pub struct Outputs {
     contexts: Vec<f32>,
     /// The values times the Gram matrix of the head's output projection.
     products: Vec<f32>,
-    /// The heads whose kernels are there.
     heads: usize,
     /// The centred kernels of each batch, `[heads, pairs of tokens]`.
     centred: Vec<Vec<f32>>,
@@ -72,8 +71,7 @@ impl BatchAssignment {
 }
 
 impl Outputs {
-    /// Begins a sentence of a block with this many tokens of text and returns its number; all begin before a head is
-    /// shown.
+    /// Begins a sentence of a block with this many tokens of text; its number. All begin before a head is shown.
     pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
             self.block = block;
@@ -84,8 +82,7 @@ impl Outputs {
         self.starts.len() - 1
     }
 
-    /// Adds the output of one head of the layer's `heads` for the tokens of text of a sentence: contexts and products,
-    /// each `[tokens, head_dim]`.
+    /// Adds what one of the layer's `heads` writes for the tokens of text of a sentence: contexts and products, `[tokens, head_dim]`.
     pub fn add<'a>(
         &mut self,
         sentence: usize,

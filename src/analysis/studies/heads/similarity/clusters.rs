@@ -41,8 +41,7 @@ pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     joined.steps().iter().map(join).collect()
 }
 
-/// The number of the cluster of each head: average linkage, as far as the distance of what is joined is at most half of the
-/// median of all.
+/// The cluster of each head: average linkage, as far as what is joined is at most half of the median apart.
 pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // A join gets the next number after the heads.
@@ -67,8 +66,7 @@ pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
     (0..heads).map(members).filter(|members| members.len() > 1).collect()
 }
 
-/// The clusters with how often they are drawn; `squares` are the sums of squared distances by pair and block, `rows` what
-/// they are divided by.
+/// The clusters with how often they are drawn; `squares` are summed squared distances by pair and block, over `rows`.
 pub fn resampled(
     (squares, rows): (&[PerBlock], &PerBlock),
     distances: &[f64],

@@ -21,13 +21,10 @@ use crate::study::instruments::roots::{Roots, from_even};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SimilarityTotals {
     pub rows: u64,
-    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that an empty
-    /// block is small.
+    /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that a block is small.
     pub distances: Vec<Component>,
-    /// The squared Hellinger distance of each head from even attention, summed over the rows, `[layers * heads]`; empty without
-    /// rows.
+    /// As `distances`, of each head from even attention, `[layers * heads]`.
     pub from_even: Vec<Component>,
     /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
@@ -99,8 +96,7 @@ impl SimilaritySums {
 pub struct SimilarityState {
     block: usize,
     roots: Roots,
-    /// The numbers of its sentences among those whose outputs are compared, each with its tokens of text; none of a sequence that
-    /// is not the first of its family, for a sentence that is there again is no other one.
+    /// The numbers of its sentences whose outputs are compared, each with its tokens; none unless it is the first of its family.
     compared: Vec<(usize, Vec<usize>)>,
     layer: LayerSums,
 }

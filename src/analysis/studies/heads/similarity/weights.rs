@@ -68,8 +68,7 @@ pub struct Composed {
     pub above_random: f64,
 }
 
-/// The weights of all heads of a layer whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`, as
-/// [`HeadWeights`] has them.
+/// The weights of a layer's heads whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`.
 type Bilinear<'a> = Parts<Matrix<'a>>;
 
 #[derive(Clone, Copy)]
@@ -88,8 +87,7 @@ impl<'a> Bilinear<'a> {
 }
 
 impl Weighed {
-    /// The facts from an encoder's weights; `None` if it gives no access to them, or the score of two tokens is no product with a
-    /// matrix between them.
+    /// The facts from an encoder's weights; `None` without access to them, or where scores are no products with a matrix.
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
         let layers: Vec<Bilinear<'_>> =
             (0..grid.layers).map(|layer| Bilinear::of(encoder.head_weights(layer)?)).collect::<Option<_>>()?;
