@@ -100,17 +100,12 @@ pub trait Loss: Quantity + PerToken {
 }
 
 /// Numbers of scored tokens and sentences, or of items and units, in words.
-pub fn scored(
-    [tokens, units]: [u64; 2],
-    objective: Option<Objective>,
-    task: Option<TaskKind>,
-    read: Context,
-) -> String {
+pub fn scored([count, units]: [u64; 2], objective: Option<Objective>, task: Option<TaskKind>, read: Context) -> String {
     if task.is_some() {
-        return format!("{} of {} of the task", counted(tokens, "item"), counted(units, "unit"));
+        return format!("{} of {} of the task", counted(count, "item"), counted(units, "unit"));
     }
     let objective = objective.unwrap_or(Objective::MaskedTokens);
-    format!("{tokens} {} of {}", objective.tokens(), sequences(units, read))
+    format!("{count} {} of {}", objective.tokens(), sequences(units, read))
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

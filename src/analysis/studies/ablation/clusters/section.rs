@@ -203,16 +203,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         Change { value: mean.all(), ci95: mean.interval() }
     }
 
-    fn right(&self, places: &[usize]) -> Option<Change>
-    where
-        Q: Loss,
-    {
-        let variant = self.sums.variant_without(places);
-        let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
-        let mean = Jackknife::new(&change, &self.sums.per_block(Q::predictions));
-        self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
-    }
-
     /// The change without all of these heads less the sum of those without each.
     fn difference(&self, places: &[usize]) -> PerBlock {
         let together = self.without(places);
@@ -253,6 +243,47 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
     }
 }
 
+impl<Q: Loss> Changes<'_, Q> {
+    fn right(&self, places: &[usize]) -> Option<Change> {
+        let variant = self.sums.variant_without(places);
+        let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
+        let mean = Jackknife::new(&change, &self.sums.per_block(Q::predictions));
+        self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
+    }
+
+    /// The clusters with their tests, and the random sets beside them.
+    fn tested(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
+        let Clusters { clusters, random_sets } = &self.sums.removals;
+        let (p_one_will_do, within): (Vec<_>, Vec<_>) =
+            clusters.iter().map(|places| self.one_will_do(places, band)).unzip();
+        let q_one_will_do = q_of_those_above(&within);
+        let difference = |places: &Vec<usize>| self.mean(&self.difference(places)).estimate();
+        let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
+        let q = q_of_those_tested(&p);
+        let cluster = |(number, removed): (usize, Removed)| {
+            let random_set = |places: &Vec<usize>| {
+                let mut instead = within.clone();
+                let (p, tested) = self.one_will_do(places, band);
+                instead[number] = tested;
+                RandomSet { heads: heads(places, context), p, q: q_of_those_above(&instead)[number] }
+            };
+            ClusterEffects {
+                removed,
+                right: self.right(&clusters[number]),
+                p: p[number],
+                q: q[number],
+                verdict: Interplay::NotSeen,
+                p_one_will_do: p_one_will_do[number],
+                q_one_will_do: q_one_will_do[number],
+                one_will_do: false,
+                random_sets: random_sets[number].iter().map(random_set).collect(),
+                random_sets_of_which_one_would_do: 0,
+            }
+        };
+        found.into_iter().enumerate().map(cluster).collect()
+    }
+}
+
 fn heads(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
     places.iter().map(|&place| context.grid.place(place)).collect()
 }
@@ -272,7 +303,7 @@ impl Effects {
             task: sums.conditions.task,
             masked_tokens: total.tokens(),
             band,
-            clusters: band.map_or_else(Vec::new, |band| tested(found, &changes, band, context)),
+            clusters: band.map_or_else(Vec::new, |band| changes.tested(found, band, context)),
         }
     }
 
@@ -292,42 +323,6 @@ impl Effects {
             cluster.random_sets_of_which_one_would_do = passed.count() as u64;
         }
     }
-}
-
-fn tested<Q: Loss>(
-    found: Vec<Removed>,
-    changes: &Changes<'_, Q>,
-    band: f64,
-    context: &EstimationContext,
-) -> Vec<ClusterEffects> {
-    let Clusters { clusters, random_sets } = &changes.sums.removals;
-    let (p_one_will_do, within): (Vec<_>, Vec<_>) =
-        clusters.iter().map(|places| changes.one_will_do(places, band)).unzip();
-    let q_one_will_do = q_of_those_above(&within);
-    let difference = |places: &Vec<usize>| changes.mean(&changes.difference(places)).estimate();
-    let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
-    let q = q_of_those_tested(&p);
-    let cluster = |(number, removed): (usize, Removed)| {
-        let random_set = |places: &Vec<usize>| {
-            let mut instead = within.clone();
-            let (p, tested) = changes.one_will_do(places, band);
-            instead[number] = tested;
-            RandomSet { heads: heads(places, context), p, q: q_of_those_above(&instead)[number] }
-        };
-        ClusterEffects {
-            removed,
-            right: changes.right(&clusters[number]),
-            p: p[number],
-            q: q[number],
-            verdict: Interplay::NotSeen,
-            p_one_will_do: p_one_will_do[number],
-            q_one_will_do: q_one_will_do[number],
-            one_will_do: false,
-            random_sets: random_sets[number].iter().map(random_set).collect(),
-            random_sets_of_which_one_would_do: 0,
-        }
-    };
-    found.into_iter().enumerate().map(cluster).collect()
 }
 
 impl OutputShifts {
@@ -360,10 +355,8 @@ fn table<'a, const N: usize>(
     table_of(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
-fn effects(
-    Effects { sentences, read, objective, task, masked_tokens, band, clusters }: &Effects,
-    out: &mut Summary,
-) -> fmt::Result {
+fn effects(effects: &Effects, out: &mut Summary) -> fmt::Result {
+    let Effects { sentences, read, objective, task, masked_tokens, band, clusters } = effects;
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     };

@@ -1,6 +1,5 @@
 //! Dependence of later heads on each head (docs/methodology/edges.md).
 
-mod measure;
 mod section;
 mod sums;
 mod view;

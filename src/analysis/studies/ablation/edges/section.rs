@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::measure::{EdgeEstimate, LEAST_SHIFT, all_excesses, measured};
-use super::sums::{EdgeSums, Edges};
+use super::sums::{EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, measured};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::measure::LEAST_SHIFT;
 use super::section::{Edge, EdgesReport, EdgesSection, HeadEdges, LayerPair, MOSTLY_DIRECT};
-use super::sums::Edges;
+use super::sums::{Edges, LEAST_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};

@@ -22,16 +22,12 @@ pub enum TokenGroup {
     Relation(String),
 }
 
-/// Before the tag of a class, and before the name of a relation, in a partial.
-const PREFIXES: [&str; 2] = ["upos:", "relation:"];
-
 impl From<TokenGroup> for String {
     fn from(group: TokenGroup) -> Self {
-        let [class, relation] = PREFIXES;
         match group {
             TokenGroup::All => "all".to_owned(),
-            TokenGroup::Class(upos) => format!("{class}{}", upos.tag()),
-            TokenGroup::Relation(name) => format!("{relation}{name}"),
+            TokenGroup::Class(upos) => format!("upos:{}", upos.tag()),
+            TokenGroup::Relation(name) => format!("relation:{name}"),
         }
     }
 }
@@ -40,9 +36,8 @@ impl TryFrom<String> for TokenGroup {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let [class, relation] = PREFIXES;
-        let of_class = || text.strip_prefix(class).and_then(Upos::of).map(Self::Class);
-        let of_relation = || text.strip_prefix(relation).map(|name| Self::Relation(name.to_owned()));
+        let of_class = || text.strip_prefix("upos:").and_then(Upos::of).map(Self::Class);
+        let of_relation = || text.strip_prefix("relation:").map(|name| Self::Relation(name.to_owned()));
         let group = if text == "all" { Some(Self::All) } else { of_class().or_else(of_relation) };
         group.ok_or_else(|| format!("`{}` is no group of masked tokens", text.escape_debug()))
     }

@@ -91,12 +91,7 @@ pub struct Agreement {
 }
 
 impl Gradients {
-    pub fn new(
-        sums: &GradientSums,
-        sentences_left_out: u64,
-        estimates: &Estimates,
-        context: &EstimationContext,
-    ) -> Self {
+    pub fn new(sums: &GradientSums, left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
             let (importance, ..) = estimates.of_metric(place, "gradient_importance");
@@ -110,7 +105,7 @@ impl Gradients {
             task,
             sentences: total.sentences,
             read: Context::default(),
-            sentences_left_out,
+            sentences_left_out: left_out,
             masked_tokens: total.tokens,
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
             heads: (0..context.grid.count()).map(head).collect(),

@@ -1,7 +1,5 @@
 //! The gain of a decoder from having read the same tokens before, and what each head has in it (docs/methodology/repeats.md).
 
-mod copying;
-mod metrics;
 mod section;
 mod sums;
 
@@ -14,10 +12,8 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use copying::CopyingSums;
-use metrics::{COPYING_METRICS, METRICS, copying_values};
 use section::{Gain, GainEffects, InContextEffectSection, InContextSection};
-use sums::{CopySums, RemovalCopySums};
+use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 
 /// The tokens twice, each predicted from those before it.
 const PREDICTED: Sequences = Sequences::Repeats(Repeats::Predicted);
@@ -37,7 +33,7 @@ impl Study for InContext {
         range: |metric| if metric == "copy_logit" { f64::NEG_INFINITY..=f64::INFINITY } else { 0.0..=1.0 },
         is_share: |metric| metric != "copy_logit",
         unit: |metric| if metric == "copy_logit" { Unit::Nats } else { Unit::Shares },
-        labels: &[metrics::COPIES],
+        labels: &[sums::COPIES],
         caveats: CAVEATS,
         ..Card::NEW
     };

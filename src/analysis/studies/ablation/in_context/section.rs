@@ -166,11 +166,6 @@ impl HeadInContext {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))
     }
-
-    /// Whether without the head the gain is smaller, and because the second copy loses more.
-    fn takes_from_both(&self) -> bool {
-        [self.effect, self.copy_effect].iter().all(|effect| effect.is_some_and(|effect| effect > 0.0))
-    }
 }
 
 impl GainEffects {
@@ -188,7 +183,9 @@ impl GainEffects {
             HeadInContext { place, effect, ci95, copy_effect, copy_ci95, p, q: None, without }
         };
         let mut heads: Vec<HeadInContext> = (0..context.grid.count()).map(head).collect();
-        let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| head.takes_from_both())).collect();
+        let is_above = |effect: Option<f64>| effect.is_some_and(|effect| effect > 0.0);
+        let takes_from_both = |head: &HeadInContext| is_above(head.effect) && is_above(head.copy_effect);
+        let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| takes_from_both(head))).collect();
         heads.iter_mut().zip(q_of_those_above(&above)).for_each(|(head, q)| head.q = q);
         Self {
             removal: sums.conditions.removal.filter(|_| total.tokens() > 0),

@@ -282,11 +282,7 @@ fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64)
     ratio(items, part, Item::predictions)
 }
 
-fn ratio<'a>(
-    items: impl Iterator<Item = &'a Item>,
-    part: impl Fn(&Item) -> f64,
-    whole: impl Fn(&Item) -> f64,
-) -> Fraction {
+fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64, whole: fn(&Item) -> f64) -> Fraction {
     let (mut sum, mut all, mut count, mut units) = (0.0, 0.0, 0, 0);
     for item in items {
         sum += part(item);

@@ -1,7 +1,6 @@
 //! Sentences that show what labels say: of each head the one that shows it most, one that is typical, and one in which it fails
 //! (docs/methodology/examples.md).
 
-mod drawn;
 mod section;
 mod sums;
 
@@ -35,7 +34,8 @@ impl Study for ExampleSentences {
         let make = |subject: &Subject<'_>| {
             let special =
                 [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
-            ExampleSums::new((subject.grid, subject.classes.clone()), subject.from, subject.found.aims.clone(), special)
+            let (classes, aims) = (subject.classes.clone(), subject.found.aims.clone());
+            ExampleSums::new(subject.grid, classes, subject.from, aims, special)
         };
         vec![PassSpec::new(Pass::PLAIN, make).following_kept(Needs::ATTENTION, sums::may_be_shown)]
     }

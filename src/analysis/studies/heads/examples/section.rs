@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::drawn::{Drawn, MOST_WORDS};
-use super::sums::{Candidate, ExampleSums, HeadCandidates, LEAST_WORDS, Rank};
+use super::sums::{Candidate, Drawn, ExampleSums, HeadCandidates, LEAST_WORDS, MOST_WORDS, Rank};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;

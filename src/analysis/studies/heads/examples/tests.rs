@@ -1,8 +1,7 @@
 use proptest::prelude::*;
 
-use super::drawn::{Drawn, MOST_WORDS};
 use super::section::{Examples, ExamplesSection, HeadExamples};
-use super::sums::{ExampleSums, Rank};
+use super::sums::{Drawn, ExampleSums, MOST_WORDS, Rank};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
@@ -24,7 +23,8 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 fn sums(aim: Aim, mean: f64) -> ExampleSums {
     let aimed = HeadAim { place: 1, label: "label".to_owned(), aim, mean };
     ExampleSums::new(
-        (GRID, LayerClasses::default()),
+        GRID,
+        LayerClasses::default(),
         FromToken::Mean,
         vec![aimed],
         ["[CLS]".to_owned(), "[SEP]".to_owned()],

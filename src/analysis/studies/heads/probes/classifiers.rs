@@ -75,30 +75,6 @@ impl Stack {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct NeighbourProbes {
-    /// The part of the word's own embedding, `[embedding, columns]`.
-    pub own: Vec<f32>,
-    pub neighbours: Stack,
-}
-
-impl NeighbourProbes {
-    /// As [`Stack::classify`], with own embeddings `[kinds, embedding]`, the kind of each word, and neighbours `[words, 2 * embedding]`.
-    pub fn classify(
-        &self,
-        (embeddings, count, kinds): (&[f32], usize, &[usize]),
-        neighbours: &[f32],
-        [of_kinds, scores]: [&mut Vec<f32>; 2],
-        of: impl FnMut(usize, usize, usize),
-    ) {
-        let columns = self.neighbours.columns();
-        score_kinds((embeddings, count), &self.own, columns, of_kinds);
-        let own = KindScores { of_kinds, stride: columns, kinds };
-        let rows = (neighbours, kinds.len(), 2 * (embeddings.len() / count.max(1)));
-        self.neighbours.classify(rows, Some(own), scores, of);
-    }
-}
-
 /// The products of the embeddings of kinds of words with weights, `[kinds, columns]`.
 fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: usize, scores: &mut Vec<f32>) {
     scores.clear();

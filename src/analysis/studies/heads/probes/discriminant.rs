@@ -180,16 +180,11 @@ impl Anchor {
     }
 
     /// The discriminant of this block and another together: the weights of this block's features, and the classifier of
-    /// the other's, whose bias is that of both. `beside` has the columns of the other block from [`Anchor::beside`],
-    /// `[size, other.size]` with `stride`. The classifier has only the classes' shares if a number is not finite.
-    pub fn with(
-        &self,
-        other: &Block,
-        (beside, stride): (&[f64], usize),
-        counts: &Counts,
-    ) -> (Vec<f64>, LinearClassifier) {
+    /// the other's, whose bias is that of both. `lower` has the columns of the other block from [`Anchor::beside`],
+    /// `[size, other.size]` with this step. The classifier has only the classes' shares if a number is not finite.
+    pub fn with(&self, other: &Block, (lower, step): (&[f64], usize), counts: &Counts) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
-        let beside = Matrix::strided(beside, size, other.size, stride);
+        let beside = Matrix::strided(lower, size, other.size, step);
         // The other block's covariance and means without this one's part.
         let mut left = vec![0.0; other.size * other.size];
         multiply(MatrixMut::new(&mut left, other.size, other.size), beside.transposed(), beside);

@@ -12,7 +12,15 @@ pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext
     let names = sums.tasks.iter();
     let crowded = |task: usize| sums.folds.iter().any(|fold| fold.tasks[task].is_crowded);
     let of_task = |(number, (name, classes)): (usize, (&String, TaskClasses))| {
-        Measuring::new(number, &classes, scores, context, sums.widths).task(name, &classes, crowded(number))
+        let trained = sums.widths.map_or([false; 5], |Widths { embedding, hidden, head }| {
+            let together = if embedding > 0 { embedding + head } else { 0 };
+            [embedding, hidden, head, together, 3 * embedding].map(|features| classes.can_train(features))
+        });
+        let both = classes.words.iter().all(|&words| words > 0);
+        let total = scores.blocks.total().swap_remove(number);
+        let words = scores.blocks.each(|block| block[number].words as f64);
+        let measuring = Measuring { number, scores, context, total, words, trained, both };
+        measuring.task(name, &classes, crowded(number))
     };
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
 }
@@ -28,24 +36,7 @@ struct Measuring<'a> {
     both: bool,
 }
 
-impl<'a> Measuring<'a> {
-    fn new(
-        number: usize,
-        classes: &TaskClasses,
-        scores: &'a ProbeScores,
-        context: &'a EstimationContext,
-        widths: Option<Widths>,
-    ) -> Self {
-        let total = scores.blocks.total().swap_remove(number);
-        let words = scores.blocks.each(|block| block[number].words as f64);
-        let trained = widths.map_or([false; 5], |Widths { embedding, hidden, head }| {
-            let together = if embedding > 0 { embedding + head } else { 0 };
-            [embedding, hidden, head, together, 3 * embedding].map(|features| classes.can_train(features))
-        });
-        let both = classes.words.iter().all(|&words| words > 0);
-        Self { number, scores, context, total, words, trained, both }
-    }
-
+impl Measuring<'_> {
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
         self.scores.blocks.each(|block| part(&block[self.number]))
     }

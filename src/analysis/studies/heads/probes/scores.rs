@@ -103,8 +103,10 @@ impl ProbeScores {
                         blocks[words[word].block][task].embedding += u64::from(is_right(task, word, class));
                     }
                 }
-                let own = (&group.embeddings[..], kinds, &group.kinds[..]);
-                neighbours.classify(own, &group.neighbours, [&mut *beside, &mut *scores], |task, word, class| {
+                neighbours.score_beside(&group.embeddings, kinds, beside);
+                let own = neighbours.kind_scores(0, beside, &group.kinds);
+                let rows = (&group.neighbours[..], count, width(&group.neighbours));
+                neighbours.heads[0].together.classify(rows, own, scores, |task, word, class| {
                     blocks[words[word].block][task].neighbours += u64::from(is_right(task, word, class));
                 });
             }

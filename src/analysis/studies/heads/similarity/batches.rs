@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use multiversion::multiversion;
 
-use super::pairs::HeadPairs;
+use super::compare::HeadPairs;
 use crate::linalg::lanes::dot;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 

@@ -1,11 +1,9 @@
 //! Similarity of heads: where they look, and what they write (docs/methodology/similarity.md).
 
 mod batches;
-mod clusters;
 mod compare;
 mod disagreement;
 mod measure;
-mod pairs;
 mod report;
 mod section;
 mod sums;

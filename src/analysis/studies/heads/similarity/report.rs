@@ -4,11 +4,9 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::clusters::distance;
-use super::compare::{Comparison, MoreAlike, Stratum, compare, neighbours};
+use super::compare::{Comparison, HeadPairs, MoreAlike, Stratum, compare, neighbours};
 use super::disagreement::Disagreement;
-use super::measure::{MeasuredPairs, PairsByBlock};
-use super::pairs::HeadPairs;
+use super::measure::{MeasuredPairs, PairsByBlock, distance};
 use super::sums::SimilaritySums;
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -243,16 +241,11 @@ impl Similarity {
     }
 }
 
-pub fn comparisons(
-    distances: &[f64],
-    cka: &[Option<f64>],
-    groups: &[Option<usize>],
-    strata: &[Stratum],
-) -> Comparisons {
-    if distances.is_empty() {
+pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize>], strata: &[Stratum]) -> Comparisons {
+    if distance.is_empty() {
         return Comparisons::default();
     }
-    let distances: Vec<Option<f64>> = distances.iter().copied().map(Some).collect();
+    let distances: Vec<Option<f64>> = distance.iter().copied().map(Some).collect();
     Comparisons {
         distance: compare(&distances, groups, strata, MoreAlike::Low),
         cka: compare(cka, groups, strata, MoreAlike::High),

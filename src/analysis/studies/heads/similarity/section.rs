@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use comfy_table::Table;
 
-use super::clusters::{CUT, joins};
 use super::compare::{Comparison, layers};
+use super::measure::{CUT, joins};
 use super::report::{Cluster, Comparisons, LayerDisagreement, Similarity, comparisons};
 use super::weights::Spectrum;
 use crate::model::grid::{HeadGrid, HeadPlace};

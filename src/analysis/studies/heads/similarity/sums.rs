@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::batches::{Batches, Outputs};
+use super::compare::HeadPairs;
 use super::disagreement::{Disagreement, LayerSums};
-use super::pairs::HeadPairs;
 use super::weights::Weighed;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::visitor::Needs;
