@@ -105,11 +105,6 @@ impl<B: Merge + Clone> Blocks<B> {
         self.0.iter()
     }
 
-    /// A number of each block.
-    pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.0[block]))
-    }
-
     /// All blocks in one.
     pub fn total(&self) -> B {
         self.every(0, 1)
@@ -118,6 +113,11 @@ impl<B: Merge + Clone> Blocks<B> {
     /// The sums of the two folds: the blocks of even number, and the blocks of odd number.
     pub fn folds(&self) -> [B; 2] {
         [0, 1].map(|fold| self.every(fold, 2))
+    }
+
+    /// A number of each block.
+    pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
+        std::array::from_fn(|block| part(&self.0[block]))
     }
 
     fn every(&self, first: usize, step: usize) -> B {

@@ -35,13 +35,6 @@ pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
-/// The cells of single metrics of the sums of a block, or of all blocks, and of the place of a head, `None` for chance.
-pub fn values<B>(
-    table: &'static [Metric<fn(&B, Option<usize>) -> Fraction>],
-) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
-    |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
-}
-
 /// The keys of a metric's cells.
 #[derive(Clone, Copy)]
 pub enum Keys {
@@ -62,6 +55,20 @@ impl Keys {
             Self::Each(count, _) => 0..count,
         }
     }
+}
+
+impl<F: Copy> Metric<F> {
+    /// A single number whose chance ratio is its value of no head.
+    pub const fn number(explanation: Explanation, value: F) -> Self {
+        Self { explanation, keys: Keys::Single, value, chance: None }
+    }
+}
+
+/// The cells of single metrics of the sums of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub fn values<B>(
+    table: &'static [Metric<fn(&B, Option<usize>) -> Fraction>],
+) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
+    |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
 /// A metric as a column of all heads' values.
@@ -143,12 +150,6 @@ impl Fraction {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
 
-    /// A ratio of all blocks together, and without each of them.
-    pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
-        let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
-        Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
-    }
-
     /// The number above the line.
     pub fn numerator(&self) -> f64 {
         self.numerator
@@ -168,6 +169,12 @@ impl Fraction {
     pub fn value(&self) -> Option<f64> {
         let value = self.numerator / self.denominator;
         (self.denominator != 0.0 && value.is_finite()).then_some(value)
+    }
+
+    /// A ratio of all blocks together, and without each of them.
+    pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
+        let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
+        Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
     }
 }
 

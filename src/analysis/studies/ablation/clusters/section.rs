@@ -23,7 +23,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plus_minus, sequences, signed, significance, table_of};
+use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
 use crate::system::counted::counted;
 
 pub struct EffectSection {
@@ -352,7 +352,7 @@ fn table<'a, const N: usize>(
         cells.into_iter().chain(last)
     };
     let header = ["without", "together", "sum of each", "difference", "all but one"];
-    table_of(header.iter().chain(&last), clusters.map(row), 1..5)
+    aligned_table(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
 fn effects(effects: &Effects, out: &mut Summary) -> fmt::Result {

@@ -11,7 +11,7 @@ use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{plus_minus, sequence, sequences, signed, significance, table_of};
+use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 10;
@@ -99,16 +99,13 @@ impl EdgesReport {
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
             return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(*read));
         };
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(self.sentences, *read));
+        let (of, meaning) = (plural(pairs, "pair", "pairs"), self.untrained.meaning());
         writeln!(
             out,
-            "Heads removed one at a time (by {}): shift of the attention of each later head (squared Hellinger distance, over {} of \
-             {}), through all that lies between. Above chance: {above} of {}; without any shift: {without_shift}. {} Strongest \
-             edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n",
-            removal.name(),
-            counted(*tokens, "token"),
-            sequences(self.sentences, *read),
-            format_args!("{pairs} {} of heads", plural(pairs, "pair", "pairs")),
-            self.untrained.meaning()
+            "Heads removed one at a time (by {by}): shift of the attention of each later head (squared Hellinger distance, over {tokens} \
+             of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
+             {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
         out.table_without(table(strongest.iter().take(SHOWN), &self.labels), MAY_GO);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
@@ -146,7 +143,7 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
             q.map_or_else(|| "-".to_owned(), significance),
         ]
     };
-    table_of(["edge", "labels", "shift", "direct", "excess", "q"], edges.map(row), 2..)
+    aligned_table(["edge", "labels", "shift", "direct", "excess", "q"], edges.map(row), 2..)
 }
 
 fn figures(report: &EdgesReport) -> Vec<Figure> {
@@ -178,19 +175,15 @@ fn figures(report: &EdgesReport) -> Vec<Figure> {
             "less than that: heads and feed-forward blocks between matter more".to_owned(),
         ),
     ];
+    let (tokens, read, pairs) = (counted(*tokens, "token"), sequences(*sentences, *read), counted(*pairs, "edge"));
+    let (are, drawn, are_drawn) = (plural(count, "is", "are"), shown.len(), plural(&shown.len(), "is", "are"));
     vec![Figure {
         name: "edges",
         title: "Which later heads look elsewhere without each head".to_owned(),
         reading: format!(
             "An edge goes from a head that is removed to a later one whose attention shifts by more than both heads' means \
-             make expected (over {} of {}). Of {} {count} {} above chance; {} of these {} \
-             drawn: the strongest, in colour, and of each head the strongest that goes to it.",
-            counted(*tokens, "token"),
-            sequences(*sentences, *read),
-            counted(*pairs, "edge"),
-            plural(count, "is", "are"),
-            shown.len(),
-            plural(&shown.len(), "is", "are")
+             make expected (over {tokens} of {read}). Of {pairs} {count} {are} above chance; {drawn} of these {are_drawn} \
+             drawn: the strongest, in colour, and of each head the strongest that goes to it."
         ),
         chart: Chart::Edges(EdgeChart {
             width: "width of an edge: its excess, in ln of the shift".to_owned(),

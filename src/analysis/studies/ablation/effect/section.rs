@@ -25,7 +25,7 @@ use crate::study::show::figure::{Chart, Figure, Forest};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, drawn_without, plus_minus, sequences, signed, significance, table_of};
+use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -147,12 +147,11 @@ impl Effects {
         let removed_heads = heads.iter().filter(|head| head.removed).count();
         let others = if removed_heads > 0 { "other " } else { "" };
         let present = heads.len().saturating_sub(self.absent_heads + removed_heads);
-        let chosen = if order.len() < present {
+        let (alone, all) = (order.len(), counted(present, "head"));
+        let chosen = if alone < present {
             format!(
-                " Removed by itself: {} of {}, chosen by the gradient on the even blocks; effects are over the odd blocks, without a \
-                 rank correlation of effect and gradient.",
-                order.len(),
-                counted(present, "head"),
+                " Removed by itself: {alone} of {all}, chosen by the gradient on the even blocks; effects are over the odd blocks, \
+                 without a rank correlation of effect and gradient."
             )
         } else {
             String::new()
@@ -161,15 +160,13 @@ impl Effects {
             0 => String::new(),
             also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
         };
+        let (by, read, masks) = (removal.name(), sequences(self.sentences, self.read), self.masks());
         writeln!(
             out,
-            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
+            "Heads removed one at a time (by {by}): loss of {masked_tokens} {tokens} of {read}, in nats a token, \
              {loss:.3} with all {others}heads and {bare:.3} without any. Verdicts: {helpful} helpful, {harmful} harmful, {negligible} \
-             negligible (effect within ±{band:.4}), {undecided} undecided{}.{also}{chosen} Largest and smallest effects, ± half of \
-             the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n",
-            removal.name(),
-            sequences(self.sentences, self.read),
-            self.masks(),
+             negligible (effect within ±{band:.4}), {undecided} undecided{masks}.{also}{chosen} Largest and smallest effects, ± half of \
+             the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n"
         )?;
         out.table(table(&order));
         Ok(())
@@ -257,12 +254,10 @@ impl Section for EffectSection {
         let deciding: Vec<String> = q.into_iter().chain(within).collect();
         let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
         let removal = self.effect.removal.map_or("", Replacement::name);
-        let line = format!(
-            "without it (by {removal}) the loss is {:.4}{spread} nats a token {}: {}{deciding}",
-            effect.abs(),
-            if effect < 0.0 { "less" } else { "more" },
-            head.words()
-        );
+        let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.words());
+        let size = effect.abs();
+        let line =
+            format!("without it (by {removal}) the loss is {size:.4}{spread} nats a token {more}: {words}{deciding}");
         let of = |change: f64| format!("{}{} nats a token", decimal(change, 3), plus_minus(head.ci95, 3));
         let clause = match head.verdict {
             Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", of(effect)),
@@ -292,7 +287,7 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
         vec![head.place.to_string(), effect, q, within, head.words()]
     };
     let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
-    table_of(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
+    aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 
 fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
@@ -300,15 +295,12 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
     let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
     let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
+        let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
+        let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
+        let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), effects.masks());
         format!(
-            "Removing {} costs most: {:.3}{} nats a token; all heads together cost {:.3}, at a loss of {loss:.3}. Of {}, {}{}.",
-            head.place,
-            head.effect.unwrap_or(0.0),
-            head.ci95.map_or_else(String::new, |ci95| format!(" [{:.3}, {:.3}]", ci95.low(), ci95.high())),
-            bare - loss,
-            counted(removed.len(), "head"),
-            verdicts.words(),
-            effects.masks()
+            "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
+             Of {heads}, {verdicts}{masks}."
         )
     });
     // It is of a sample: more text alone adds nothing to it.

@@ -1,5 +1,4 @@
-//! The loss of masked tokens with all heads, without each of them and without any, summed by block and by class of word, and the
-//! metrics of that.
+//! The losses of masked tokens by block and by class of word, with all heads and without, and their metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,8 +116,8 @@ pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
 
 /// The metrics of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
 pub const METRICS: &[Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>] = &[
-    Metric {
-        explanation: Explanation {
+    Metric::number(
+        Explanation {
             name: "loss_effect",
             measures: "How much the loss of masked tokens, in a decoder of the next tokens, rises when the head is removed.",
             formula: FORMULA,
@@ -128,10 +127,8 @@ pub const METRICS: &[Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>] = &
             caveats: "Importance is no role: it says nothing of where the head looks. Other heads can compensate, so that a group \
                 may matter of which no head does. It depends on what stands for the head.",
         },
-        keys: Keys::Single,
-        value: |losses, head, _| of_all(losses, head),
-        chance: None,
-    },
+        |losses, head, _| of_all(losses, head),
+    ),
     Metric {
         explanation: Explanation {
             name: "loss_effect_by_class",

@@ -1,5 +1,4 @@
-//! Effect of each head to first order: derivatives of the loss of tokens, or of a task, by the heads' gates
-//! (docs/methodology/gradient.md).
+//! Effect of each head to first order: derivatives of a loss by the heads' gates (docs/methodology/gradient.md).
 
 mod section;
 mod sums;

@@ -20,7 +20,7 @@ use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plus_minus, signed, table_of};
+use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, signed};
 
 const SHOWN: usize = 5;
 
@@ -170,7 +170,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    table_of(header, from_both_ends(heads.iter().map(row).collect(), SHOWN), 1..)
+    aligned_table(header, from_both_ends(heads.iter().map(row).collect(), SHOWN), 1..)
 }
 
 stored!(GradientSection { gradient: Gradients });

@@ -14,7 +14,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{Fraction, Metric};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
@@ -121,8 +121,8 @@ impl Sums for GradientSums {
 }
 
 pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
-    Metric {
-        explanation: Explanation {
+    Metric::number(
+        Explanation {
             name: "gradient_importance",
             measures: "How much the loss of a sentence's masked tokens depends on the head, in either direction.",
             formula: "gradient_importance = mean over sentences s with masks of |d L_s / d xi| at xi = 1, in nats; L_s the mean of \
@@ -133,15 +133,13 @@ pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
             caveats: "It has no sign: a head may be in the way of as many sentences as it helps. A head of which only the whole can be \
                 missed has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
         },
-        keys: Keys::Single,
-        value: |sums, head| {
+        |sums, head| {
             let size = head.map_or(0.0, |head| sums.sizes[head].value());
             Fraction::new(size, sums.sequences as f64).over(sums.sequences, sums.sentences)
         },
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+    ),
+    Metric::number(
+        Explanation {
             name: "first_order_effect",
             measures: "How much the loss of masked tokens would rise without the head, if it went on as it begins.",
             formula: "first_order_effect = - sum over sentences s of d (sum of -ln p(t) over the masked tokens t of s) / d xi at xi = 1 \
@@ -152,16 +150,14 @@ pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
             caveats: "It is right for a small part of the head, and removal takes all of it: where the loss bends, the two differ, \
                 also in sign.",
         },
-        keys: Keys::Single,
-        value: |sums, head| {
+        |sums, head| {
             // Of 0 there is no negative.
             let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
             Fraction::new(fall, sums.tokens as f64).over(sums.tokens, sums.sentences)
         },
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+    ),
+    Metric::number(
+        Explanation {
             name: "integrated_gradient",
             measures: "How much of the loss of masked tokens goes with the head while all heads come in together.",
             formula: "integrated_gradient = mean over points k of (- sum over sentences s of d (sum of -ln p(t) over the masked tokens t \
@@ -172,14 +168,12 @@ pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
                 them; what the steps miss of that is in the report. It divides what heads do together by one path of many, and is no \
                 effect of removal.",
         },
-        keys: Keys::Single,
-        value: |sums, head| {
+        |sums, head| {
             let fall = head.map_or(0.0, |head| 0.0 - sums.along_path[head].value());
             let tokens = sums.tokens_on_path();
             Fraction::new(fall, tokens as f64).over(tokens, if tokens > 0 { sums.sentences } else { 0 })
         },
-        chance: None,
-    },
+    ),
 ];
 
 /// The derivatives of the loss of an item, which is minus its score.

@@ -1,5 +1,4 @@
-//! The sections `in_context` and `in_context_effect` of the report: the losses of both copies, and what each head has in their
-//! difference.
+//! The sections `in_context` and `in_context_effect`: the losses of both copies, and what each head has in their difference.
 
 use std::fmt::{self, Write};
 
@@ -19,7 +18,7 @@ use crate::study::section::{HeadCard, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plus_minus, signed, significance, table_of};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed, significance};
 use crate::system::counted::{counted, plural};
 
 pub struct InContextSection {
@@ -257,7 +256,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
         let second = without.second.map_or_else(|| "-".to_owned(), |second| format!("{second:.3}"));
         [place.to_string(), effect, copy, q, second]
     };
-    table_of(["without", "gain lost", "second copy loses", "q", "second copy"], heads.map(row), 1..)
+    aligned_table(["without", "gain lost", "second copy loses", "q", "second copy"], heads.map(row), 1..)
 }
 
 stored!(InContextEffectSection { in_context_effect: GainEffects });

@@ -335,8 +335,8 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
 ];
 
 pub const METRICS: &[Metric<fn(&CopyLosses, Option<usize>) -> Fraction>] = &[
-    Metric {
-        explanation: Explanation {
+    Metric::number(
+        Explanation {
             name: "in_context_effect",
             measures: "How much of what a decoder gains from having read the same tokens before goes away without the head.",
             formula: "in_context_effect = (g - g') / tokens of a copy, in nats; g = the sum of -ln p over the tokens of the first copy \
@@ -347,12 +347,10 @@ pub const METRICS: &[Metric<fn(&CopyLosses, Option<usize>) -> Fraction>] = &[
             caveats: "Other heads can compensate, so that a group may matter of which no head does. It depends on what stands for the \
             head (`settings.ablation`).",
         },
-        keys: Keys::Single,
-        value: effect,
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        effect,
+    ),
+    Metric::number(
+        Explanation {
             name: "copy_effect",
             measures: "How much more the second copy of random tokens loses without the head.",
             formula: "copy_effect = (L2' - L2) / tokens of a copy, in nats; L2 = the sum of -ln p over the tokens of the second copy with \
@@ -362,10 +360,8 @@ pub const METRICS: &[Metric<fn(&CopyLosses, Option<usize>) -> Fraction>] = &[
             caveats: "Tokens of both copies may cost more without a head that says what any text is like: a part in copying needs \
             `in_context_effect` too.",
         },
-        keys: Keys::Single,
-        value: copy_effect,
-        chance: None,
-    },
+        copy_effect,
+    ),
 ];
 
 const RANK: Threshold = Threshold::rule(

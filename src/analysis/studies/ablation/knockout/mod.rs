@@ -1,5 +1,4 @@
-//! Whether the model uses the arcs that its heads are labelled for: masked words with the weight to their partner exchanged
-//! for that to a word as far away (docs/methodology/knockout.md).
+//! Whether the model uses the arcs that its heads are labelled for (docs/methodology/knockout.md).
 
 mod section;
 mod sums;

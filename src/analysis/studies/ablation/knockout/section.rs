@@ -15,7 +15,7 @@ use crate::study::section::{Completion, LabelUse, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{plus_minus, signed, significance, table_of};
+use crate::study::show::wording::{aligned_table, plus_minus, signed, significance};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
@@ -140,7 +140,7 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
         ]
     };
     let header = ["head", "label", "direction", "arcs", "use", "q", "arcs off offset", "use off offset", "used"];
-    table_of(header, labels.iter().map(row), 3..8)
+    aligned_table(header, labels.iter().map(row), 3..8)
 }
 
 stored!(KnockoutSection { knockout: Vec<LabelUse> });

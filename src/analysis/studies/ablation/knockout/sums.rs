@@ -1,5 +1,4 @@
-//! The losses of masked words while a head's attention to their partner is kept, and while it is exchanged for that to a word as far
-//! away.
+//! The losses of masked words while a head's attention to their partner is kept, and while it is exchanged.
 
 use std::ops::Range;
 

@@ -14,12 +14,12 @@ use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{Fraction, Metric};
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plus_minus, sequence, sequences, table_of};
+use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sequence, sequences};
 use crate::system::counted::counted;
 
 const LISTED: usize = 5;
@@ -104,13 +104,11 @@ impl OutputShiftReport {
             let why = drawn_without("a token of text", *read);
             return writeln!(out, "No sentence had a token of text, so no head was removed: {why}.");
         };
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(*sentences, *read));
         writeln!(
             out,
-            "Heads removed one at a time (by {}): change of the output, as 1 - cosine, of the last hidden states of {} \
-             (output shift) and of the means of {} (pooled shift). Largest and smallest shifts, ± half of the 95 % interval:\n",
-            removal.name(),
-            counted(*tokens, "token"),
-            sequences(*sentences, *read)
+            "Heads removed one at a time (by {by}): change of the output, as 1 - cosine, of the last hidden states of {tokens} \
+             (output shift) and of the means of {read} (pooled shift). Largest and smallest shifts, ± half of the 95 % interval:\n"
         )?;
         out.table(table(most.iter().chain(least), without_heads));
         Ok(())
@@ -136,7 +134,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
     };
     let rows = heads.map(|HeadShift { place, moved }| row(place.to_string(), moved));
     let rows = rows.chain([row("all heads".to_owned(), without)]);
-    table_of(["without", "output shift", "pooled shift"], rows, 1..)
+    aligned_table(["without", "output shift", "pooled shift"], rows, 1..)
 }
 
 stored!(OutputShiftSection { output_shift: OutputShiftReport });
@@ -225,8 +223,8 @@ const CAVEATS: &str = "How far is not how much it matters: what moves may be rea
     It depends on what stands for the head (`settings.ablation`).";
 
 pub const METRICS: &[Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>] = &[
-    Metric {
-        explanation: Explanation {
+    Metric::number(
+        Explanation {
             name: "output_shift",
             measures: "How far the last hidden states of tokens of text turn when the head is removed.",
             formula: "output_shift = mean over i in T of 1 - cos(h_i, h'_i), h_i the last hidden state with the head and h'_i \
@@ -235,12 +233,10 @@ pub const METRICS: &[Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>] 
             source: "This project (docs/methodology/output-shift.md).",
             caveats: CAVEATS,
         },
-        keys: Keys::Single,
-        value: |moved, head| output(moved, head.map(|head| &moved.without[head])),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        |moved, head| output(moved, head.map(|head| &moved.without[head])),
+    ),
+    Metric::number(
+        Explanation {
             name: "pooled_shift",
             measures: "How far the mean of a sentence's last hidden states turns when the head is removed.",
             formula: "pooled_shift = mean over sentences of 1 - cos(m, m'), m the mean of the last hidden states of all tokens \
@@ -250,8 +246,6 @@ pub const METRICS: &[Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>] 
                 the vector of a sentence (Reimers & Gurevych 2019).",
             caveats: CAVEATS,
         },
-        keys: Keys::Single,
-        value: |moved, head| pooled(moved, head.map(|head| &moved.without[head])),
-        chance: None,
-    },
+        |moved, head| pooled(moved, head.map(|head| &moved.without[head])),
+    ),
 ];

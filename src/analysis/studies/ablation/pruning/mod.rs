@@ -1,5 +1,4 @@
-//! How many heads can go: one head after the other is removed, and the loss of tokens or of a task is measured each time
-//! (docs/methodology/pruning.md).
+//! How many heads can go: the loss with one head after the other removed (docs/methodology/pruning.md).
 
 mod section;
 mod sums;

@@ -14,7 +14,7 @@ use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, 
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{drawn_without, plus_minus, table_of};
+use crate::study::show::wording::{aligned_table, drawn_without, plus_minus};
 use crate::system::counted::{counted, plural};
 
 impl Section for PruningSection {
@@ -212,7 +212,7 @@ fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
             .chain(can_go.iter().filter(|can_go| can_go.of == of).map(in_per_cent))
             .collect::<Vec<_>>()
     };
-    table_of(["order by".to_owned()].into_iter().chain(rises), curves.iter().map(row), 1..)
+    aligned_table(["order by".to_owned()].into_iter().chain(rises), curves.iter().map(row), 1..)
 }
 
 /// A share of heads that can go: `25 % [17, 33]`.

@@ -16,7 +16,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{Fraction, Metric};
 use crate::study::section::stored;
 use crate::study::upstream::Obstacle;
 use crate::system::parallel::in_parallel;
@@ -294,8 +294,8 @@ fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64,
 }
 
 pub const METRICS: &[Metric<fn(&Items, Option<usize>) -> Fraction>] = &[
-    Metric {
-        explanation: Explanation {
+    Metric::number(
+        Explanation {
             name: "task_effect",
             measures: "How much the loss of a task of the user's own rises when the head is removed.",
             formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
@@ -307,12 +307,10 @@ pub const METRICS: &[Metric<fn(&Items, Option<usize>) -> Fraction>] = &[
             caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
                 alone. It depends on what stands for the head: `settings.ablation`.",
         },
-        keys: Keys::Single,
-        value: |items, head| effect(items.values(), head),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        |items, head| effect(items.values(), head),
+    ),
+    Metric::number(
+        Explanation {
             name: "task_right_effect",
             measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",
             formula: "task_right_effect = share of items, or of words, that are right without the head - the share with it; right is a score above 0, of \
@@ -321,8 +319,6 @@ pub const METRICS: &[Metric<fn(&Items, Option<usize>) -> Fraction>] = &[
             source: "As `task_effect`: Michel et al. 2019 report the change in accuracy.",
             caveats: "Most heads change the score of an item without making it right or wrong, so this is coarser than `task_effect`.",
         },
-        keys: Keys::Single,
-        value: |items, head| share(items.values(), |item| item.right(head) - item.right(None)),
-        chance: None,
-    },
+        |items, head| share(items.values(), |item| item.right(head) - item.right(None)),
+    ),
 ];

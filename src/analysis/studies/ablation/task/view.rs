@@ -14,7 +14,7 @@ use crate::study::show::figure::{Chart, Figure, Forest};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, plus_minus, significance, table_of};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
 use crate::study::upstream::Obstacle;
 use crate::system::counted::{counted, plural};
 
@@ -162,24 +162,17 @@ impl TaskResult {
         };
         let (unit, units) = (unit(self.kind), counted(self.units, "unit"));
         let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
+        let (can_do, spread, chosen) = (self.can_do(), plus_minus(*loss_ci95, 3), self.chosen());
         writeln!(
             out,
-            "{}, of {units}; the loss, minus the mean score of an item, is {loss:.3}{} {unit}. Without any head {bare_right} % are right \
-             and the loss is {bare:.3}.{skipped}{}",
-            self.can_do(),
-            plus_minus(*loss_ci95, 3),
-            self.chosen(),
+            "{can_do}, of {units}; the loss, minus the mean score of an item, is {loss:.3}{spread} {unit}. Without any head {bare_right} % \
+             are right and the loss is {bare:.3}.{skipped}{chosen}",
         )?;
-        match self.why_none() {
-            Some(why) => writeln!(out, "Heads removed one at a time (by {}): {why}.", removal.name())?,
-            None => writeln!(
-                out,
-                "Heads removed one at a time (by {}): of {} {}; negligible is an effect that is surely within ±{band:.4}.",
-                removal.name(),
-                counted(self.removed(), "head"),
-                verdicts.words(),
-            )?,
-        }
+        let found = self.why_none().unwrap_or_else(|| {
+            let (heads, verdicts) = (counted(self.removed(), "head"), verdicts.words());
+            format!("of {heads} {verdicts}; negligible is an effect that is surely within ±{band:.4}")
+        });
+        writeln!(out, "Heads removed one at a time (by {}): {found}.", removal.name())?;
         writeln!(
             out,
             "The heads with the largest and smallest effects on the loss, ± half of the 95 % interval, q (false-discovery rate), and \
@@ -203,7 +196,7 @@ fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
         vec![on_loss.place.to_string(), effect, q, right, on_loss.words()]
     };
     let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
-    table_of(["head", "effect", "q", "right", "verdict"], rows, 1..4)
+    aligned_table(["head", "effect", "q", "right", "verdict"], rows, 1..4)
 }
 
 fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table {
@@ -216,7 +209,7 @@ fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table 
         });
         [group.clone(), items.to_string(), right.to_string(), largest]
     };
-    table_of(["group", "items", "right", "largest effect"], groups.iter().map(row), 1..3)
+    aligned_table(["group", "items", "right", "largest effect"], groups.iter().map(row), 1..3)
 }
 
 fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {

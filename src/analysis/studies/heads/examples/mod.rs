@@ -1,5 +1,4 @@
-//! Sentences that show what labels say: of each head the one that shows it most, one that is typical, and one in which it fails
-//! (docs/methodology/examples.md).
+//! Sentences that show what labels say: the best, a typical and a failing one of each head (docs/methodology/examples.md).
 
 mod section;
 mod sums;

@@ -1,5 +1,4 @@
-//! Linear discriminants from sums (Fisher 1936; Hastie, Tibshirani & Friedman 2009, section 4.3), of one block of features or
-//! of two.
+//! Linear discriminants of one or two blocks of features, from sums (Fisher 1936; Hastie et al. 2009, section 4.3).
 
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};

@@ -13,7 +13,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{percent, plus_minus_percent, signed, significance, table_of};
+use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed, significance};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 5;
@@ -201,13 +201,9 @@ impl TaskProbes {
         ];
         let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
         let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
-        writeln!(
-            out,
-            "{task}: {} of {}, {classes} {}.{right}",
-            counted(*words, "word"),
-            counted(*sentences, "sentence"),
-            plural(classes, "class", "classes"),
-        )?;
+        let (words, sentences) = (counted(*words, "word"), counted(*sentences, "sentence"));
+        let of_classes = plural(classes, "class", "classes");
+        writeln!(out, "{task}: {words} of {sentences}, {classes} {of_classes}.{right}")?;
         let mut ranked: Vec<&HeadProbe> = heads.iter().filter(|head| head.gain.is_some()).collect();
         if ranked.is_empty() {
             return writeln!(out, "Too few words to say what heads add to it: 10 for each dimension in both folds.");
@@ -215,12 +211,11 @@ impl TaskProbes {
         ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
         let is = plural(&adding, "is", "are");
+        let (all, untrained, beside) = (counted(heads.len(), "head"), self.untrained(), self.of_neighbours());
         writeln!(
             out,
-            "{adding} of {} {is} shown to add more than a point to a linear probe of the word embedding{}, {}. Largest gains:\n",
-            counted(heads.len(), "head"),
-            self.untrained(),
-            self.of_neighbours(),
+            "{adding} of {all} {is} shown to add more than a point to a linear probe of the word embedding{untrained}, {beside}. \
+             Largest gains:\n"
         )?;
         out.table(table(&ranked[..SHOWN.min(ranked.len())]));
         out.blank();
@@ -250,7 +245,7 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
         let fresh = untrained.then(|| points(head.untrained.and_then(|untrained| untrained.gain), None));
         cells.into_iter().chain(fresh)
     };
-    table_of(header, heads.iter().map(row), 1..)
+    aligned_table(header, heads.iter().map(row), 1..)
 }
 
 stored!(ProbesSection { probes: Vec<TaskProbes> });

@@ -14,7 +14,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{sequence, sequences, signed, table_of};
+use crate::study::show::wording::{aligned_table, sequence, sequences, signed};
 use crate::system::counted::{counted, plural};
 
 pub struct SimilaritySection {
@@ -128,22 +128,19 @@ impl SimilaritySection {
 
 pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
     let Similarity { sentences, read, tokens, distance, median_distance, map, clusters, .. } = similarity;
-    let Some(median) = *median_distance else { return Vec::new() };
+    let Some(cut) = median_distance.map(|median| CUT * median) else { return Vec::new() };
     let kept = similarity.kept(grid);
     let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, *read));
     let over = format!("The Hellinger distance of their attention over {sample}.");
+    let (clusters_kept, hold) = (counted(kept.len(), "cluster"), plural(&kept.len(), "holds", "hold"));
     let map = map.as_ref().map(|map| {
-        let shown = map.shown.map(|share| format!("{:.0} %", 100.0 * share));
+        let [across, upward] = map.shown.map(|share| format!("{:.0} %", 100.0 * share));
         Figure {
             name: "similarity-map",
             title: "Heads that look alike stand side by side".to_owned(),
             reading: format!(
-                "{over} Two axes show {} and {} of the distances: heads that lie together here need not be alike. Lines join the \
-                 heads of the {} that {}.",
-                shown[0],
-                shown[1],
-                counted(kept.len(), "cluster"),
-                plural(&kept.len(), "holds", "hold")
+                "{over} Two axes show {across} and {upward} of the distances: heads that lie together here need not be alike. Lines \
+                 join the heads of the {clusters_kept} that {hold}."
             ),
             chart: Chart::Points(Points {
                 distance: "as far apart as the distance of their attention, as far as a plane shows it".to_owned(),
@@ -156,16 +153,14 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
         name: "similarity-tree",
         title: "Heads joined by how alike they look".to_owned(),
         reading: format!(
-            "{over} Average linkage; clusters are cut at half of the median distance, {:.3} (dashed): {} of {} {}: \
+            "{over} Average linkage; clusters are cut at half of the median distance, {cut:.3} (dashed): {} of {} {hold}: \
              together in 80 % of resamples, and nearer to each other than to even attention.",
-            CUT * median,
             kept.len(),
-            clusters.len(),
-            plural(&kept.len(), "holds", "hold")
+            clusters.len()
         ),
         chart: Chart::Tree(Tree {
             height: "distance at which they are joined".to_owned(),
-            cut: Some(CUT * median),
+            cut: Some(cut),
             joins: joins(&distance.concat(), grid.count()),
         }),
     };
@@ -179,14 +174,13 @@ fn write_summary(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
         let what = sequence(*read);
         return writeln!(out, "No {what} had a token of text, or the model has one head: no heads were compared.");
     };
+    let (tokens, read) = (counted(*tokens, "token"), sequences(*sentences, *read));
+    let with_cka = correlation(similarity.distance_with_cka);
     writeln!(
         out,
-        "Similar heads: Hellinger distance of their attention (0 to 1) over {} of {}, and similarity of their outputs (debiased \
+        "Similar heads: Hellinger distance of their attention (0 to 1) over {tokens} of {read}, and similarity of their outputs (debiased \
          CKA, 1 if equal up to a rotation) over {batched_tokens} of these tokens. Median distance {median:.3}; rank correlation of \
-         distance and CKA over pairs {}.",
-        counted(*tokens, "token"),
-        sequences(*sentences, *read),
-        correlation(similarity.distance_with_cka)
+         distance and CKA over pairs {with_cka}."
     )?;
     let kept = clusters.iter().filter(|cluster| cluster.kept).count();
     let others = clusters.len() - kept;
@@ -238,7 +232,7 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
         let labels = by_number(labels);
         [heads.join(" "), labels, format!("{widest:.3}"), correlation(*mean_cka), together]
     };
-    table_of(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
+    aligned_table(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
 }
 
 /// Labels in the order in which they come, with how often where that is more than once.
@@ -269,5 +263,5 @@ fn of_layers(similarity: &Similarity, spectra: &[Spectrum]) -> Table {
         ]
     };
     let header = ["layer", "subspace", "position", "output", "dimensions of a head", "together"];
-    table_of(header, similarity.disagreement.iter().map(row), ..)
+    aligned_table(header, similarity.disagreement.iter().map(row), ..)
 }
