@@ -85,7 +85,6 @@ pub fn scored_of<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec
     sequence.predictions.iter().filter_map(score).collect()
 }
 
-/// The loss at a position with what is known of its token, if that is scored.
 pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f32]) -> Option<(f64, &'a T)> {
     let at = scored.binary_search_by_key(&position, |token| token.position).ok()?;
     Some((surprisal(logits, scored[at].truth), &scored[at].of))
@@ -123,7 +122,6 @@ impl Quantity for Losses {
 /// so items are kept, and not their sum.
 pub type Items = BTreeMap<u64, Item>;
 
-/// The scores of all items with all heads, without each and without any.
 pub type TaskSums = RemovalSums<EachHead, Items>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,7 +14,6 @@ use crate::studies::ablation::removal::{PerToken, Quantity};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShiftSum {
     pub sum: ExactSum,
-    /// The vectors that are both not zero.
     pub vectors: u64,
 }
 
@@ -50,7 +49,6 @@ pub struct OutputShiftTotals {
 }
 
 impl OutputShiftTotals {
-    /// The shifts without any head, where that is the last variant.
     pub fn without_any(&self) -> &OutputShifts {
         self.without.last().expect("the last variant has no head")
     }
@@ -85,7 +83,6 @@ impl Quantity for OutputShiftTotals {
         Self { tokens: 0, sequences: 0, sentences: 0, without: vec![OutputShifts::default(); variants] }
     }
 
-    /// Nothing is counted without variants.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<OutputShiftState> {
         let text: Vec<usize> = sequence.text_places().collect();
         if text.is_empty() || variants == 0 {
@@ -112,9 +109,7 @@ impl Quantity for OutputShiftTotals {
 
 #[derive(Debug, Default)]
 pub struct States {
-    /// The hidden states of tokens of text, one after the other.
     text: Vec<f64>,
-    /// The mean of all.
     pooled: Vec<f64>,
 }
 

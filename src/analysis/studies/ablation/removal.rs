@@ -20,10 +20,9 @@ use crate::sequences::reading::Context;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, PerBlock, block_of};
 use crate::study::metrics::by_block::ByBlock;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Fraction};
 use crate::study::show::wording::sequences;
-use crate::study::upstream::Ranking;
+use crate::study::{Estimates, EstimationContext, Ranking};
 use crate::system::counted::counted;
 
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
@@ -47,7 +46,6 @@ impl Removals for EachHead {
     }
 }
 
-/// A quantity that removal changes, summed over sequences.
 pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
     type State: Send + Sync;
 
@@ -68,11 +66,9 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// Adds what the last hidden states tell with all heads, or in the variant at this place.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
-    /// Whether its lists have the length for this many variants.
     fn fits(&self, variants: usize) -> bool;
 }
 
-/// A quantity whose change is a mean over tokens.
 pub trait PerToken {
     fn tokens(&self) -> u64;
 
@@ -80,7 +76,6 @@ pub trait PerToken {
     fn change(&self, variant: usize) -> f64;
 }
 
-/// A loss, of tokens or of the items of a task, which are its tokens.
 pub trait Loss: Quantity + PerToken {
     /// Sentences with a token, or units of items.
     fn units(&self) -> u64;
@@ -113,7 +108,6 @@ pub struct RemovalSums<R, Q> {
     pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,
-    /// How heads were removed, once the pass has state.
     pub conditions: Conditions,
     /// The places of the heads that are removed one by one, where not all are.
     chosen: Option<Vec<usize>>,
@@ -157,7 +151,8 @@ impl<Q: Quantity> RemovalSums<EachHead, Q> {
         columns: &[Column],
         context: &EstimationContext,
         values: impl Fn(&Q, Option<usize>) -> Vec<Fraction> + Sync,
-        (metric, effect): (&'static str, fn(&Q, Option<usize>) -> Fraction),
+        metric: &'static str,
+        effect: fn(&Q, Option<usize>) -> Fraction,
     ) -> Estimates {
         let estimates = Estimates::of_blocks(columns, context, &self.blocks, |block, head| {
             let cells = values(block, head);
@@ -245,7 +240,6 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
     }
 }
 
-/// Whether these are finite vectors of one width, one for each head.
 fn is_of_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
     let is_vector =
         |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|value| value.is_finite());

@@ -7,9 +7,8 @@ use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::show::figure::{ForestRow, Mark};
+use crate::study::{Estimates, EstimationContext, Policy};
 use crate::system::counted::{counted, plural};
 
 /// Verdict on removing a head. Whether the effect is negligible is said beside it, for an effect can be surely above 0 and
@@ -79,7 +78,6 @@ pub struct HeadEffect {
     pub removed: bool,
 }
 
-/// The effects of all heads, which are this metric, with their tests, and corrected for all heads.
 pub fn head_effects(
     metric: &str,
     estimates: &Estimates,
@@ -211,11 +209,6 @@ impl Verdicts {
 
 impl Verdict {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Helpful => "helpful",
-            Self::Harmful => "harmful",
-            Self::Negligible => "negligible",
-            Self::Undecided => "undecided",
-        }
+        ["helpful", "harmful", "negligible", "undecided"][self as usize]
     }
 }

@@ -64,10 +64,11 @@ impl<F: Copy> Metric<F> {
     }
 }
 
-/// The cells of single metrics of the sums of a block, or of all blocks, and of the place of a head, `None` for chance.
-pub fn values<B>(
-    table: &'static [Metric<fn(&B, Option<usize>) -> Fraction>],
-) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
+/// A metric of the sums of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
+
+/// The cells of single metrics.
+pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 

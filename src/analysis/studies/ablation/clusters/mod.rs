@@ -4,11 +4,10 @@ mod section;
 mod sets;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
+};
 use section::{EffectSection, Effects, OutputShiftSection, OutputShifts};
 use sets::{ClusterItems, ClusterLosses, ClusterShifts, Clusters};
 

@@ -19,11 +19,9 @@ use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, View, stored};
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
+use crate::study::{EstimationContext, Policy, Summary};
 use crate::system::counted::counted;
 
 pub struct EffectSection {
@@ -184,7 +182,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
 
-    /// The change without these heads, summed.
     fn without(&self, places: &[usize]) -> PerBlock {
         let variant = self.sums.variant_without(places);
         self.sums.per_block(|block| block.change(variant))
@@ -251,7 +248,6 @@ impl<Q: Loss> Changes<'_, Q> {
         self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
     }
 
-    /// The clusters with their tests, and the random sets beside them.
     fn tested(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
         let Clusters { clusters, random_sets } = &self.sums.removals;
         let (p_one_will_do, within): (Vec<_>, Vec<_>) =
@@ -339,7 +335,6 @@ impl OutputShifts {
 
 const MAY_GO: &[usize] = &[2, 1];
 
-/// One row for each cluster; what stands in the last columns, under the last headings, is given.
 fn table<'a, const N: usize>(
     clusters: impl Iterator<Item = (&'a Removed, [String; N])>,
     last: [&str; N],

@@ -77,7 +77,6 @@ impl Removals for Clusters {
         sets.into_iter().collect()
     }
 
-    /// Whether each has several heads, ascending, and no head is in two clusters.
     fn fit(&self, grid: HeadGrid) -> bool {
         let is_one = |set: &Vec<usize>| {
             set.len() > 1

@@ -5,11 +5,10 @@ mod sums;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Weights};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
+};
 use section::{EdgesReport, EdgesSection, SEED};
 use sums::EdgeSums;
 

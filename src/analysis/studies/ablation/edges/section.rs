@@ -11,9 +11,8 @@ use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::stored;
+use crate::study::{EstimationContext, Policy};
 use crate::system::counted::counted;
 
 const LISTED: usize = 20;
@@ -339,7 +338,6 @@ impl Untrained {
         Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
 
-    /// This model with its edges tested by its own percentile.
     pub fn tested(self, found: &[EdgeEstimate]) -> Self {
         let mut q: Vec<f64> = found.iter().filter_map(|edge| edge.q).collect();
         q.sort_by(f64::total_cmp);

@@ -6,12 +6,10 @@ use std::fmt::{self, Write};
 use super::section::{Edge, EdgesReport, EdgesSection, HeadEdges, LayerPair, MOSTLY_DIRECT};
 use super::sums::{Edges, LEAST_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
+use crate::study::{Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 10;

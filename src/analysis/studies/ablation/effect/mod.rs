@@ -5,14 +5,12 @@ mod sums;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::upstream::UpstreamResults;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
+    UpstreamResults, VerdictRule, columns,
+};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, METRICS, of_all, values};
 
@@ -49,7 +47,7 @@ impl Study for Effect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &EffectSums = observed.sums();
-        let estimates = sums.estimates(&columns(self), context, values, ("loss_effect", of_all));
+        let estimates = sums.estimates(&columns(self), context, values, "loss_effect", of_all);
         let effect = Effects::new(sums, observed.left_out(), &estimates, context);
         (estimates, EffectSection { effect })
     }

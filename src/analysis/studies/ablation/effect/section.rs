@@ -17,15 +17,12 @@ use crate::studies::ablation::verdicts::{
     HeadEffect, Verdict, Verdicts, drawn, from_both_ends, head_effects, is_zero, judge, ranked,
 };
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Completion, HeadCard, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
+use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
+use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -126,7 +123,6 @@ impl Effects {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 
-    /// The masks that the verdicts rest on: other ones may tell otherwise. Nothing where none are.
     fn masks(&self) -> String {
         match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),

@@ -114,8 +114,10 @@ pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
     effect(losses, head, &TokenGroup::All)
 }
 
-/// The metrics of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
-pub const METRICS: &[Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>] = &[
+/// A metric of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
+type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
+
+pub const METRICS: &[EffectMetric] = &[
     Metric::number(
         Explanation {
             name: "loss_effect",

@@ -15,12 +15,10 @@ use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_tested;
 use crate::studies::ablation::removal::scored;
 use crate::studies::ablation::verdicts::from_both_ends;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, View, stored};
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, signed};
+use crate::study::{Estimates, EstimationContext, Policy, Summary};
 
 const SHOWN: usize = 5;
 
@@ -249,7 +247,6 @@ pub struct IntegratedHead {
 }
 
 impl Integrated {
-    /// The section that these sums over all blocks give; `None` where the path was not followed.
     pub fn new(total: &Derivatives, estimates: &Estimates, context: &EstimationContext) -> Option<Self> {
         let tokens = total.tokens_on_path() as f64;
         if tokens == 0.0 {

@@ -14,7 +14,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Metric};
+use crate::study::metrics::metric::{Fraction, HeadMetric};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
@@ -120,8 +120,8 @@ impl Sums for GradientSums {
     }
 }
 
-pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
-    Metric::number(
+pub const METRICS: &[HeadMetric<Derivatives>] = &[
+    HeadMetric::number(
         Explanation {
             name: "gradient_importance",
             measures: "How much the loss of a sentence's masked tokens depends on the head, in either direction.",
@@ -138,7 +138,7 @@ pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
             Fraction::new(size, sums.sequences as f64).over(sums.sequences, sums.sentences)
         },
     ),
-    Metric::number(
+    HeadMetric::number(
         Explanation {
             name: "first_order_effect",
             measures: "How much the loss of masked tokens would rise without the head, if it went on as it begins.",
@@ -156,7 +156,7 @@ pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
             Fraction::new(fall, sums.tokens as f64).over(sums.tokens, sums.sentences)
         },
     ),
-    Metric::number(
+    HeadMetric::number(
         Explanation {
             name: "integrated_gradient",
             measures: "How much of the loss of masked tokens goes with the head while all heads come in together.",

@@ -6,12 +6,11 @@ mod sums;
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::repeats::Repeats;
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Unit, VerdictRule, columns,
+};
 use section::{Gain, GainEffects, InContextEffectSection, InContextSection};
 use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 

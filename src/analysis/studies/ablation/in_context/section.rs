@@ -12,13 +12,10 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{HeadCard, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed, significance};
+use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
 use crate::system::counted::{counted, plural};
 
 pub struct InContextSection {
@@ -160,7 +157,6 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
-    /// Loss of gain and loss of the second copy without the head, each with half of its 95 % interval, nats a token.
     fn costs(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))
@@ -200,7 +196,6 @@ impl GainEffects {
         heads
     }
 
-    /// The heads with a part in copying under the policy, the one that costs most first.
     fn with_part(&self, policy: &Policy) -> Vec<&HeadInContext> {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()

@@ -24,7 +24,7 @@ use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{Fraction, HeadMetric, Keys, Metric};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySums {
@@ -81,7 +81,6 @@ impl CopyLosses {
         first - second
     }
 
-    /// The losses of both copies, nats, summed.
     pub fn losses(&self, variant: Option<usize>) -> [f64; 2] {
         self.copies.each_ref().map(|copy| copy.loss(variant))
     }
@@ -334,8 +333,8 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
     },
 ];
 
-pub const METRICS: &[Metric<fn(&CopyLosses, Option<usize>) -> Fraction>] = &[
-    Metric::number(
+pub const METRICS: &[HeadMetric<CopyLosses>] = &[
+    HeadMetric::number(
         Explanation {
             name: "in_context_effect",
             measures: "How much of what a decoder gains from having read the same tokens before goes away without the head.",
@@ -349,7 +348,7 @@ pub const METRICS: &[Metric<fn(&CopyLosses, Option<usize>) -> Fraction>] = &[
         },
         effect,
     ),
-    Metric::number(
+    HeadMetric::number(
         Explanation {
             name: "copy_effect",
             measures: "How much more the second copy of random tokens loses without the head.",

@@ -4,11 +4,10 @@ mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
+};
 use section::KnockoutSection;
 use sums::KnockoutSums;
 

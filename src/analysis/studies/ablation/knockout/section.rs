@@ -9,14 +9,11 @@ use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, LabelUse, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{aligned_table, plus_minus, signed, significance};
 use crate::study::upstream::ArcClaim;
+use crate::study::{EstimationContext, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 #[derive(Clone, Debug, PartialEq)]

@@ -83,7 +83,6 @@ impl KnockoutSums {
         if arc.is_at_offset { at_offset } else { off_offset }
     }
 
-    /// Two runs for each arc: the partner keeps its weight, then it is exchanged.
     pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
         for arc in &mut state.arcs {
@@ -236,7 +235,6 @@ impl Exchange {
         rows
     }
 
-    /// The row `own` with these masses of the other words, `[words]`.
     #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
     fn spread(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
         let mut row = own.to_vec();

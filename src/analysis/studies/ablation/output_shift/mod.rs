@@ -4,10 +4,9 @@ mod section;
 
 use crate::passes::pass::{Pass, Portion};
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::{METRICS, OutputShiftReport, OutputShiftSection, OutputShiftSums};
 
 pub struct OutputShift;

@@ -11,15 +11,12 @@ use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, ShiftSum};
 use crate::studies::ablation::removal::{EachHead, RemovalSums};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Metric};
+use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sequence, sequences};
+use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
 use crate::system::counted::counted;
 
 const LISTED: usize = 5;
@@ -222,8 +219,8 @@ const CHANCE: &str = "0: nothing moves";
 const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
     It depends on what stands for the head (`settings.ablation`).";
 
-pub const METRICS: &[Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>] = &[
-    Metric::number(
+pub const METRICS: &[HeadMetric<OutputShiftTotals>] = &[
+    HeadMetric::number(
         Explanation {
             name: "output_shift",
             measures: "How far the last hidden states of tokens of text turn when the head is removed.",
@@ -235,7 +232,7 @@ pub const METRICS: &[Metric<fn(&OutputShiftTotals, Option<usize>) -> Fraction>] 
         },
         |moved, head| output(moved, head.map(|head| &moved.without[head])),
     ),
-    Metric::number(
+    HeadMetric::number(
         Explanation {
             name: "pooled_shift",
             measures: "How far the mean of a sentence's last hidden states turns when the head is removed.",

@@ -1,7 +1,6 @@
 //! How many heads can go: the loss with one head after the other removed (docs/methodology/pruning.md).
 
 mod section;
-mod sums;
 mod view;
 
 use rand::SeedableRng;
@@ -13,8 +12,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::upstream::Ranking;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
-use section::{Curves, PruningSection};
-use sums::{Orders, PruningSums, TaskPruningSums};
+use section::{Curves, Orders, PruningSection, PruningSums, TaskPruningSums};
 
 pub struct Pruning;
 

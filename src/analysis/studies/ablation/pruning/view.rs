@@ -8,13 +8,10 @@ use crate::model::grid::HeadGrid;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, Section, ShareOf, View};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus};
+use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 impl Section for PruningSection {

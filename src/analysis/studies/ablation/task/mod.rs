@@ -6,14 +6,12 @@ mod view;
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::studies::ablation::losses::TaskSums;
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::upstream::UpstreamResults;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
+    UpstreamResults, VerdictRule, columns,
+};
 use section::{METRICS, TaskResult, TaskSection};
 
 pub struct OwnTask;
@@ -47,8 +45,8 @@ impl Study for OwnTask {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TaskSums = observed.sums();
-        let by_block = ("task_effect", METRICS[0].value);
-        let estimates = sums.estimates(&columns(self), context, metric::values(METRICS), by_block);
+        let (columns, effect) = (columns(self), METRICS[0].value);
+        let estimates = sums.estimates(&columns, context, metric::values(METRICS), "task_effect", effect);
         let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, TaskSection { task })
     }

@@ -13,12 +13,11 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::{Item, Items, RightShare, TaskSums};
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, is_zero, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Metric};
+use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::stored;
 use crate::study::upstream::Obstacle;
+use crate::study::{Estimates, EstimationContext, Policy};
 use crate::system::parallel::in_parallel;
 
 /// The share of items above which one right answer makes a cloze task one of that answer's frequency: 60 %. Ten untrained GPT-2s
@@ -134,7 +133,6 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 }
 
-/// Minus the mean score with all heads, or in the variant at this place.
 fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
     mean(items, |item| -item.score(variant))
 }
@@ -293,8 +291,8 @@ fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64,
     Fraction::new(sum, all).over(count, units)
 }
 
-pub const METRICS: &[Metric<fn(&Items, Option<usize>) -> Fraction>] = &[
-    Metric::number(
+pub const METRICS: &[HeadMetric<Items>] = &[
+    HeadMetric::number(
         Explanation {
             name: "task_effect",
             measures: "How much the loss of a task of the user's own rises when the head is removed.",
@@ -309,7 +307,7 @@ pub const METRICS: &[Metric<fn(&Items, Option<usize>) -> Fraction>] = &[
         },
         |items, head| effect(items.values(), head),
     ),
-    Metric::number(
+    HeadMetric::number(
         Explanation {
             name: "task_right_effect",
             measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",

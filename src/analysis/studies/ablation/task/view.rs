@@ -8,14 +8,12 @@ use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, drawn, from_both_ends, ranked};
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
+use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
 use crate::study::upstream::Obstacle;
+use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 3;

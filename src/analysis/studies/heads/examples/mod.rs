@@ -5,8 +5,7 @@ mod sums;
 
 use crate::model::forward::visitor::Needs;
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::{Card, Observed, PassSpec, Study, Subject};
+use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use section::{Examples, ExamplesSection};
 use sums::ExampleSums;
 

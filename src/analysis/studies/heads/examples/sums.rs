@@ -140,7 +140,6 @@ pub struct ExampleSums {
     pub aims: Vec<HeadAim>,
     /// How the first special token and separators are written.
     special: [String; 2],
-    /// Sentences short enough to draw, the first of each family alone.
     pub sentences: u64,
     /// `[aims]`
     pub kept: Vec<HeadCandidates>,
@@ -166,7 +165,6 @@ impl ExampleSums {
     }
 }
 
-/// Whether a sequence has a sentence that is short enough to be drawn, the first of its family.
 pub fn may_be_shown(sequence: &Sequence) -> bool {
     sequence.family.is_first && sequence.words_of_sentences().iter().any(is_short)
 }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 
-use super::classifiers::{HeadProbes, LayerProbes, Stack};
-use super::discriminant::{Anchor, Block, Counts, LinearClassifier};
+use super::classifiers::{Anchor, Block, Counts, HeadProbes, LayerProbes, LinearClassifier, Stack};
 use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths};
 use crate::study::instruments::vector_sums::VectorSums;
 use crate::system::parallel::in_parallel;
@@ -82,7 +81,6 @@ pub struct FoldProbes {
 #[derive(Clone, Debug, Default)]
 pub struct Probes {
     pub tasks: Vec<TaskClasses>,
-    /// The classifiers trained on each fold; empty without any word.
     pub folds: Option<[FoldProbes; 2]>,
 }
 
@@ -190,7 +188,6 @@ impl Training<'_> {
         task
     }
 
-    /// The classifiers on the embeddings of a word and of both neighbours, of the tasks with enough words for these.
     fn neighbours(&self, trained: &[Task]) -> LayerProbes {
         let (embedding, both) = (self.widths.embedding, 2 * self.widths.embedding);
         let (mut own, mut parts) = (Vec::new(), Vec::new());

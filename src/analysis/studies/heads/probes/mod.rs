@@ -1,7 +1,6 @@
 //! Probes: the information in a head's output, read by linear discriminants on its contexts (docs/methodology/probes.md).
 
 mod classifiers;
-mod discriminant;
 mod fit;
 mod measure;
 mod pack;
@@ -11,11 +10,10 @@ mod sums;
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
+};
 use fit::Probes;
 use pack::NEEDS;
 use scores::ProbeScores;

@@ -24,7 +24,6 @@ pub struct HeadHits {
     pub control: u64,
 }
 
-/// The words of a task that are right, in a block of sentences or in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hits {
     pub words: u64,

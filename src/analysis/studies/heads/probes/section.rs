@@ -10,10 +10,9 @@ use crate::passes::control::ControlKind;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed, significance};
+use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 5;

@@ -40,7 +40,6 @@ pub struct TaskSums {
 }
 
 impl TaskSums {
-    /// The sums of a class, unless there are too many.
     fn class(&mut self, name: &str) -> Option<&mut ClassSums> {
         if self.is_crowded {
             return None;
@@ -82,7 +81,6 @@ pub struct FoldSums {
 merge_fields!(FoldSums { moments, tasks });
 
 impl FoldSums {
-    /// The sums of all words that have a class of a task.
     pub fn of_task(&self, task: usize) -> impl Iterator<Item = &Moments> + Clone {
         self.moments.iter().filter(move |(mask, _)| *mask & (1 << task) != 0).map(|(_, moments)| moments)
     }
@@ -118,7 +116,6 @@ impl ProbeSums {
         Self { grid, tasks, widths: None, folds, at_work: PackBuffers::default() }
     }
 
-    /// Adds the words of the pack as they are in a layer, all heads of which were seen.
     fn add_layer(&mut self, layer: usize) {
         let Self { grid, widths, folds, at_work, .. } = self;
         let PackBuffers { pack, classes, buckets, products, .. } = at_work;
@@ -403,7 +400,6 @@ pub const BUCKETS: usize = 128;
 pub struct Form(pub i64);
 
 impl Form {
-    /// The form of a word; of no form where the sequence has none.
     pub fn of(sequence: &Sequence, word: usize) -> Self {
         let form = sequence.forms.get(word).map(|form| form.to_lowercase()).unwrap_or_default();
         let hash = Sha256::digest(format!("headscope/probes/0/{form}"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::discriminant::{Anchor, Block, Counts, RIDGE};
+use super::classifiers::{Anchor, Block, Counts, RIDGE};
 use super::section::HeadProbe;
 use super::sums::{BUCKETS, Form, classes, tasks};
 use super::*;

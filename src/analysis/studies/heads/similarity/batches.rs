@@ -62,7 +62,6 @@ impl BatchAssignment {
         self.start(token % batches) + token / batches
     }
 
-    /// The places of each batch; batches of fewer than four tokens are left out.
     fn batches(self) -> impl Iterator<Item = Range<usize>> {
         (0..=self.longest)
             .map(move |batch| self.start(batch)..self.start(batch + 1))

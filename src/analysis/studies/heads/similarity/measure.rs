@@ -69,7 +69,6 @@ impl PairsByBlock<'_> {
     }
 }
 
-/// The CKA of two heads by their covariance and their variances; `None` unless both vary.
 fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b > 0.0).then(|| covariance / (a * b).sqrt())
 }
@@ -113,7 +112,6 @@ pub fn median(distances: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })
 }
 
-/// All heads joined by average linkage, the closest first.
 pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     // The crate has the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
@@ -141,7 +139,6 @@ pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     of_head
 }
 
-/// The clusters of several heads, by their first heads.
 pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
     let of_head = assignment(distances, heads);
     let members = |first: usize| -> Vec<usize> { (0..heads).filter(|&head| of_head[head] == first).collect() };

@@ -2,7 +2,6 @@
 
 mod batches;
 mod compare;
-mod disagreement;
 mod measure;
 mod report;
 mod section;

@@ -5,9 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compare::{Comparison, HeadPairs, MoreAlike, Stratum, compare, neighbours};
-use super::disagreement::Disagreement;
 use super::measure::{MeasuredPairs, PairsByBlock, distance};
-use super::sums::SimilaritySums;
+use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
@@ -166,7 +165,6 @@ fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
     if values.is_empty() { Vec::new() } else { (0..heads).map(|head| row(head).unwrap_or_default().to_vec()).collect() }
 }
 
-/// The mean of values that are all there.
 fn mean(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let (sum, count) = values.try_fold((0.0, 0.0), |(sum, count), value| Some((sum + value?, count + 1.0)))?;
     (count > 0.0).then(|| sum / count)

@@ -10,11 +10,10 @@ use super::report::{Cluster, Comparisons, LayerDisagreement, Similarity, compari
 use super::weights::Spectrum;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, sequence, sequences, signed};
+use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
 
 pub struct SimilaritySection {
@@ -98,7 +97,6 @@ impl Section for SimilaritySection {
 }
 
 impl SimilaritySection {
-    /// Holds pairs of heads that share their keys and values, so many one after the other, against the others of their layer.
     fn compare_groups(&mut self, shared: usize) {
         let Some(grid) = self.grid() else { return };
         let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();

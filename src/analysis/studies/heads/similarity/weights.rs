@@ -69,10 +69,10 @@ pub struct Composed {
 }
 
 /// The weights of a layer's heads whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`.
-type Bilinear<'a> = Parts<Matrix<'a>>;
+type Bilinear<'a> = WeightParts<Matrix<'a>>;
 
 #[derive(Clone, Copy)]
-struct Parts<T> {
+struct WeightParts<T> {
     query: T,
     key: T,
     value: T,
@@ -134,7 +134,7 @@ fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
 }
 
 /// The Gram matrices of a layer's heads, `[heads, head_dim, head_dim]`.
-type Grams = Parts<Vec<f32>>;
+type Grams = WeightParts<Vec<f32>>;
 
 impl Grams {
     fn new(weights: &Bilinear<'_>, heads: usize) -> Self {
