@@ -241,7 +241,6 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
 }
 
 fn is_of_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
-    let is_vector =
-        |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|value| value.is_finite());
+    let is_vector = |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|one| one.is_finite());
     constants.len() == grid.count() && constants.iter().all(is_vector)
 }

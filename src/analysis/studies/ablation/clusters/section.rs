@@ -12,7 +12,7 @@ use crate::model::parameters::Objective;
 use crate::passes::ablation::band;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
-use crate::stats::block_test::{Estimate, Jackknife};
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{q_of_those_above, q_of_those_tested};
@@ -209,8 +209,7 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
 
     /// The p-value of one of these heads being enough, whichever is kept; then the same if all estimates are within the band.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
-        let rests: Option<Vec<Estimate>> =
-            self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
+        let rests: Option<Vec<_>> = self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
         let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
         (p, p.filter(|_| is_within))
@@ -250,8 +249,7 @@ impl<Q: Loss> Changes<'_, Q> {
 
     fn tested(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
         let Clusters { clusters, random_sets } = &self.sums.removals;
-        let (p_one_will_do, within): (Vec<_>, Vec<_>) =
-            clusters.iter().map(|places| self.one_will_do(places, band)).unzip();
+        let (p_one_will_do, within): (Vec<_>, Vec<_>) = clusters.iter().map(|set| self.one_will_do(set, band)).unzip();
         let q_one_will_do = q_of_those_above(&within);
         let difference = |places: &Vec<usize>| self.mean(&self.difference(places)).estimate();
         let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();

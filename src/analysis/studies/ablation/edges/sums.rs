@@ -302,8 +302,7 @@ pub fn excesses(shifts: &[f64], heads: usize) -> Vec<Option<f64>> {
     let column = |target: usize| mean(logs[target..].iter().step_by(heads));
     let (rows, columns): (Vec<f64>, Vec<f64>) = ((0..heads).map(row).collect(), (0..heads).map(column).collect());
     let all = mean(logs.iter());
-    let excess =
-        |(place, log): (usize, &Option<f64>)| log.map(|log| log - rows[place / heads] - columns[place % heads] + all);
+    let excess = |(at, log): (usize, &Option<f64>)| log.map(|log| log - rows[at / heads] - columns[at % heads] + all);
     logs.iter().enumerate().map(excess).collect()
 }
 

@@ -146,8 +146,7 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
 
 fn figures(report: &EdgesReport) -> Vec<Figure> {
     let EdgesReport { tokens, sentences, read, pairs, above: count, strongest, heads, .. } = report;
-    let is_strongest =
-        |edge: &Edge| strongest.iter().any(|other| (other.source, other.target) == (edge.source, edge.target));
+    let is_strongest = |edge: &Edge| strongest.iter().any(|one| (one.source, one.target) == (edge.source, edge.target));
     let of_heads = heads.iter().filter_map(|head| head.upstream);
     let above = of_heads.chain(strongest.iter().copied()).filter(|edge| edge.above);
     let shown: BTreeMap<_, Edge> = above.map(|edge| ((edge.source, edge.target), edge)).collect();

@@ -269,8 +269,7 @@ impl Section for EffectSection {
         if !grid.is(heads.iter().map(|head| head.place)) {
             return Some("`effect.heads` does not have each head of the model once, layer by layer".to_owned());
         }
-        let beside =
-            |relation: &&RelationEffects| relation.effects.len() != grid.count() || relation.ci95.len() != grid.count();
+        let beside = |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
         let broken = relations.iter().find(beside);
         broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
     }

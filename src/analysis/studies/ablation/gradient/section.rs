@@ -202,8 +202,7 @@ impl GradientSection {
             let correlation = all.by_block.get(of)?.rank_correlation_across_folds(exact);
             Some(Agreement { metric: of.to_owned(), with: metric.to_owned(), correlation })
         };
-        self.gradient.rank_correlations =
-            METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();
+        self.gradient.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
     }
 }
 

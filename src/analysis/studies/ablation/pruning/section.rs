@@ -17,7 +17,6 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::{Items, Losses, RightShare, unit};
 use crate::studies::ablation::removal::{Loss, RemovalSums, Removals};
 use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
-use crate::study::upstream::Ranking;
 use crate::study::{EstimationContext, Ranking};
 use crate::system::parallel::in_parallel;
 
@@ -164,8 +163,7 @@ impl Curves {
             // Every order ends without any head.
             loss_without_heads: curves.first().and_then(|curve| curve.loss.last().copied()),
             right: task.map(|_| {
-                let blocks =
-                    Jackknife::new(&sums.per_block(|block| block.right(None)), &sums.per_block(Q::predictions));
+                let blocks = Jackknife::new(&sums.per_block(|one| one.right(None)), &sums.per_block(Q::predictions));
                 RightShare::new(total.right(None) / total.predictions(), blocks, total.units())
             }),
             orders: curves,
@@ -196,8 +194,7 @@ impl Curves {
         let exported = |curve: &Curve| {
             let Curve { by, heads, loss: without, right: right_without, can_go, .. } = curve;
             let all = BTreeSet::from_iter(heads);
-            let constant =
-                |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
+            let constant = |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|one| *one == head)?);
             let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
             let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
             let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
@@ -362,8 +359,7 @@ impl Orders {
                 groups.entry(orders.first_of(place, grid)).or_default().push((rank, place));
             }
             let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
-            let mean =
-                |group: &[(usize, usize)]| group.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / group.len() as f64;
+            let mean = |of: &[(usize, usize)]| of.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / of.len() as f64;
             groups.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
             Ranking { by, places: groups.into_iter().flatten().map(|(_, place)| place).collect() }
         };

@@ -137,8 +137,7 @@ impl TaskResult {
             0 => String::new(),
             harmful => format!(", and {harmful} to harm it"),
         };
-        let most: Vec<String> =
-            self.ranked().iter().take(NAMED).map(|(_, head)| head.on_loss.place.to_string()).collect();
+        let most: Vec<String> = self.ranked().iter().take(NAMED).map(|(_, of)| of.on_loss.place.to_string()).collect();
         let most = if helpful > most.len() as u64 { format!(" (most {})", most.join(", ")) } else { String::new() };
         let removal = self.removal.map_or_else(String::new, |removal| format!(" (by {})", removal.name()));
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
@@ -149,8 +148,7 @@ impl TaskResult {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, loss, loss_without_heads, right_without_heads, loss_ci95, verdicts, band, groups, .. } =
-            self;
+        let Self { removal, loss, loss_without_heads, right_without_heads, loss_ci95, band, groups, .. } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
             return writeln!(out, "No item of the task was scored, so no head was removed.");
         };
@@ -167,7 +165,7 @@ impl TaskResult {
              are right and the loss is {bare:.3}.{skipped}{chosen}",
         )?;
         let found = self.why_none().unwrap_or_else(|| {
-            let (heads, verdicts) = (counted(self.removed(), "head"), verdicts.words());
+            let (heads, verdicts) = (counted(self.removed(), "head"), self.verdicts.words());
             format!("of {heads} {verdicts}; negligible is an effect that is surely within ±{band:.4}")
         });
         writeln!(out, "Heads removed one at a time (by {}): {found}.", removal.name())?;
@@ -199,8 +197,7 @@ fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
 
 fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table {
     let row = |GroupResult { group, items, right, effects, ci95, .. }: &GroupResult| {
-        let each =
-            heads.iter().zip(effects).zip(ci95).filter_map(|((head, effect), ci95)| Some(((*effect)?, ci95, head)));
+        let each = heads.iter().zip(effects).zip(ci95).filter_map(|((head, size), ci95)| Some(((*size)?, ci95, head)));
         let largest = each.max_by(|a, b| a.0.total_cmp(&b.0));
         let largest = largest.map_or_else(String::new, |(effect, ci95, head)| {
             format!("{} {effect:+.4}{}", head.on_loss.place, plus_minus(*ci95, 4))

@@ -310,8 +310,7 @@ impl Drawn {
             .unzip();
         let wanted = goals.of_units(units);
         let asked = (0..count).filter(|&unit| units.words[unit].is_some() && wanted[unit].is_some());
-        let (right, wrong) =
-            asked.partition(|&unit| wanted[unit].as_ref().is_some_and(|goals| goals.contains(&to[unit])));
+        let (right, wrong) = asked.partition(|&unit| wanted[unit].as_ref().is_some_and(|all| all.contains(&to[unit])));
         let texts = units.texts(sequence, |token| match sequence.kinds[token] {
             TokenKind::FirstSpecial | TokenKind::First => special[0].clone(),
             TokenKind::Separator => special[1].clone(),

@@ -208,10 +208,8 @@ impl Block {
         let factor = scale * scale / counts.freedom();
         squares.iter_mut().for_each(|square| *square *= factor);
         squares.iter_mut().step_by(size + 1).for_each(|square| *square += RIDGE);
-        let centre: Vec<f64> =
-            (0..size).map(|feature| sums.iter().map(|sum| sum[feature]).sum::<f64>() / total).collect();
-        let mean =
-            |feature: usize, class: usize| scale * (sums[class][feature] / counts.words[class] - centre[feature]);
+        let centre: Vec<f64> = (0..size).map(|at| sums.iter().map(|sum| sum[at]).sum::<f64>() / total).collect();
+        let mean = |at: usize, class: usize| scale * (sums[class][at] / counts.words[class] - centre[at]);
         let cells = (0..size).flat_map(|feature| (0..classes).map(move |class| (feature, class)));
         let means = cells.map(|(feature, class)| mean(feature, class)).collect();
         Self { size, scale, centre, means, covariance: squares, rooted }

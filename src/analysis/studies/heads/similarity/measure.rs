@@ -80,8 +80,7 @@ impl MeasuredPairs {
         if total.rows == 0 {
             return Self { distances: Vec::new(), cka: Vec::new(), median: None, groups: Vec::new() };
         }
-        let distances: Vec<f64> =
-            total.distances.iter().map(|square| distance(square.value(), total.rows as f64)).collect();
+        let distances: Vec<f64> = total.distances.iter().map(|sum| distance(sum.value(), total.rows as f64)).collect();
         let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
         let by_block = PairsByBlock(&sums.blocks);

@@ -74,16 +74,14 @@ impl Section for SimilaritySection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, weights, .. } =
-            &self.similarity;
+        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, .. } = &self.similarity;
         let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.count());
         let empty = distance.is_empty() && cka.is_empty();
         let rows = whole(&mut distance.iter().map(Vec::len)) && whole(&mut cka.iter().map(Vec::len));
         if !empty && !rows {
             return Some("`similarity` does not have each pair of heads once".to_owned());
         }
-        let named =
-            clusters.iter().flat_map(|cluster| &cluster.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
+        let named = clusters.iter().flat_map(|one| &one.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
         if let Some(head) = grid.stray(named.copied()) {
             return Some(format!("`similarity` has {head}, which the model has not"));
         }
@@ -91,7 +89,7 @@ impl Section for SimilaritySection {
         let fits = [0, grid.count()].contains(&from_even.len())
             && map.as_ref().is_none_or(|map| map.points.len() == grid.count())
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
-            && weights.as_ref().is_none_or(|weights| weights.fits(grid));
+            && self.similarity.weights.as_ref().is_none_or(|weights| weights.fits(grid));
         (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned())
     }
 }
