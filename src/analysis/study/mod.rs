@@ -19,14 +19,21 @@ use std::any::Any;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::stats::block_test::Scale;
-use metrics::estimates::{Estimates, EstimationContext};
 use metrics::explanation::Explanation;
 use metrics::metric::{Column, Keys};
 use section::{Entry, KeyValues, Section, Stored};
-use upstream::UpstreamResults;
 
 pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
+pub use labels::policy::Policy;
+pub use metrics::estimates::{Estimates, EstimationContext};
+pub use metrics::unit::Unit;
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
+pub use show::in_brief::InBrief;
+pub use show::summary::Summary;
+pub use show::table::TableRows;
+pub use show::terms::Term;
+pub use upstream::{Ranking, UpstreamResults};
+pub use verdict_rule::VerdictRule;
 
 /// One question asked of every head: the passes that it needs, and the metrics and the section that it computes.
 ///

@@ -57,7 +57,7 @@ pub struct View<'a> {
     /// How well each head follows each relation that the study knows.
     pub tracked: Vec<Tracked>,
     /// The tests of whether the model uses the arcs that labels are about.
-    pub tests_of_use: Vec<HeadUseTest>,
+    pub tests_of_use: Vec<LabelUse>,
     /// Heads with the place in the corpus of the sentence that is typical of each.
     pub typical: Vec<(HeadPlace, u64)>,
     /// The orders in which heads were removed.
@@ -222,15 +222,18 @@ impl ShareOf {
     }
 }
 
-/// The test of whether the model uses the arcs that a label of a head is about.
-pub struct HeadUseTest {
+/// A syntactic label put to the test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabelUse {
     /// The head.
-    pub head: HeadPlace,
-    /// The label.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The label that it had when it was tested.
     pub label: String,
-    /// The end of the arcs at which the head's attention starts.
+    /// The direction of the label.
     pub direction: Direction,
     /// The test.
+    #[serde(flatten)]
     pub test: UseTest,
 }
 

@@ -115,6 +115,11 @@ impl<B: Merge + Clone> Blocks<B> {
         [0, 1].map(|fold| self.every(fold, 2))
     }
 
+    /// A number of each block.
+    pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
+        std::array::from_fn(|block| part(&self.0[block]))
+    }
+
     fn every(&self, first: usize, step: usize) -> B {
         let mut total = self.0[first].clone();
         self.0[first..].iter().step_by(step).skip(1).for_each(|block| total.merge(block));

@@ -54,8 +54,14 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
 /// p-value is valid again, and tests that are surely below do not count (Zhao, Small & Su 2019, "Multiple testing when
 /// many p-values are uniformly conservative"). `[m]`, as `p`.
 pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
-    let doubled: Vec<f64> = p.iter().flatten().map(|p| (2.0 * p).min(1.0)).collect();
-    let mut q = benjamini_hochberg(&doubled).into_iter();
+    let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
+    q_of_those_tested(&doubled)
+}
+
+/// The q-values of the tests that have a p-value. `[m]`, as `p`.
+pub fn q_of_those_tested(p: &[Option<f64>]) -> Vec<Option<f64>> {
+    let tested: Vec<f64> = p.iter().copied().flatten().collect();
+    let mut q = benjamini_hochberg(&tested).into_iter();
     p.iter().map(|p| p.and_then(|_| q.next())).collect()
 }
 

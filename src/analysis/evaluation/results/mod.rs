@@ -13,7 +13,7 @@ use crate::study::labels::{ABSENT, Assessment, Detector, Evidence, Label, Measur
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, HeadUseTest, Section};
+use crate::study::section::{Completion, LabelUse, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
@@ -80,7 +80,7 @@ impl Results {
 
     /// The verdicts with the tests of their labels beside them.
     pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
-        for HeadUseTest { head, label, direction, test } in
+        for LabelUse { place: head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(policy).tests_of_use)
         {
             let labels = &mut verdicts[grid.index(head.layer, head.head)].labels;

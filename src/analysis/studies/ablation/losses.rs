@@ -24,11 +24,9 @@ use crate::study::show::wording::decimal;
 /// The losses of masked tokens, `-ln p` of the true one in nats, summed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Masked tokens.
     pub tokens: u64,
     /// Sentences with any; of items of a task the first of each unit.
     pub sentences: u64,
-    /// The loss with all heads.
     pub whole: ExactSum,
     /// The sums of each variant; `[variants]`.
     pub without: Vec<ExactSum>,
@@ -42,7 +40,6 @@ impl Losses {
         self.without.last().expect("the last variant has no head").value()
     }
 
-    /// Adds the loss of a token with all heads, or in the variant at this place.
     pub fn add(&mut self, variant: Option<usize>, loss: f64) {
         *variant.map_or(&mut self.whole, |variant| &mut self.without[variant]) += loss;
     }
@@ -68,14 +65,11 @@ impl Loss for Losses {
     }
 }
 
-/// A masked token that is scored.
 #[derive(Debug)]
 pub struct ScoredToken<T> {
     /// The place whose logits predict it.
     pub position: usize,
-    /// The true class.
     pub truth: u32,
-    /// Further facts of it.
     pub of: T,
 }
 
@@ -84,7 +78,6 @@ pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToke
     scored_of(sequence, |word| Some(of(word)))
 }
 
-/// Scored tokens for which `of` returns a value.
 pub fn scored_of<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
         Some(ScoredToken { position: token.position, truth: token.truth?, of: of(token.word)? })
@@ -92,7 +85,6 @@ pub fn scored_of<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec
     sequence.predictions.iter().filter_map(score).collect()
 }
 
-/// The loss at a position with what is known of its token, if that is scored.
 pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f32]) -> Option<(f64, &'a T)> {
     let at = scored.binary_search_by_key(&position, |token| token.position).ok()?;
     Some((surprisal(logits, scored[at].truth), &scored[at].of))
@@ -100,10 +92,6 @@ pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f
 
 impl Quantity for Losses {
     type State = Vec<ScoredToken<()>>;
-
-    fn needs(_: &Conditions) -> Needs {
-        Needs { logits: true, ..Needs::default() }
-    }
 
     fn new(variants: usize) -> Self {
         let empty = ExactSum::default();
@@ -134,17 +122,13 @@ impl Quantity for Losses {
 /// so items are kept, and not their sum.
 pub type Items = BTreeMap<u64, Item>;
 
-/// The scores of all items with all heads, without each and without any.
 pub type TaskSums = RemovalSums<EachHead, Items>;
 
-/// The scores of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// Whether it is the first of its unit.
     pub is_first: bool,
     /// The right answers, where items may share them, each with the number of predictions that it is right for.
     pub truths: BTreeMap<u32, u64>,
-    /// The condition that the item belongs to.
     pub group: Option<String>,
     /// `[1 + variants]`: with all heads, then without each set.
     scores: Vec<ExactSum>,
@@ -163,7 +147,6 @@ impl Item {
         self.scores[row(variant)].value()
     }
 
-    /// How many of its predictions are right with all heads, or in the variant at this place.
     pub fn right(&self, variant: Option<usize>) -> f64 {
         let of_classes = self.right.get(row(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
@@ -218,18 +201,15 @@ pub fn unit(task: Option<TaskKind>) -> &'static str {
     if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
 }
 
-/// The place of a variant among the scores of an item.
 fn row(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
-/// A text of an item.
 pub struct ItemText {
     index: u64,
     rule: ScoreRule,
     /// Each with the class that it is held against, if it is.
     scored: Vec<ScoredToken<Option<u32>>>,
-    /// The places of its tokens of text.
     text: Vec<usize>,
 }
 

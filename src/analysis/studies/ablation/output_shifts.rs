@@ -14,12 +14,10 @@ use crate::studies::ablation::removal::{PerToken, Quantity};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShiftSum {
     pub sum: ExactSum,
-    /// The vectors that are both not zero.
     pub vectors: u64,
 }
 
 impl ShiftSum {
-    /// Adds a vector with all heads and the same without some.
     fn add(&mut self, whole: &[f64], without: &[f64]) {
         if let Some(shift) = one_less_cosine(whole, without) {
             self.sum += shift;
@@ -30,10 +28,8 @@ impl ShiftSum {
 
 merge_fields!(ShiftSum { sum, vectors });
 
-/// The shift of tokens of text and of sentences when some heads are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputShifts {
-    /// Shifts of the last hidden states of tokens of text.
     pub output: ShiftSum,
     /// Shifts of the mean of each sentence's last hidden states, special tokens included.
     pub pooled: ShiftSum,
@@ -41,10 +37,8 @@ pub struct OutputShifts {
 
 merge_fields!(OutputShifts { output, pooled });
 
-/// The shifts of some sentences without sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputShiftTotals {
-    /// Tokens of text.
     pub tokens: u64,
     /// Sentences with any.
     pub sequences: u64,
@@ -55,7 +49,6 @@ pub struct OutputShiftTotals {
 }
 
 impl OutputShiftTotals {
-    /// The shifts without any head, where that is the last variant.
     pub fn without_any(&self) -> &OutputShifts {
         self.without.last().expect("the last variant has no head")
     }
@@ -73,7 +66,6 @@ impl PerToken for OutputShiftTotals {
     }
 }
 
-/// The tokens of text of a sequence, and its last hidden states with all heads, once they were shown.
 #[derive(Debug)]
 pub struct OutputShiftState {
     text: Vec<usize>,
@@ -91,7 +83,6 @@ impl Quantity for OutputShiftTotals {
         Self { tokens: 0, sequences: 0, sentences: 0, without: vec![OutputShifts::default(); variants] }
     }
 
-    /// Nothing is counted without variants.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<OutputShiftState> {
         let text: Vec<usize> = sequence.text_places().collect();
         if text.is_empty() || variants == 0 {
@@ -116,17 +107,13 @@ impl Quantity for OutputShiftTotals {
     }
 }
 
-/// The last hidden states of a sequence.
 #[derive(Debug, Default)]
 pub struct States {
-    /// The hidden states of tokens of text, one after the other.
     text: Vec<f64>,
-    /// The mean of all.
     pooled: Vec<f64>,
 }
 
 impl States {
-    /// The states of a sequence whose tokens of text are at these places.
     pub fn new(states: Rows<'_>, text: &[usize]) -> Self {
         let mut pooled = vec![0.0; states.width()];
         for row in states.iter() {

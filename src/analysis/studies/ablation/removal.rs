@@ -19,12 +19,13 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::Context;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, PerBlock, block_of};
+use crate::study::metrics::by_block::ByBlock;
+use crate::study::metrics::metric::{Column, Fraction};
 use crate::study::show::wording::sequences;
+use crate::study::{Estimates, EstimationContext, Ranking};
 use crate::system::counted::counted;
 
-/// The sets of heads that a study removes.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// The sets, each once.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
     /// Whether these are sets of such heads: what was read may be anything.
@@ -45,13 +46,13 @@ impl Removals for EachHead {
     }
 }
 
-/// A quantity that removal changes, summed over sequences.
 pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// All that must be known of a sequence.
     type State: Send + Sync;
 
     /// The part of the forward pass that it is read from, in a pass under these conditions.
-    fn needs(conditions: &Conditions) -> Needs;
+    fn needs(_: &Conditions) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
 
     /// Empty sums, with all heads and for each of this many variants.
     fn new(variants: usize) -> Self;
@@ -65,11 +66,9 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// Adds what the last hidden states tell with all heads, or in the variant at this place.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
-    /// Whether its lists have the length for this many variants.
     fn fits(&self, variants: usize) -> bool;
 }
 
-/// A quantity whose change is a mean over tokens.
 pub trait PerToken {
     fn tokens(&self) -> u64;
 
@@ -77,7 +76,6 @@ pub trait PerToken {
     fn change(&self, variant: usize) -> f64;
 }
 
-/// A loss, of tokens or of the items of a task, which are its tokens.
 pub trait Loss: Quantity + PerToken {
     /// Sentences with a token, or units of items.
     fn units(&self) -> u64;
@@ -97,45 +95,34 @@ pub trait Loss: Quantity + PerToken {
 }
 
 /// Numbers of scored tokens and sentences, or of items and units, in words.
-pub fn scored(
-    [tokens, units]: [u64; 2],
-    objective: Option<Objective>,
-    task: Option<TaskKind>,
-    read: Context,
-) -> String {
+pub fn scored([count, units]: [u64; 2], objective: Option<Objective>, task: Option<TaskKind>, read: Context) -> String {
     if task.is_some() {
-        return format!("{} of {} of the task", counted(tokens, "item"), counted(units, "unit"));
+        return format!("{} of {} of the task", counted(count, "item"), counted(units, "unit"));
     }
     let objective = objective.unwrap_or(Objective::MaskedTokens);
-    format!("{tokens} {} of {}", objective.tokens(), sequences(units, read))
+    format!("{count} {} of {}", objective.tokens(), sequences(units, read))
 }
 
-/// A quantity of each block, without each of some sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
-    /// The removals: which head sets each variant removes.
     pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,
-    /// How heads were removed, once the pass has state.
     pub conditions: Conditions,
     /// The places of the heads that are removed one by one, where not all are.
     chosen: Option<Vec<usize>>,
     /// The constant that replaces each head, `[heads, head_dim]`, where that is how heads are removed.
     pub constants: Option<Vec<Vec<f32>>>,
-    /// The sums of each block.
     pub blocks: Blocks<Q>,
 }
 
 impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid, removals: R) -> Self {
         let variants = removals.variants(grid);
         let blocks = Blocks::new(Q::new(variants.len()));
         Self { removals, grid, variants, conditions: Conditions::default(), chosen: None, constants: None, blocks }
     }
 
-    /// The number of heads.
     pub fn heads(&self) -> usize {
         self.grid.count()
     }
@@ -145,9 +132,8 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
 
-    /// A number of each block.
     pub fn per_block(&self, part: impl Fn(&Q) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.blocks[block]))
+        self.blocks.each(part)
     }
 
     /// The place of the variant without these heads.
@@ -158,7 +144,38 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
     }
 }
 
-/// A sequence as these sums see it.
+impl<Q: Quantity> RemovalSums<EachHead, Q> {
+    /// The metrics whose cells `values` gives; the one of this `effect` by block as well if all heads were removed alone.
+    pub fn estimates(
+        &self,
+        columns: &[Column],
+        context: &EstimationContext,
+        values: impl Fn(&Q, Option<usize>) -> Vec<Fraction> + Sync,
+        metric: &'static str,
+        effect: fn(&Q, Option<usize>) -> Fraction,
+    ) -> Estimates {
+        let estimates = Estimates::of_blocks(columns, context, &self.blocks, |block, head| {
+            let cells = values(block, head);
+            let is_known = head.is_none_or(|head| self.measures(head));
+            if is_known { cells } else { cells.iter().map(Fraction::unknown).collect() }
+        });
+        if !(0..self.heads()).all(|place| self.measures(place)) {
+            return estimates;
+        }
+        let numerator = |head, block: usize| effect(&self.blocks[block], Some(head)).numerator();
+        let denominator = |block: usize| effect(&self.blocks[block], None).denominator();
+        estimates.with_blocks(metric, ByBlock::new(self.heads(), numerator, denominator))
+    }
+
+    /// The heads by rising effect in the blocks of even number; nothing if not all were removed by themselves.
+    pub fn rankings(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
+        let even = &self.blocks.folds()[0];
+        let of_head = |head| effect(even, Some(head)).value().filter(|_| self.measures(head));
+        let scores: Option<Vec<f64>> = (0..self.heads()).map(of_head).collect();
+        scores.map(|scores| Ranking::rising(by, &scores)).into_iter().collect()
+    }
+}
+
 #[derive(Debug)]
 pub struct RemovalState<S> {
     block: usize,
@@ -223,9 +240,7 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
     }
 }
 
-/// Whether these are finite vectors of one width, one for each head.
 fn is_of_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
-    let is_vector =
-        |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|value| value.is_finite());
+    let is_vector = |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|one| one.is_finite());
     constants.len() == grid.count() && constants.iter().all(is_vector)
 }

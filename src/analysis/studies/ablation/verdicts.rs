@@ -4,13 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadPlace;
-use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
-use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
+use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::system::counted::plural;
+use crate::study::show::figure::{ForestRow, Mark};
+use crate::study::{Estimates, EstimationContext, Policy};
+use crate::system::counted::{counted, plural};
 
 /// Verdict on removing a head. Whether the effect is negligible is said beside it, for an effect can be surely above 0 and
 /// surely small.
@@ -75,29 +74,19 @@ pub struct HeadEffect {
     #[serde(default)]
     pub negligible: bool,
     /// Whether the run removed the head (`--remove`): every loss is without it, its effect is 0, and no test is about it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-/// The effects of all heads, which are this metric, with their tests, and corrected for all heads.
 pub fn head_effects(
     metric: &str,
     estimates: &Estimates,
     band: Option<f64>,
     context: &EstimationContext,
 ) -> Vec<HeadEffect> {
-    let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
     let head = |place: usize| {
-        let effect = estimates.heads[place].get(metric, None).copied().flatten();
-        let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
-        let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
-        let error = error.filter(|_| context.takes_part(place));
-        let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
+        let (effect, ci95, estimate) = estimates.of_metric(place, metric);
+        let estimate = estimate.filter(|_| context.takes_part(place));
         HeadEffect {
             place: context.grid.place(place),
             effect,
@@ -116,12 +105,10 @@ pub fn head_effects(
     heads
 }
 
-/// The q-values of both families: of effects other than 0, over all heads that have a p-value, and of effects within the
-/// band, over the heads whose effect is.
+/// The q-values of both families: of effects other than 0, and of effects within the band, over the heads whose effect is.
 fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
-    let (tested, p): (Vec<usize>, Vec<f64>) =
-        heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
-    tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
+    let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
+    heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
     let is_within = |head: &HeadEffect| head.effect.zip(band).is_some_and(|(effect, band)| effect.abs() < band);
     let within: Vec<Option<f64>> = heads.iter().map(|head| head.p_negligible.filter(|_| is_within(head))).collect();
     heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
@@ -154,12 +141,41 @@ impl HeadEffect {
         self.effect.filter(|_| !self.removed)
     }
 
-    /// Its verdict in words, both where it has two.
     pub fn words(&self) -> String {
         let verdict = self.verdict.map_or("not judged", Verdict::name);
         let also = if self.negligible && self.verdict != Some(Verdict::Negligible) { ", negligible" } else { "" };
         format!("{verdict}{also}")
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Heads by falling effect, each with it, of those that were removed by themselves.
+pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
+    let mut order: Vec<_> = heads.iter().filter_map(|head| Some((of(head).of_its_own()?, head))).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0));
+    order
+}
+
+const DRAWN: usize = 12;
+
+/// The rows of a forest of ranked heads, and a sentence on how many in between are left out.
+pub fn drawn(order: &[&HeadEffect]) -> (Vec<ForestRow>, String) {
+    let row = |head: &HeadEffect| ForestRow {
+        name: head.place.to_string(),
+        note: head.words(),
+        marks: vec![Mark::of(head.effect, head.ci95)],
+    };
+    let last = order.len().saturating_sub(DRAWN).max(DRAWN);
+    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);
+    let left_out = match order.len().saturating_sub(2 * DRAWN) {
+        0 => String::new(),
+        heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
+    };
+    (shown.map(|(_, head)| row(head)).collect(), left_out)
 }
 
 /// At most `2 * each` rows: longer lists keep `each` rows at the beginning and `each - 1` at the end, around a row that counts the others.
@@ -172,7 +188,6 @@ pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String
 }
 
 impl Verdicts {
-    /// How many heads have each verdict that any has.
     pub fn words(self) -> String {
         let Self { helpful, harmful, negligible, undecided, .. } = self;
         let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
@@ -193,13 +208,7 @@ impl Verdicts {
 }
 
 impl Verdict {
-    /// The form of the report.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Helpful => "helpful",
-            Self::Harmful => "harmful",
-            Self::Negligible => "negligible",
-            Self::Undecided => "undecided",
-        }
+        ["helpful", "harmful", "negligible", "undecided"][self as usize]
     }
 }

@@ -9,7 +9,7 @@ use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardE
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{Estimate, Jackknife, Scale, effective_blocks};
-use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::blocks::{BLOCKS, Blocks, Merge, PerBlock};
 use crate::stats::interval::Interval;
 use crate::system::parallel::in_parallel;
 
@@ -97,6 +97,27 @@ impl Estimates {
     ) -> Self {
         let all = LayerClasses::default();
         Self::by_class(columns, context, &all, of_head, |block, _| of_chance(block))
+    }
+
+    /// As [`Estimates::new`], of the sums of blocks: `values` gives the cells of a head, or of `None` for chance.
+    pub fn of_blocks<B: Merge + Clone + Sync>(
+        columns: &[Column],
+        context: &EstimationContext,
+        blocks: &Blocks<B>,
+        values: impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync,
+    ) -> Self {
+        let blocks = blocks.with_total();
+        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
+        Self::new(columns, context, of_head, |number| values(blocks.at(number), None))
+    }
+
+    /// A single metric of a head, its 95 % interval, and its estimate if it can be tested.
+    pub fn of_metric(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
+        let value = self.heads[place].get(metric, None).copied().flatten();
+        let error = self.standard_errors[place].get(metric, None).copied().flatten();
+        let known = self.denominators.get(metric, None).copied().unwrap_or_default();
+        let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
+        (value, self.ci95[place].get(metric, None).copied().flatten(), estimate)
     }
 
     /// As [`Estimates::new`], with chance levels and denominators of a class of layers, the second argument of `of_chance`.

@@ -57,6 +57,21 @@ impl Keys {
     }
 }
 
+impl<F: Copy> Metric<F> {
+    /// A single number whose chance ratio is its value of no head.
+    pub const fn number(explanation: Explanation, value: F) -> Self {
+        Self { explanation, keys: Keys::Single, value, chance: None }
+    }
+}
+
+/// A metric of the sums of a block, or of all blocks, and of the place of a head, `None` for chance.
+pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
+
+/// The cells of single metrics.
+pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
+    |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
+}
+
 /// A metric as a column of all heads' values.
 #[derive(Clone, Copy)]
 pub struct Column {
@@ -155,6 +170,12 @@ impl Fraction {
     pub fn value(&self) -> Option<f64> {
         let value = self.numerator / self.denominator;
         (self.denominator != 0.0 && value.is_finite()).then_some(value)
+    }
+
+    /// A ratio of all blocks together, and without each of them.
+    pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
+        let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
+        Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
     }
 }
 

@@ -94,6 +94,19 @@ pub fn significance(q: f64) -> String {
 /// The usual level of tests.
 const LEVEL: f64 = 0.05;
 
+/// A table without lines that has this header and these rows, with the columns `right` aligned to the right.
+pub fn aligned_table<R: Into<comfy_table::Row>>(
+    header: impl Into<comfy_table::Row>,
+    rows: impl IntoIterator<Item = R>,
+    right: impl std::ops::RangeBounds<usize>,
+) -> Table {
+    let mut table = plain_table();
+    table.set_header(header).add_rows(rows);
+    let right = table.column_iter_mut().enumerate().filter(|(place, _)| right.contains(place));
+    right.for_each(|(_, column)| column.set_cell_alignment(comfy_table::CellAlignment::Right));
+    table
+}
+
 /// A table without lines.
 pub fn plain_table() -> Table {
     let mut table = Table::new();

@@ -1,19 +1,16 @@
-//! Ablation of clusters of heads that look alike, and of all heads of a cluster but one
-//! (docs/methodology/similarity.md).
+//! Ablation of clusters of heads that look alike, and of all of a cluster but one (docs/methodology/similarity.md).
 
 mod section;
 mod sets;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
+};
 use section::{EffectSection, Effects, OutputShiftSection, OutputShifts};
 use sets::{ClusterItems, ClusterLosses, ClusterShifts, Clusters};
 
-/// The effect of removing clusters.
 pub struct ClusterEffect;
 
 impl Study for ClusterEffect {
@@ -51,7 +48,6 @@ impl Study for ClusterEffect {
     }
 }
 
-/// The shift without clusters.
 pub struct ClusterShift;
 
 impl Study for ClusterShift {
@@ -106,7 +102,6 @@ const VERDICTS: &[VerdictRule] = &[
 ];
 const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "cluster-shift-geometry",
     text: "A shift grows with the square of what is missing: heads that move the output the same way move it more together \
@@ -115,7 +110,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| !section::<OutputShiftSection>(labelling.section).cluster_shift.clusters.is_empty(),
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "stand-in",
     also: &["one_will_do", "all_but_one", "random_sets", "sum of each", "interplay"],

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +12,16 @@ use crate::model::parameters::Objective;
 use crate::passes::ablation::band;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
-use crate::stats::block_test::{Estimate, Jackknife};
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
+use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, View, stored};
-use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, plus_minus, sequences, signed, significance};
+use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
+use crate::study::{EstimationContext, Policy, Summary};
 use crate::system::counted::counted;
 
 pub struct EffectSection {
@@ -174,7 +172,6 @@ pub struct Removed {
     pub all_but_one: Change,
 }
 
-/// The changes of a quantity without sets of heads, by block.
 struct Changes<'a, Q> {
     sums: &'a RemovalSums<Clusters, Q>,
     counts: PerBlock,
@@ -185,13 +182,11 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
 
-    /// The change without these heads, summed.
     fn without(&self, places: &[usize]) -> PerBlock {
         let variant = self.sums.variant_without(places);
         self.sums.per_block(|block| block.change(variant))
     }
 
-    /// The changes without all but each of these heads, which is kept.
     fn all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.without(&all_but(places, kept))).collect()
     }
@@ -205,17 +200,6 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         Change { value: mean.all(), ci95: mean.interval() }
     }
 
-    /// The change in the share of a task that is right without these heads.
-    fn right(&self, places: &[usize]) -> Option<Change>
-    where
-        Q: Loss,
-    {
-        let variant = self.sums.variant_without(places);
-        let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
-        let mean = Jackknife::new(&change, &self.sums.per_block(Q::predictions));
-        self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
-    }
-
     /// The change without all of these heads less the sum of those without each.
     fn difference(&self, places: &[usize]) -> PerBlock {
         let together = self.without(places);
@@ -223,16 +207,14 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
     }
 
-    /// The p-value of one of these heads being enough, whichever is kept, with what is known of the change without all but
-    /// one: that it is within the band.
-    fn one_will_do(&self, places: &[usize], band: f64) -> OneWillDo {
-        let rests: Option<Vec<Estimate>> =
-            self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
+    /// The p-value of one of these heads being enough, whichever is kept; then the same if all estimates are within the band.
+    fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
+        let rests: Option<Vec<_>> = self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
-        OneWillDo { p, is_within: rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band)) }
+        let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
+        (p, p.filter(|_| is_within))
     }
 
-    /// The clusters of these sums.
     fn clusters(&self, context: &EstimationContext) -> Vec<Removed> {
         if self.counts.iter().sum::<f64>() == 0.0 {
             return Vec::new();
@@ -257,17 +239,42 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
     }
 }
 
-/// The test of one head of a set being enough.
-#[derive(Clone, Copy)]
-struct OneWillDo {
-    p: Option<f64>,
-    /// Whether all estimates are within the band: others are no part of the correction.
-    is_within: bool,
-}
+impl<Q: Loss> Changes<'_, Q> {
+    fn right(&self, places: &[usize]) -> Option<Change> {
+        let variant = self.sums.variant_without(places);
+        let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
+        let mean = Jackknife::new(&change, &self.sums.per_block(Q::predictions));
+        self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
+    }
 
-impl OneWillDo {
-    fn tested(self) -> Option<f64> {
-        self.p.filter(|_| self.is_within)
+    fn tested(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
+        let Clusters { clusters, random_sets } = &self.sums.removals;
+        let (p_one_will_do, within): (Vec<_>, Vec<_>) = clusters.iter().map(|set| self.one_will_do(set, band)).unzip();
+        let q_one_will_do = q_of_those_above(&within);
+        let difference = |places: &Vec<usize>| self.mean(&self.difference(places)).estimate();
+        let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
+        let q = q_of_those_tested(&p);
+        let cluster = |(number, removed): (usize, Removed)| {
+            let random_set = |places: &Vec<usize>| {
+                let mut instead = within.clone();
+                let (p, tested) = self.one_will_do(places, band);
+                instead[number] = tested;
+                RandomSet { heads: heads(places, context), p, q: q_of_those_above(&instead)[number] }
+            };
+            ClusterEffects {
+                removed,
+                right: self.right(&clusters[number]),
+                p: p[number],
+                q: q[number],
+                verdict: Interplay::NotSeen,
+                p_one_will_do: p_one_will_do[number],
+                q_one_will_do: q_one_will_do[number],
+                one_will_do: false,
+                random_sets: random_sets[number].iter().map(random_set).collect(),
+                random_sets_of_which_one_would_do: 0,
+            }
+        };
+        found.into_iter().enumerate().map(cluster).collect()
     }
 }
 
@@ -276,7 +283,6 @@ fn heads(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
 }
 
 impl Effects {
-    /// The section that these sums give.
     pub fn new<Q: Loss>(sums: &RemovalSums<Clusters, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let changes = Changes::new(sums);
@@ -291,11 +297,10 @@ impl Effects {
             task: sums.conditions.task,
             masked_tokens: total.tokens(),
             band,
-            clusters: band.map_or_else(Vec::new, |band| tested(found, &changes, band, context)),
+            clusters: band.map_or_else(Vec::new, |band| changes.tested(found, band, context)),
         }
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
@@ -314,45 +319,7 @@ impl Effects {
     }
 }
 
-/// The clusters with their tests, and the random sets beside them.
-fn tested<Q: Loss>(
-    found: Vec<Removed>,
-    changes: &Changes<'_, Q>,
-    band: f64,
-    context: &EstimationContext,
-) -> Vec<ClusterEffects> {
-    let Clusters { clusters, random_sets } = &changes.sums.removals;
-    let one_will_do: Vec<OneWillDo> = clusters.iter().map(|places| changes.one_will_do(places, band)).collect();
-    let within: Vec<Option<f64>> = one_will_do.iter().map(|test| test.tested()).collect();
-    let q_one_will_do = q_of_those_above(&within);
-    let difference = |places: &Vec<usize>| changes.mean(&changes.difference(places)).estimate();
-    let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
-    let mut q = benjamini_hochberg(&p.iter().flatten().copied().collect::<Vec<_>>()).into_iter();
-    let cluster = |(number, removed): (usize, Removed)| {
-        let random_set = |places: &Vec<usize>| {
-            let test = changes.one_will_do(places, band);
-            let mut instead = within.clone();
-            instead[number] = test.tested();
-            RandomSet { heads: heads(places, context), p: test.p, q: q_of_those_above(&instead)[number] }
-        };
-        ClusterEffects {
-            removed,
-            right: changes.right(&clusters[number]),
-            p: p[number],
-            q: p[number].and_then(|_| q.next()),
-            verdict: Interplay::NotSeen,
-            p_one_will_do: one_will_do[number].p,
-            q_one_will_do: q_one_will_do[number],
-            one_will_do: false,
-            random_sets: random_sets[number].iter().map(random_set).collect(),
-            random_sets_of_which_one_would_do: 0,
-        }
-    };
-    found.into_iter().enumerate().map(cluster).collect()
-}
-
 impl OutputShifts {
-    /// The section that these sums give.
     pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         Self {
@@ -364,31 +331,25 @@ impl OutputShifts {
     }
 }
 
-/// The columns that may go where there is no room: the sum, and the effect together.
 const MAY_GO: &[usize] = &[2, 1];
 
-/// One row for each cluster; what stands in the last columns, under the last headings, is given.
 fn table<'a, const N: usize>(
     clusters: impl Iterator<Item = (&'a Removed, [String; N])>,
     last: [&str; N],
     places: usize,
 ) -> Table {
-    let mut table = plain_table();
-    table.set_header(["without", "together", "sum of each", "difference", "all but one"].iter().chain(&last));
     let cell = |Change { value, ci95 }: &Change| signed(*value, places) + &plus_minus(*ci95, places);
-    for (Removed { heads, together, sum, difference, all_but_one, .. }, last) in clusters {
+    let row = |(Removed { heads, together, sum, difference, all_but_one, .. }, last): (&Removed, [String; N])| {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let cells = [heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
-        table.add_row(cells.into_iter().chain(last));
-    }
-    table.column_iter_mut().skip(1).take(4).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        cells.into_iter().chain(last)
+    };
+    let header = ["without", "together", "sum of each", "difference", "all but one"];
+    aligned_table(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
-fn effects(
-    Effects { sentences, read, objective, task, masked_tokens, band, clusters }: &Effects,
-    out: &mut Summary,
-) -> fmt::Result {
+fn effects(effects: &Effects, out: &mut Summary) -> fmt::Result {
+    let Effects { sentences, read, objective, task, masked_tokens, band, clusters } = effects;
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     };

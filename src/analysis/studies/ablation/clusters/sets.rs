@@ -11,19 +11,15 @@ use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::output_shifts::OutputShiftTotals;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 
-/// The losses without clusters.
 pub type ClusterLosses = RemovalSums<Clusters, Losses>;
 
-/// The scores of the items of a task without clusters.
 pub type ClusterItems = RemovalSums<Clusters, Items>;
 
-/// The shifts without clusters.
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
 /// So many sets of heads are drawn beside each cluster: of twenty one passes by chance where one in twenty does.
 const RANDOM_SETS: usize = 20;
 
-/// Clusters of heads, by the places of these, and the sets that are removed beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
     pub clusters: Vec<Vec<usize>>,
@@ -32,13 +28,11 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// These clusters and nothing else.
     pub fn alone(clusters: &[Vec<usize>]) -> Self {
         Self { clusters: clusters.to_vec(), random_sets: vec![Vec::new(); clusters.len()] }
     }
 
-    /// These clusters, and beside each twenty random sets of as many heads of each of its layers; none beside a cluster of all
-    /// heads of its layers.
+    /// These clusters, and beside each random sets of as many heads of each of its layers; none beside all heads of its layers.
     pub fn with_random_sets(clusters: &[Vec<usize>], grid: HeadGrid) -> Self {
         let sets = |(number, cluster): (usize, &Vec<usize>)| {
             let others = (0..).map(|seed| random_set(cluster, number, seed, grid)).filter(|set| set != cluster);
@@ -50,8 +44,7 @@ impl Clusters {
     }
 }
 
-/// As many heads of each layer as the cluster of this number has, ascending: those whose numbers in the model have the lowest
-/// SHA-256 (docs/methodology/similarity.md).
+/// As many heads of each layer as the cluster has, ascending: those of the lowest SHA-256 (docs/methodology/similarity.md).
 fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> Vec<usize> {
     let hash = |place: &usize| Sha256::digest(format!("headscope/clusters/{seed}/{number}/{place}"));
     let of_layer = |layer: usize| {
@@ -66,14 +59,12 @@ fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> 
     (0..grid.layers).flat_map(of_layer).collect()
 }
 
-/// All of a cluster but the head at this place of it.
 pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
     cluster.iter().enumerate().filter(|(at, _)| *at != kept).map(|(_, &place)| place).collect()
 }
 
 impl Removals for Clusters {
-    /// Each cluster, each of its heads, and all but one of them; all but one of each random set; and all heads of the model.
-    /// Nothing where there are no clusters.
+    /// Each cluster, each of its heads, all but one of them or of a random set, and all heads; nothing without clusters.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| all_but(set, kept)).collect::<Vec<_>>();
         let of_cluster = |cluster: &Vec<usize>| {
@@ -86,7 +77,6 @@ impl Removals for Clusters {
         sets.into_iter().collect()
     }
 
-    /// Whether each has several heads, ascending, and no head is in two clusters.
     fn fit(&self, grid: HeadGrid) -> bool {
         let is_one = |set: &Vec<usize>| {
             set.len() > 1

@@ -1,25 +1,17 @@
 //! Dependence of later heads on each head (docs/methodology/edges.md).
 
-mod excess;
-mod measure;
-mod pairs;
 mod section;
-mod strongest;
 mod sums;
-mod untrained;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Weights};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
-use section::{EdgesReport, EdgesSection};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
+};
+use section::{EdgesReport, EdgesSection, SEED};
 use sums::EdgeSums;
-use untrained::SEED;
 
-/// Edges between heads: the later heads that look elsewhere without an earlier one.
 pub struct LaterHeads;
 
 impl Study for LaterHeads {
@@ -43,7 +35,10 @@ impl Study for LaterHeads {
     fn passes(&self) -> Vec<PassSpec> {
         let pass = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
         vec![
-            PassSpec::new(pass(Weights::Trained), |subject| EdgeSums::new(subject.grid).with_direct()),
+            PassSpec::new(pass(Weights::Trained), |subject| EdgeSums {
+                is_direct: true,
+                ..EdgeSums::new(subject.grid)
+            }),
             PassSpec::new(pass(Weights::Sharp { seed: SEED }), |subject| EdgeSums::new(subject.grid)),
         ]
     }
@@ -55,7 +50,6 @@ impl Study for LaterHeads {
     }
 }
 
-/// The rule of `above`.
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "an edge `above` chance",
     statistic: "`excess`, of edges with a shift of at least 0.0001",
@@ -65,7 +59,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "excess with its interval, q, the percentile",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "edges-total",
     text: "An edge says how far a head looks elsewhere without another, through whatever lies between, not that it reads \
@@ -74,7 +67,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<EdgesSection>(labelling.section).edges.tokens > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "shift",

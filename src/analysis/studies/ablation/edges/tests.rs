@@ -1,7 +1,5 @@
-use super::pairs::Edges;
-use super::strongest::Edge;
-use super::sums::squared_hellinger;
-use super::untrained::Untrained;
+use super::section::{Edge, Untrained};
+use super::sums::{Edges, squared_hellinger};
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
@@ -14,10 +12,8 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::AnyStudy;
-use crate::study::ObservedPass;
-use crate::study::section::Completion;
-use crate::study::section::Section;
+use crate::study::section::{Completion, Section};
+use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::all_cores;
 
 fn place(layer: usize, head: usize) -> HeadPlace {
@@ -215,7 +211,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
 #[test]
 fn direct_shifts_are_apart_from_those_through_others() {
     let grid = HeadGrid { layers: 3, heads: 1 };
-    let mut sums = state(grid).with_direct();
+    let mut sums = EdgeSums { is_direct: true, ..state(grid) };
     assert!(sums.demands().further_runs.are_direct());
     // Of the first head the second is shifted directly, the third mostly through others; they oppose what the second does.
     let shift = |source: usize, target: usize, is_direct: bool| match (source, target) {

@@ -3,22 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
-
-use super::measure::LEAST_SHIFT;
-use super::pairs::Edges;
-use super::section::{EdgesReport, EdgesSection, LayerPair};
-use super::strongest::{Edge, HeadEdges, MOSTLY_DIRECT};
+use super::section::{Edge, EdgesReport, EdgesSection, HeadEdges, LayerPair, MOSTLY_DIRECT};
+use super::sums::{Edges, LEAST_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{plain_table, plus_minus, sequence, sequences, signed, significance};
+use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
+use crate::study::{Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-/// Edges, and chains, that the summary shows.
 const SHOWN: usize = 10;
 
 /// The columns that may go where there is no room, the first of them first, and q last: the shift, the direct share, the excess.
@@ -33,12 +26,7 @@ impl Section for EdgesSection {
                 self.edges.labels = heads.zip(labels.iter().cloned()).collect();
             }
             Completion::Reading(read) => self.edges.read = *read,
-            Completion::Estimates(..)
-            | Completion::Control(..)
-            | Completion::SharedKeys(_)
-            | Completion::Phases(_)
-            | Completion::Rounded
-            | Completion::AboveBaseline(_) => {}
+            _ => {}
         }
     }
 
@@ -57,21 +45,20 @@ impl Section for EdgesSection {
             return HeadCard::default();
         };
         let label = |head: &HeadPlace| self.edges.labels.get(head).map_or("-", String::as_str);
+        let strength = |edge: &Edge| {
+            let sure = if edge.above { "above chance" } else { "not above chance" };
+            format!("excess {:+.2}{}, {sure}", edge.excess, plus_minus(edge.excess_ci95, 2))
+        };
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
-            let Edge { shift, ratio, excess, excess_ci95, above, q, .. } = edge;
+            let Edge { shift, ratio, q, .. } = edge;
             let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
-            let spread = plus_minus(*excess_ci95, 2);
-            let sure = if *above { "above chance" } else { "not above chance" };
             let by = match (q, self.edges.untrained.percentile) {
                 (Some(q), _) => format!(" (q {})", significance(*q)),
                 (None, Some(_)) if *shift < LEAST_SHIFT => format!(" (a shift below {LEAST_SHIFT})"),
                 (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
                 (None, None) => String::new(),
             };
-            format!(
-                "{ends} {other} ({}): shift {shift:.5}{direct}, excess {excess:+.2}{spread}, {sure}{by}",
-                label(other)
-            )
+            format!("{ends} {other} ({}): shift {shift:.5}{direct}, {}{by}", label(other), strength(edge))
         };
         let up = upstream.as_ref().map(|edge| line("shifted most beyond expectation by", &edge.source, edge));
         let down = downstream.as_ref().map(|edge| line("shifts most beyond expectation", &edge.target, edge));
@@ -82,11 +69,7 @@ impl Section for EdgesSection {
                 edge.target, edge.shift, edge.excess
             )
         });
-        let neighbour = |how: &'static str, place: HeadPlace, edge: &Edge| {
-            let sure = if edge.above { "above chance" } else { "not above chance" };
-            let strength = format!("excess {:+.2}{}, {sure}", edge.excess, plus_minus(edge.excess_ci95, 2));
-            Neighbour { how, place, strength }
-        };
+        let neighbour = |how, place, edge: &Edge| Neighbour { how, place, strength: strength(edge) };
         let source = upstream.as_ref().map(|edge| neighbour("shifted most by", edge.source, edge));
         let target = downstream.as_ref().map(|edge| neighbour("shifts most", edge.target, edge));
         let neighbours = source.into_iter().chain(target).collect();
@@ -100,47 +83,29 @@ impl Section for EdgesSection {
         if !whole || !layers.iter().all(|pair| pair.is_whole(grid.heads)) {
             return Some("`edges.layers` does not have each pair of layers once, with all their heads".to_owned());
         }
-        if !grid.is(heads.iter().map(|edges| edges.place)) {
-            return Some("`edges.heads` does not have each head of the model once, layer by layer".to_owned());
-        }
-        None
+        let is_whole = grid.is(heads.iter().map(|edges| edges.place));
+        (!is_whole).then(|| "`edges.heads` does not have each head of the model once, layer by layer".to_owned())
     }
 }
 
 impl EdgesReport {
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self {
-            removal,
-            sentences,
-            read,
-            tokens,
-            pairs,
-            without_shift,
-            above,
-            untrained,
-            strongest,
-            chains,
-            labels,
-            ..
-        } = self;
+        let Self { removal, read, tokens, pairs, without_shift, above, strongest, .. } = self;
         if *pairs == 0 {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
         }
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
             return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(*read));
         };
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(self.sentences, *read));
+        let (of, meaning) = (plural(pairs, "pair", "pairs"), self.untrained.meaning());
         writeln!(
             out,
-            "Heads removed one at a time (by {}): shift of the attention of each later head (squared Hellinger distance, over {} of \
-             {}), through all that lies between. Above chance: {above} of {}; without any shift: {without_shift}. {} Strongest \
-             edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n",
-            removal.name(),
-            counted(*tokens, "token"),
-            sequences(*sentences, *read),
-            format_args!("{pairs} {} of heads", plural(pairs, "pair", "pairs")),
-            untrained.meaning()
+            "Heads removed one at a time (by {by}): shift of the attention of each later head (squared Hellinger distance, over {tokens} \
+             of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
+             {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
+        out.table_without(table(strongest.iter().take(SHOWN), &self.labels), MAY_GO);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
@@ -148,7 +113,7 @@ impl EdgesReport {
                  Above 1, the parts between oppose the shift."
             )?;
         }
-        let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();
+        let long: Vec<&Vec<HeadPlace>> = self.chains.iter().filter(|chain| chain.len() > 2).collect();
         if long.is_empty() {
             return Ok(());
         }
@@ -165,29 +130,23 @@ impl EdgesReport {
 }
 
 fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["edge", "labels", "shift", "direct", "excess", "q"]);
-    for Edge { source, target, shift, shift_ci95, ratio, ratio_ci95, excess, excess_ci95, q, .. } in edges {
-        table.add_row([
+    let row = |edge: &Edge| {
+        let Edge { source, target, shift, shift_ci95, ratio, ratio_ci95, excess, excess_ci95, q, .. } = edge;
+        [
             format!("{source} -> {target}"),
             [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
             format!("{shift:.5}{}", plus_minus(*shift_ci95, 5)),
             ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", plus_minus(*ratio_ci95, 2))),
             signed(*excess, 2) + &plus_minus(*excess_ci95, 2),
             q.map_or_else(|| "-".to_owned(), significance),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+        ]
+    };
+    aligned_table(["edge", "labels", "shift", "direct", "excess", "q"], edges.map(row), 2..)
 }
 
-/// The figure of edges: the heads of all layers and the strongest edges between them.
 fn figures(report: &EdgesReport) -> Vec<Figure> {
     let EdgesReport { tokens, sentences, read, pairs, above: count, strongest, heads, .. } = report;
-    let is_strongest =
-        |edge: &Edge| strongest.iter().any(|other| (other.source, other.target) == (edge.source, edge.target));
+    let is_strongest = |edge: &Edge| strongest.iter().any(|one| (one.source, one.target) == (edge.source, edge.target));
     let of_heads = heads.iter().filter_map(|head| head.upstream);
     let above = of_heads.chain(strongest.iter().copied()).filter(|edge| edge.above);
     let shown: BTreeMap<_, Edge> = above.map(|edge| ((edge.source, edge.target), edge)).collect();
@@ -213,19 +172,15 @@ fn figures(report: &EdgesReport) -> Vec<Figure> {
             "less than that: heads and feed-forward blocks between matter more".to_owned(),
         ),
     ];
+    let (tokens, read, pairs) = (counted(*tokens, "token"), sequences(*sentences, *read), counted(*pairs, "edge"));
+    let (are, drawn, are_drawn) = (plural(count, "is", "are"), shown.len(), plural(&shown.len(), "is", "are"));
     vec![Figure {
         name: "edges",
         title: "Which later heads look elsewhere without each head".to_owned(),
         reading: format!(
             "An edge goes from a head that is removed to a later one whose attention shifts by more than both heads' means \
-             make expected (over {} of {}). Of {} {count} {} above chance; {} of these {} \
-             drawn: the strongest, in colour, and of each head the strongest that goes to it.",
-            counted(*tokens, "token"),
-            sequences(*sentences, *read),
-            counted(*pairs, "edge"),
-            plural(count, "is", "are"),
-            shown.len(),
-            plural(&shown.len(), "is", "are")
+             make expected (over {tokens} of {read}). Of {pairs} {count} {are} above chance; {drawn} of these {are_drawn} \
+             drawn: the strongest, in colour, and of each head the strongest that goes to it."
         ),
         chart: Chart::Edges(EdgeChart {
             width: "width of an edge: its excess, in ln of the shift".to_owned(),

@@ -1,27 +1,19 @@
 //! Effect of each head: the loss of masked tokens without it (docs/methodology/effect.md).
 
-mod metrics;
 mod section;
 mod sums;
-mod view;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::by_block::ByBlock;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::metrics::metric::Fraction;
-use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, effect, values};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
+    UpstreamResults, VerdictRule, columns,
+};
 use section::{EffectSection, Effects};
-use sums::{EffectSums, TokenGroup};
+use sums::{EffectSums, METRICS, of_all, values};
 
-/// The effect of each head: the rise of the loss without it.
 pub struct Effect;
 
 impl Study for Effect {
@@ -55,33 +47,15 @@ impl Study for Effect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &EffectSums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| {
-            let cells = values(blocks.at(number), Some(place));
-            if sums.measures(place) { cells } else { cells.iter().map(Fraction::unknown).collect() }
-        };
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let by_block = ByBlock::new(
-            context.grid.count(),
-            |head, block| effect(blocks.at(Some(block)), Some(head), &TokenGroup::All).numerator(),
-            |block| effect(blocks.at(Some(block)), None, &TokenGroup::All).denominator(),
-        );
-        let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        if (0..sums.heads()).all(|place| sums.measures(place)) {
-            estimates = estimates.with_blocks("loss_effect", by_block);
-        }
+        let estimates = sums.estimates(&columns(self), context, values, "loss_effect", of_all);
         let effect = Effects::new(sums, observed.left_out(), &estimates, context);
         (estimates, EffectSection { effect })
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
-        let even = &sums.blocks.folds()[0];
-        let of_head = |head| effect(even, Some(head), &TokenGroup::All).value();
-        let scores: Option<Vec<f64>> =
-            (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
-        let rankings = scores.map(|scores| Ranking::rising("effect", &scores)).into_iter().collect();
-        UpstreamResults { rankings, negligible: section.effect.negligible(), ..UpstreamResults::default() }
+        let (rankings, negligible) = (sums.rankings("effect", of_all), section.effect.negligible());
+        UpstreamResults { rankings, negligible, ..UpstreamResults::default() }
     }
 }
 
@@ -105,7 +79,6 @@ const VERDICTS: &[VerdictRule] = &[
 ];
 const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "effect-no-role",
     text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
@@ -114,7 +87,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<EffectSection>(labelling.section).effect.masked_tokens > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "phase",
@@ -123,19 +95,17 @@ const TERMS: &[Term] = &[
             every word once; by fewer of the 7 masks some words are scored, and others may tell otherwise.",
         page: "effect.md",
     },
-    HELPFUL,
-];
-
-const HELPFUL: Term = Term {
-    name: "helpful",
-    also: &["harmful", "negligible", "undecided", "not judged", "verdict", "q equivalence"],
-    meaning: "What comes of removing a head, of the studies `effect` and `task`: without a helpful one the loss rises, \
+    Term {
+        name: "helpful",
+        also: &["harmful", "negligible", "undecided", "not judged", "verdict", "q equivalence"],
+        meaning: "What comes of removing a head, of the studies `effect` and `task`: without a helpful one the loss rises, \
             without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
             of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \
             can be said. A helpful or harmful head can be negligible as well. A head that was not removed is not judged. `q \
             equivalence` is of the test that the effect is within the margin of negligible ones.",
-    page: "effect.md",
-};
+        page: "effect.md",
+    },
+];
 
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,29 @@
 //! The section `effect` of the report: what each head is worth, with a verdict, and for which relations.
 
+use std::fmt::{self, Write};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::effect;
-use super::sums::{ByGroup, EffectSums, TokenGroup};
-use crate::model::grid::HeadPlace;
+use super::sums::{ByGroup, EffectSums, TokenGroup, effect};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement, band};
+use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::reading::Context;
-use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::PerToken;
-use crate::studies::ablation::verdicts::{HeadEffect, Verdicts, head_effects, judge};
+use crate::studies::ablation::verdicts::{
+    HeadEffect, Verdict, Verdicts, drawn, from_both_ends, head_effects, is_zero, judge, ranked,
+};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::stored;
+use crate::study::section::{Completion, HeadCard, Section, View, stored};
+use crate::study::show::figure::{Chart, Figure, Forest};
+use crate::study::show::in_brief::Shortage;
+use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
+use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary, TableRows};
+use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
 pub struct EffectSection {
@@ -53,7 +58,7 @@ pub struct Effects {
     /// together are worth and half of an equal share of it.
     pub band: Option<f64>,
     /// Heads that the checkpoint lacks.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
@@ -82,13 +87,7 @@ pub struct RelationEffects {
     pub ci95: Vec<Option<Interval>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(count: &usize) -> bool {
-    *count == 0
-}
-
 impl Effects {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let all = total.get(&TokenGroup::All);
@@ -115,19 +114,61 @@ impl Effects {
         }
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         self.verdicts = judge(&mut self.heads, enough, policy);
     }
 
-    /// The heads that are negligible, by their places.
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
+
+    fn masks(&self) -> String {
+        match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
+            None => String::new(),
+            Some(PERIOD) => " (scored on every word)".to_owned(),
+            Some(phases) => format!(" (scored on {phases} of every 7 words)"),
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { removal, masked_tokens, loss, loss_without_heads, band, heads, .. } = self;
+        let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
+            let why = drawn_without("a token to score", self.read);
+            return writeln!(out, "No token could be scored, so no head was removed: {why}.");
+        };
+        let tokens = self.objective.unwrap_or(Objective::MaskedTokens).tokens();
+        let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = self.verdicts;
+        let order = ranked(heads, |head| head);
+        let removed_heads = heads.iter().filter(|head| head.removed).count();
+        let others = if removed_heads > 0 { "other " } else { "" };
+        let present = heads.len().saturating_sub(self.absent_heads + removed_heads);
+        let (alone, all) = (order.len(), counted(present, "head"));
+        let chosen = if alone < present {
+            format!(
+                " Removed by itself: {alone} of {all}, chosen by the gradient on the even blocks; effects are over the odd blocks, \
+                 without a rank correlation of effect and gradient."
+            )
+        } else {
+            String::new()
+        };
+        let also = match also_negligible {
+            0 => String::new(),
+            also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
+        };
+        let (by, read, masks) = (removal.name(), sequences(self.sentences, self.read), self.masks());
+        writeln!(
+            out,
+            "Heads removed one at a time (by {by}): loss of {masked_tokens} {tokens} of {read}, in nats a token, \
+             {loss:.3} with all {others}heads and {bare:.3} without any. Verdicts: {helpful} helpful, {harmful} harmful, {negligible} \
+             negligible (effect within ±{band:.4}), {undecided} undecided{masks}.{also}{chosen} Largest and smallest effects, ± half of \
+             the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n"
+        )?;
+        out.table(table(&order));
+        Ok(())
+    }
 }
 
-/// The effect of a head on the words of a relation, as tables list it.
 #[derive(Serialize)]
 pub struct RelationEffect<'a> {
     relation: &'a str,
@@ -149,18 +190,14 @@ impl RelationEffects {
     }
 }
 
-/// The effects on the words of each relation.
 fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
         TokenGroup::Relation(relation) => Some((group, relation, losses)),
         TokenGroup::All | TokenGroup::Class(_) => None,
     });
     in_parallel(context.threads, named, |(group, relation, losses)| {
-        let of_blocks = |head: usize, part: fn(&Fraction) -> f64| -> PerBlock {
-            std::array::from_fn(|block| part(&effect(&sums.blocks[block], Some(head), group)))
-        };
-        let tokens = of_blocks(0, Fraction::denominator);
-        let interval = |head: usize| Jackknife::new(&of_blocks(head, Fraction::numerator), &tokens).interval();
+        let of_block = |head: usize| move |block: usize| effect(&sums.blocks[block], Some(head), group);
+        let interval = |head: usize| Fraction::jackknife(of_block(head)).interval();
         let mean = |sum: f64| sum / losses.tokens as f64;
         let is_measured = |head: usize| sums.measures(head) && context.takes_part(head);
         let heads = 0..context.grid.count();
@@ -177,3 +214,121 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
 }
 
 stored!(EffectSection { effect: Effects });
+
+const SHOWN: usize = 5;
+
+impl Section for EffectSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        match known {
+            Completion::Policy(policy) => self.effect.judge(policy),
+            Completion::Reading(read) => self.effect.read = *read,
+            Completion::Phases(phases) => self.effect.phases = *phases,
+            _ => {}
+        }
+    }
+
+    fn view(&self, policy: &Policy) -> View<'_> {
+        let Effects { heads, relations, .. } = &self.effect;
+        let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
+        View {
+            in_brief: in_brief(&self.effect, policy),
+            summary: Summary::written(|out| self.effect.write_summary(out)),
+            figures: figures(&self.effect),
+            tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],
+            ..View::default()
+        }
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let is_it = |head: &&HeadEffect| head.place == place;
+        let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
+        let Some((head, effect)) = found else { return HeadCard::default() };
+        let spread = plus_minus(head.ci95, 4);
+        let q = head.q.map(|q| format!("q {}", significance(q)));
+        let within = self.effect.band.zip(head.q_negligible);
+        let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance(q)));
+        let deciding: Vec<String> = q.into_iter().chain(within).collect();
+        let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
+        let removal = self.effect.removal.map_or("", Replacement::name);
+        let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.words());
+        let size = effect.abs();
+        let line =
+            format!("without it (by {removal}) the loss is {size:.4}{spread} nats a token {more}: {words}{deciding}");
+        let of = |change: f64| format!("{}{} nats a token", decimal(change, 3), plus_minus(head.ci95, 3));
+        let clause = match head.verdict {
+            Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", of(effect)),
+            Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", of(-effect)),
+            Some(Verdict::Negligible) => format!("can be removed for next to nothing ({} of loss)", of(effect)),
+            Some(Verdict::Undecided) | None => return HeadCard::from_iter([line]),
+        };
+        HeadCard::from_iter([line]).saying([clause])
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let Effects { heads, relations, .. } = &self.effect;
+        if !grid.is(heads.iter().map(|head| head.place)) {
+            return Some("`effect.heads` does not have each head of the model once, layer by layer".to_owned());
+        }
+        let beside = |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
+        let broken = relations.iter().find(beside);
+        broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
+    }
+}
+
+fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
+    let row = |(effect, head): &(f64, &HeadEffect)| {
+        let effect = signed(*effect, 4) + &plus_minus(head.ci95, 4);
+        let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
+        vec![head.place.to_string(), effect, q, within, head.words()]
+    };
+    let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
+    aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
+}
+
+fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
+    let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = effects;
+    let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
+    let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
+    let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
+        let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
+        let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
+        let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), effects.masks());
+        format!(
+            "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
+             Of {heads}, {verdicts}{masks}."
+        )
+    });
+    // It is of a sample: more text alone adds nothing to it.
+    let short = |count: u64, least, things: [&str; 2]| {
+        let asked = policy.count(least);
+        let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
+        (count < asked).then(|| Shortage { times: None, ..shortage() })
+    };
+    let tokens = || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
+    let few = short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
+    InBrief { found, shortage: few, ..InBrief::default() }
+}
+
+fn figures(effects: &Effects) -> Vec<Figure> {
+    let Effects { objective, masked_tokens, loss, loss_without_heads, band, heads, .. } = effects;
+    let (Some(loss), Some(bare), Some(band)) = (loss, loss_without_heads, band) else { return Vec::new() };
+    let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
+    let order: Vec<&HeadEffect> = ranked(heads, |head| head).into_iter().map(|(_, head)| head).collect();
+    let (rows, left_out) = drawn(&order);
+    let chart = Chart::Forest(Forest {
+        scale: "rise of the loss without the head, in nats a token".to_owned(),
+        shares: false,
+        nothing: Some(0.0),
+        marks: vec!["effect".to_owned()],
+        rows,
+    });
+    vec![Figure {
+        name: "effects",
+        title: "What the model loses without each head".to_owned(),
+        reading: format!(
+            "The loss of {masked_tokens} {tokens} with one head removed less that with all heads ({loss:.3} nats a token; {bare:.3} \
+             without any head), with 95 % intervals. A head surely within {band:.4} of the line at 0 is negligible.{left_out}"
+        ),
+        chart,
+    }]
+}

@@ -1,39 +1,32 @@
-//! The loss of masked tokens with all heads, without each of them and without any, summed by block and by class of word.
+//! The losses of masked tokens by block and by class of word, with all heads and without, and their metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{TreeHead, Upos, relation};
-use crate::model::forward::visitor::Needs;
-use crate::passes::ablation::Conditions;
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::sequence::{InputToken, Sequence};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
-use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
+use crate::studies::ablation::removal::{EachHead, PerToken, Quantity, RemovalSums};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// Masked tokens that losses are summed over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TokenGroup {
-    /// All of them.
     All,
-    /// The tokens of words of a class.
     Class(Upos),
     /// The tokens of words with this relation to their head, by its base name.
     Relation(String),
 }
 
-/// Before the tag of a class, and before the name of a relation, in a partial.
-const PREFIXES: [&str; 2] = ["upos:", "relation:"];
-
 impl From<TokenGroup> for String {
     fn from(group: TokenGroup) -> Self {
-        let [class, relation] = PREFIXES;
         match group {
             TokenGroup::All => "all".to_owned(),
-            TokenGroup::Class(upos) => format!("{class}{}", upos.tag()),
-            TokenGroup::Relation(name) => format!("{relation}{name}"),
+            TokenGroup::Class(upos) => format!("upos:{}", upos.tag()),
+            TokenGroup::Relation(name) => format!("relation:{name}"),
         }
     }
 }
@@ -42,21 +35,17 @@ impl TryFrom<String> for TokenGroup {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let [class, relation] = PREFIXES;
-        let of_class = || text.strip_prefix(class).and_then(Upos::of).map(Self::Class);
-        let of_relation = || text.strip_prefix(relation).map(|name| Self::Relation(name.to_owned()));
+        let of_class = || text.strip_prefix("upos:").and_then(Upos::of).map(Self::Class);
+        let of_relation = || text.strip_prefix("relation:").map(|name| Self::Relation(name.to_owned()));
         let group = if text == "all" { Some(Self::All) } else { of_class().or_else(of_relation) };
         group.ok_or_else(|| format!("`{}` is no group of masked tokens", text.escape_debug()))
     }
 }
 
-/// The losses of a block, or of all of them.
 pub type ByGroup = BTreeMap<TokenGroup, Losses>;
 
-/// The losses without each head and without any.
 pub type EffectSums = RemovalSums<EachHead, ByGroup>;
 
-/// The groups of a word.
 fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
     let is_next = sequence.predictions.iter().any(|token| token.shown == InputToken::Unread);
@@ -74,10 +63,6 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
 
 impl Quantity for ByGroup {
     type State = Vec<ScoredToken<Vec<TokenGroup>>>;
-
-    fn needs(conditions: &Conditions) -> Needs {
-        Losses::needs(conditions)
-    }
 
     fn new(_: usize) -> Self {
         Self::new()
@@ -107,3 +92,56 @@ impl Quantity for ByGroup {
         self.values().all(|losses| losses.fits(variants))
     }
 }
+
+pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
+    METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(losses, head, cell))).collect()
+}
+
+/// The loss without a head less that with it, per masked token of a group; nothing for chance.
+pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
+    let Some(losses) = losses.get(group) else { return Fraction::NONE };
+    let more = head.map_or(0.0, |head| losses.change(head));
+    Fraction::new(more, losses.tokens as f64).over(losses.tokens, losses.sentences)
+}
+
+const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \
+    masked are all tokens of word u of sentence s where (u + s) mod 7 = 0, u and s from 0; in a decoder t is every token but \
+    the first, predicted from those before it";
+const CHANCE: &str = "0: the head is not missed";
+const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
+
+pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
+    effect(losses, head, &TokenGroup::All)
+}
+
+/// A metric of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
+type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
+
+pub const METRICS: &[EffectMetric] = &[
+    Metric::number(
+        Explanation {
+            name: "loss_effect",
+            measures: "How much the loss of masked tokens, in a decoder of the next tokens, rises when the head is removed.",
+            formula: FORMULA,
+            chance: CHANCE,
+            source: "Removal of single heads: Michel et al. 2019 (arXiv:1905.10650), section 3, there by zeros and of a task; \
+                the mean in its place: `settings.ablation`.",
+            caveats: "Importance is no role: it says nothing of where the head looks. Other heads can compensate, so that a group \
+                may matter of which no head does. It depends on what stands for the head.",
+        },
+        |losses, head, _| of_all(losses, head),
+    ),
+    Metric {
+        explanation: Explanation {
+            name: "loss_effect_by_class",
+            measures: "The same over the tokens of words of one universal part of speech.",
+            formula: FORMULA,
+            chance: CHANCE,
+            source: "As `loss_effect`; UPOS as annotated.",
+            caveats: "Null where the corpus has no word classes.",
+        },
+        keys: BY_CLASS,
+        value: |losses, head, cell| effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])),
+        chance: None,
+    },
+];

@@ -1,9 +1,5 @@
-//! Effect of each head to first order: derivatives of the loss of tokens, or of a task, by the heads' gates
-//! (docs/methodology/gradient.md).
+//! Effect of each head to first order: derivatives of a loss by the heads' gates (docs/methodology/gradient.md).
 
-mod integrated;
-mod items;
-mod metrics;
 mod section;
 mod sums;
 
@@ -18,12 +14,9 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use items::TaskGradientSums;
-use metrics::{GradientMetric, METRICS, values};
 use section::{GradientSection, Gradients};
-use sums::GradientSums;
+use sums::{GradientSums, METRICS, TaskGradientSums};
 
-/// How the loss changes with the first bit of each head that goes.
 pub struct Gradient;
 
 impl Study for Gradient {
@@ -54,13 +47,10 @@ impl Study for Gradient {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums = &sums(observed);
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        let is_measured = |metric: &&GradientMetric| (metric.value)(blocks.at(None), None).denominator() != 0.0;
-        for metric in METRICS.iter().filter(is_measured) {
-            let of = |block: usize, head: Option<usize>| (metric.value)(blocks.at(Some(block)), head);
+        let mut estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let total = sums.blocks.total();
+        for metric in METRICS.iter().filter(|metric| (metric.value)(&total, None).denominator() != 0.0) {
+            let of = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
             let by_block = ByBlock::new(
                 context.grid.count(),
                 |head, block| of(block, Some(head)).numerator(),
@@ -81,13 +71,11 @@ impl Study for Gradient {
     }
 }
 
-/// The sums of tokens, or of the items of a task.
 fn sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
     let of_task = observed.each::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.by_item()));
     of_task.unwrap_or_else(|| Cow::Borrowed(observed.sums()))
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "gradient-first-step",
     text: "A gradient says what goes with the first small part of a head, not with all of it: where the model is sure it is \

@@ -2,29 +2,24 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::integrated::Integrated;
-use super::metrics::METRICS;
-use super::sums::GradientSums;
+use super::sums::{Derivatives, GradientSums, METRICS};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
+use crate::stats::significance::q_of_those_tested;
 use crate::studies::ablation::removal::scored;
 use crate::studies::ablation::verdicts::from_both_ends;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, View, stored};
-use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus, signed};
+use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, signed};
+use crate::study::{Estimates, EstimationContext, Policy, Summary};
 
-/// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
 
 /// The metrics that derivatives are estimates of: the effect of removal on the loss of tokens, and of a task.
@@ -94,22 +89,12 @@ pub struct Agreement {
 }
 
 impl Gradients {
-    /// The section that these sums give; `estimates` are the metrics of the same.
-    pub fn new(
-        sums: &GradientSums,
-        sentences_left_out: u64,
-        estimates: &Estimates,
-        context: &EstimationContext,
-    ) -> Self {
+    pub fn new(sums: &GradientSums, left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
-            HeadGradient {
-                place: context.grid.place(place),
-                importance: value("gradient_importance"),
-                first_order_effect: value("first_order_effect"),
-                first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
-            }
+            let (importance, ..) = estimates.of_metric(place, "gradient_importance");
+            let (first_order_effect, first_order_ci95, _) = estimates.of_metric(place, "first_order_effect");
+            HeadGradient { place: context.grid.place(place), importance, first_order_effect, first_order_ci95 }
         };
         let Conditions { removal, objective, task, .. } = sums.conditions;
         Self {
@@ -118,7 +103,7 @@ impl Gradients {
             task,
             sentences: total.sentences,
             read: Context::default(),
-            sentences_left_out,
+            sentences_left_out: left_out,
             masked_tokens: total.tokens,
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
             heads: (0..context.grid.count()).map(head).collect(),
@@ -128,34 +113,19 @@ impl Gradients {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self {
-            removal,
-            objective,
-            task,
-            sentences,
-            read,
-            masked_tokens,
-            loss,
-            heads,
-            rank_correlations,
-            integrated,
-            ..
-        } = self;
-        let (Some(removal), Some(loss)) = (removal, loss) else {
-            return writeln!(
-                out,
-                "No token could be scored, so there is no gradient: {}.",
-                drawn_without("a token to score", *read)
-            );
+        let Self { masked_tokens, sentences, heads, rank_correlations, integrated, .. } = self;
+        let (Some(removal), Some(loss)) = (self.removal, self.loss) else {
+            let why = drawn_without("a token to score", self.read);
+            return writeln!(out, "No token could be scored, so there is no gradient: {why}.");
         };
-        let [token, sentence] = if task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
+        let [token, sentence] = if self.task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
         writeln!(
             out,
             "Gradients of the heads' gates (towards the {}): loss of {}, {loss:.3} nats \
              per {token}. Importance: mean absolute derivative of one {sentence}. First order: rise of the loss per {token} without the \
              head, by linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
-            scored([*masked_tokens, *sentences], *objective, *task, *read),
+            scored([*masked_tokens, *sentences], self.objective, self.task, self.read),
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
@@ -190,8 +160,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
     let cell = |value: Option<f64>, ci95: Option<Interval>| {
         value.map_or_else(|| "-".to_owned(), |value| signed(value, 4) + &plus_minus(ci95, 4))
     };
-    let mut table = plain_table();
-    table.set_header(["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated")));
+    let header = ["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated"));
     let row = |HeadGradient { place, importance, first_order_effect, first_order_ci95 }: &&HeadGradient| {
         let importance = importance.map_or_else(|| "-".to_owned(), |importance| format!("{importance:.4}"));
         let along_path = integrated.and_then(|integrated| integrated.heads.iter().find(|head| head.place == *place));
@@ -199,9 +168,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    aligned_table(header, from_both_ends(heads.iter().map(row).collect(), SHOWN), 1..)
 }
 
 stored!(GradientSection { gradient: Gradients });
@@ -235,7 +202,88 @@ impl GradientSection {
             let correlation = all.by_block.get(of)?.rank_correlation_across_folds(exact);
             Some(Agreement { metric: of.to_owned(), with: metric.to_owned(), correlation })
         };
-        self.gradient.rank_correlations =
-            METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();
+        self.gradient.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
+    }
+}
+
+/// The share of the loss difference that the sum over heads may miss before the summary asks for more steps.
+const MOST_MISSED: f64 = 0.01;
+
+/// Integrated gradients: the effect of each head where all of them come in together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Integrated {
+    /// Points of the path at which derivatives were taken.
+    pub steps: u64,
+    /// The mean loss of a scored token without any head, in nats.
+    pub loss_without_heads: f64,
+    /// The loss without any head less that with all: the limit of the metric's sum with many steps.
+    pub loss_difference: f64,
+    /// The sum of `integrated_gradient` over all heads.
+    pub sum: f64,
+    /// The completeness error: how far the sum is from the difference, as a share of its size; null if that is 0.
+    #[schemars(range(min = 0))]
+    pub completeness_error: Option<f64>,
+    /// Each head, layer by layer.
+    pub heads: Vec<IntegratedHead>,
+}
+
+/// Integrated gradient of one head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IntegratedHead {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// `integrated_gradient`, in nats.
+    pub integrated_gradient: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The two-sided p-value of the block test of its being other than 0.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all heads.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+}
+
+impl Integrated {
+    pub fn new(total: &Derivatives, estimates: &Estimates, context: &EstimationContext) -> Option<Self> {
+        let tokens = total.tokens_on_path() as f64;
+        if tokens == 0.0 {
+            return None;
+        }
+        let head = |place: usize| {
+            let (integrated_gradient, ci95, estimate) = estimates.of_metric(place, "integrated_gradient");
+            let p = estimate.map(|estimate| estimate.p_different(0.0));
+            IntegratedHead { place: context.grid.place(place), integrated_gradient, ci95, p, q: None }
+        };
+        let mut heads: Vec<IntegratedHead> = (0..context.grid.count()).map(head).collect();
+        let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
+        heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
+        let closed = total.closed_loss.value() / tokens;
+        let loss_difference = closed - total.loss.value() / tokens;
+        let sum: f64 = heads.iter().filter_map(|head| head.integrated_gradient).sum();
+        let missed = (sum - loss_difference).abs() / loss_difference.abs();
+        Some(Self {
+            steps: total.points / total.sequences,
+            loss_without_heads: closed,
+            loss_difference,
+            sum,
+            completeness_error: missed.is_finite().then_some(missed),
+            heads,
+        })
+    }
+
+    pub fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { steps, loss_without_heads, loss_difference, sum, completeness_error, .. } = self;
+        writeln!(
+            out,
+            "\nIntegrated gradients, all heads coming in together in {steps} steps: the loss falls by {loss_difference:.4} nats a token, \
+             from {loss_without_heads:.4} without any head, and the heads sum up to {sum:.4}{}.",
+            completeness_error.map_or_else(String::new, |error| format!(", off by {:.2} %", 100.0 * error))
+        )?;
+        if completeness_error.is_some_and(|error| error > MOST_MISSED) {
+            writeln!(out, "That is more than {:.0} %: give more steps (--gradient-steps).", 100.0 * MOST_MISSED)?;
+        }
+        Ok(())
     }
 }

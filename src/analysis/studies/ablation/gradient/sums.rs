@@ -1,8 +1,9 @@
-//! The derivatives of each sentence's loss by the gates of all heads, summed by block.
+//! The derivatives of each sentence's loss, or of each item's, by the gates of all heads, summed by block, and the metrics of them.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;
@@ -12,17 +13,15 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, HeadMetric};
 
-/// The derivatives of some sequences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
-    /// Masked tokens that were scored.
     pub tokens: u64,
     /// Sequences with any: of a sentence as many as there are phases.
     pub sequences: u64,
-    /// Sentences with any.
     pub sentences: u64,
-    /// The loss of these tokens, in nats.
     pub loss: ExactSum,
     /// `[heads]`: the size of the derivative of a sequence's mean loss.
     pub sizes: Vec<ExactSum>,
@@ -30,7 +29,6 @@ pub struct Derivatives {
     pub signed: Vec<ExactSum>,
     /// Points of the path on which all heads come in together, of all sequences; 0 where it was not followed.
     pub points: u64,
-    /// The loss at its beginning, without any head.
     pub closed_loss: ExactSum,
     /// `[heads]`: the mean derivative of a sequence's summed loss along it.
     pub along_path: Vec<ExactSum>,
@@ -50,28 +48,22 @@ impl Derivatives {
 
 merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed, points, closed_loss, along_path });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientSums {
     grid: HeadGrid,
-    /// How heads were removed, once the pass has begun.
     pub conditions: Conditions,
-    /// The sums of each block.
     pub blocks: Blocks<Derivatives>,
 }
 
 impl GradientSums {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
     }
 }
 
-/// The state of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct GradientState {
     block: usize,
-    /// Masked tokens that are scored.
     tokens: usize,
 }
 
@@ -101,9 +93,20 @@ impl Sums for GradientSums {
     }
 
     fn observe(&mut self, state: &mut GradientState, event: &mut Event<'_>) {
+        let sums = &mut self.blocks[state.block];
         match event {
-            Event::Gradient(gradient) => self.gradient(state, gradient),
-            Event::PathGradient(path) => self.along_path(state, path),
+            Event::Gradient(gradient) => {
+                sums.loss += gradient.loss;
+                for ((size, signed), derivative) in sums.sizes.iter_mut().zip(&mut sums.signed).zip(&gradient.gates) {
+                    *size += derivative.abs() / state.tokens as f64;
+                    *signed += *derivative;
+                }
+            }
+            Event::PathGradient(path) => {
+                sums.points += u64::from(path.steps.get());
+                sums.closed_loss += path.closed_loss;
+                sums.along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
+            }
             _ => {}
         }
     }
@@ -117,20 +120,179 @@ impl Sums for GradientSums {
     }
 }
 
-impl GradientSums {
-    fn gradient(&mut self, state: &mut GradientState, gradient: &GateGradient) {
-        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[state.block];
-        *loss += gradient.loss;
-        for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
-            *size += derivative.abs() / state.tokens as f64;
-            *signed += *derivative;
+pub const METRICS: &[HeadMetric<Derivatives>] = &[
+    HeadMetric::number(
+        Explanation {
+            name: "gradient_importance",
+            measures: "How much the loss of a sentence's masked tokens depends on the head, in either direction.",
+            formula: "gradient_importance = mean over sentences s with masks of |d L_s / d xi| at xi = 1, in nats; L_s the mean of \
+                -ln p(t) over the masked tokens t of s, the head writing r + xi (z - r)",
+            chance: "0: nothing of the head is read; whatever is read has more, for sizes do not cancel out",
+            source: "Michel et al. 2019 (arXiv:1905.10650), section 4.1: the sensitivity I_h, there of a task's loss, towards \
+                zero, and normalised by layer, which it is not here.",
+            caveats: "It has no sign: a head may be in the way of as many sentences as it helps. A head of which only the whole can be \
+                missed has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
+        },
+        |sums, head| {
+            let size = head.map_or(0.0, |head| sums.sizes[head].value());
+            Fraction::new(size, sums.sequences as f64).over(sums.sequences, sums.sentences)
+        },
+    ),
+    HeadMetric::number(
+        Explanation {
+            name: "first_order_effect",
+            measures: "How much the loss of masked tokens would rise without the head, if it went on as it begins.",
+            formula: "first_order_effect = - sum over sentences s of d (sum of -ln p(t) over the masked tokens t of s) / d xi at xi = 1 \
+                / masked tokens, in nats; the head writing r + xi (z - r)",
+            chance: "0: a small part of the head is not missed",
+            source: "The first term of the Taylor series of the loss, as Molchanov et al. 2017 (arXiv:1611.06440), section 2.2, remove \
+                feature maps by; the sign kept.",
+            caveats: "It is right for a small part of the head, and removal takes all of it: where the loss bends, the two differ, \
+                also in sign.",
+        },
+        |sums, head| {
+            // Of 0 there is no negative.
+            let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
+            Fraction::new(fall, sums.tokens as f64).over(sums.tokens, sums.sentences)
+        },
+    ),
+    HeadMetric::number(
+        Explanation {
+            name: "integrated_gradient",
+            measures: "How much of the loss of masked tokens goes with the head while all heads come in together.",
+            formula: "integrated_gradient = mean over points k of (- sum over sentences s of d (sum of -ln p(t) over the masked tokens t \
+                of s) / d xi_h at xi = (k - 1/2) / K of all heads / masked tokens), k = 1 ... K, in nats; head h writing r + xi_h (z - r)",
+            chance: "0: nothing of the head is read",
+            source: "Sundararajan et al. 2017 (arXiv:1703.01365), section 3, there over pixels and words, here over the heads' gates.",
+            caveats: "Measured with `--gradient-steps K`. Over all heads it sums up to the loss without any head less the loss with all of \
+                them; what the steps miss of that is in the report. It divides what heads do together by one path of many, and is no \
+                effect of removal.",
+        },
+        |sums, head| {
+            let fall = head.map_or(0.0, |head| 0.0 - sums.along_path[head].value());
+            let tokens = sums.tokens_on_path();
+            Fraction::new(fall, tokens as f64).over(tokens, if tokens > 0 { sums.sentences } else { 0 })
+        },
+    ),
+];
+
+/// The derivatives of the loss of an item, which is minus its score.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ItemGradient {
+    is_first: bool,
+    points: u64,
+    loss: ExactSum,
+    /// `[heads]`
+    gates: Vec<ExactSum>,
+    closed_loss: ExactSum,
+    /// `[heads]`
+    along_path: Vec<ExactSum>,
+}
+
+merge_fields!(ItemGradient[is_first, points] { loss, gates, closed_loss, along_path });
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskGradientSums {
+    grid: HeadGrid,
+    conditions: Conditions,
+    blocks: Blocks<BTreeMap<u64, ItemGradient>>,
+}
+
+merge_fields!(TaskGradientSums[grid] { conditions, blocks });
+
+impl TaskGradientSums {
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(BTreeMap::new()) }
+    }
+
+    /// As sums of tokens and sentences: an item counts as one token and one sentence.
+    pub fn by_item(&self) -> GradientSums {
+        let mut sums = GradientSums::new(self.grid);
+        sums.conditions = self.conditions;
+        for (block, items) in self.blocks.iter().enumerate() {
+            items.values().for_each(|item| item.add_to(&mut sums.blocks[block]));
+        }
+        sums
+    }
+}
+
+impl ItemGradient {
+    fn add_to(&self, sums: &mut Derivatives) {
+        sums.tokens += 1;
+        sums.sequences += 1;
+        sums.sentences += u64::from(self.is_first);
+        sums.points += self.points;
+        sums.loss += self.loss.value();
+        sums.closed_loss += self.closed_loss.value();
+        for (place, derivative) in self.gates.iter().enumerate() {
+            sums.sizes[place] += derivative.value().abs();
+            sums.signed[place] += derivative.value();
+            sums.along_path[place] += self.along_path[place].value();
+        }
+    }
+}
+
+impl Sums for TaskGradientSums {
+    /// A text of an item: the block, the number, and whether the item is the first of its unit.
+    type SequenceState = (usize, u64, bool);
+
+    fn demands(&self) -> Demands {
+        Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.conditions = known.conditions;
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
+        Some((block_of(sequence.family.number), sequence.index, sequence.family.is_first))
+    }
+
+    fn observe(&mut self, &mut (block, index, is_first): &mut Self::SequenceState, event: &mut Event<'_>) {
+        if !matches!(event, Event::Gradient(_) | Event::PathGradient(_)) {
+            return;
+        }
+        let none = || vec![ExactSum::default(); self.grid.count()];
+        let empty = || ItemGradient { is_first, gates: none(), along_path: none(), ..ItemGradient::default() };
+        let item = self.blocks[block].entry(index).or_insert_with(empty);
+        match event {
+            Event::Gradient(gradient) => {
+                item.loss += gradient.loss;
+                item.gates.iter_mut().zip(&gradient.gates).for_each(|(sum, derivative)| *sum += *derivative);
+            }
+            Event::PathGradient(path) => {
+                item.points = u64::from(path.steps.get());
+                item.closed_loss += path.closed_loss;
+                item.along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
+            }
+            _ => {}
         }
     }
 
-    fn along_path(&mut self, state: &GradientState, path: &PathGradient) {
-        let Derivatives { points, closed_loss, along_path, .. } = &mut self.blocks[state.block];
-        *points += u64::from(path.steps.get());
-        *closed_loss += path.closed_loss;
-        along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
+        let fits = |item: &ItemGradient| [item.gates.len(), item.along_path.len()] == [grid.count(); 2];
+        self.grid == grid && self.blocks.fit(|items| items.values().all(fits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::gradient::GateGradient;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn the_size_is_of_the_whole_item() {
+        let mut sums = TaskGradientSums::new(HeadGrid { layers: 1, heads: 2 });
+        // Two texts of an item, whose derivatives cancel for the first head, and an item of one text.
+        for (index, gates) in [(0, [-3.0, 0.5]), (0, [3.0, 0.5]), (1, [1.0, -1.0])] {
+            let mut state = sums.begin(&sentence(index, 2, "dep")).unwrap();
+            let gradient = GateGradient { loss: 1.0, gates: gates.to_vec() };
+            sums.observe(&mut state, &mut Event::Gradient(&gradient));
+        }
+        let total = sums.by_item().blocks.total();
+        let values = |sums: &[ExactSum]| sums.iter().map(|sum| sum.value()).collect::<Vec<_>>();
+        assert_eq!((total.tokens, total.loss.value()), (2, 3.0));
+        assert_eq!([values(&total.sizes), values(&total.signed)], [[1.0, 2.0], [1.0, 0.0]]);
     }
 }

@@ -1,31 +1,22 @@
 //! The gain of a decoder from having read the same tokens before, and what each head has in it (docs/methodology/repeats.md).
 
-mod copying;
-mod effect;
-mod gain;
-mod labels;
-mod metrics;
+mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::repeats::Repeats;
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use copying::CopyingSums;
-use effect::{GainEffects, InContextEffectSection};
-use gain::{Gain, InContextSection};
-use metrics::{COPYING_METRICS, METRICS, copying_values, values};
-use sums::{CopySums, RemovalCopySums};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Unit, VerdictRule, columns,
+};
+use section::{Gain, GainEffects, InContextEffectSection, InContextSection};
+use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 
 /// The tokens twice, each predicted from those before it.
 const PREDICTED: Sequences = Sequences::Repeats(Repeats::Predicted);
 
-/// The gain of the model as it is.
 pub struct InContext;
 
 impl Study for InContext {
@@ -41,7 +32,7 @@ impl Study for InContext {
         range: |metric| if metric == "copy_logit" { f64::NEG_INFINITY..=f64::INFINITY } else { 0.0..=1.0 },
         is_share: |metric| metric != "copy_logit",
         unit: |metric| if metric == "copy_logit" { Unit::Nats } else { Unit::Shares },
-        labels: &[labels::COPIES],
+        labels: &[sums::COPIES],
         caveats: CAVEATS,
         ..Card::NEW
     };
@@ -66,7 +57,6 @@ impl Study for InContext {
     }
 }
 
-/// The gain without each head.
 pub struct InContextEffect;
 
 impl Study for InContextEffect {
@@ -96,10 +86,7 @@ impl Study for InContextEffect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &RemovalCopySums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let in_context_effect = GainEffects::new(sums, &estimates, context);
         (estimates, InContextEffectSection { in_context_effect })
     }
@@ -114,7 +101,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "both effects with their intervals, q",
 }];
 
-/// The limits of what the gain shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-random",
     text: "The gain from having read the same tokens is measured on random tokens, where copying is all that helps; on text a \
@@ -123,7 +109,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<InContextSection>(labelling.section).in_context.tokens > 0,
 }];
 
-/// The limits of what removal shows.
 const EFFECT_CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-alone",
     text: "Heads are removed from copying one at a time: one without an effect may do what another one does as well.",

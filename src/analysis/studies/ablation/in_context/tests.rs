@@ -1,9 +1,7 @@
 use std::num::NonZeroUsize;
 
-use super::copying::CopyingSums;
-use super::gain::{Gain, NatsPerToken};
-use super::metrics::{copy_effect, copying_values, effect};
-use super::sums::{CopyLosses, CopySums, RemovalCopySums};
+use super::section::{Gain, NatsPerToken};
+use super::sums::{CopyLosses, CopySums, CopyingSums, RemovalCopySums, copy_effect, copying_values, effect};
 use super::{InContext, InContextEffect};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
@@ -148,7 +146,8 @@ fn a_head_is_scored_on_queries_of_its_own() {
 /// The sums of a head with a weight of 1 at three places, which raises the tokens of the copy by 1, 4 and -1 at its first query, before a
 /// scale of 2.
 fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
-    let mut sums = CopyingSums::new(HeadGrid { layers: 1, heads: 1 }).with_direct_effects();
+    let mut sums = CopyingSums::new(HeadGrid { layers: 1, heads: 1 });
+    sums.has_direct_effects = true;
     let mut state = sums.begin(sequence).unwrap();
     let mut weights = [0.0; 49];
     for (query, key) in attended {

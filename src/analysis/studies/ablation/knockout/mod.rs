@@ -1,20 +1,16 @@
-//! Whether the model uses the arcs that its heads are labelled for: masked words with the weight to their partner exchanged
-//! for that to a word as far away (docs/methodology/knockout.md).
+//! Whether the model uses the arcs that its heads are labelled for (docs/methodology/knockout.md).
 
-mod exchange;
 mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
+};
 use section::KnockoutSection;
 use sums::KnockoutSums;
 
-/// The use of arcs: whether the model uses the arcs of syntactic labels.
 pub struct ArcKnockout;
 
 impl Study for ArcKnockout {
@@ -41,7 +37,10 @@ impl Study for ArcKnockout {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| KnockoutSums::new(subject.grid, subject.found.claims.clone()).of_classes(subject.classes),
+                |subject| KnockoutSums {
+                    classes: subject.classes.clone(),
+                    ..KnockoutSums::new(subject.grid, subject.found.claims.clone())
+                },
             )
             .following(),
         ]
@@ -53,7 +52,6 @@ impl Study for ArcKnockout {
     }
 }
 
-/// The rule of `used`.
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "`used` of a syntactic label",
     statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
@@ -63,7 +61,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "`loss_effect` with its interval, q",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "knockout-of-one-weight",
     text: "`used` says that a masked word is harder to predict once this head's weights on its partner and on a word as far \
@@ -73,7 +70,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labels| section::<KnockoutSection>(labels.section).knockout.iter().any(|label| label.test.used.is_some()),
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "used",
     also: &["knockout"],

@@ -2,50 +2,26 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::sums::{ClaimLosses, KnockoutSums, Losses};
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadGrid;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
-use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Completion, HeadUseTest, Section, View, stored};
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
+use crate::study::section::{Completion, LabelUse, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{plain_table, plus_minus, signed, significance};
+use crate::study::show::wording::{aligned_table, plus_minus, signed, significance};
 use crate::study::upstream::ArcClaim;
+use crate::study::{EstimationContext, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-/// The results of the tests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnockoutSection {
     pub knockout: Vec<LabelUse>,
 }
 
-/// A syntactic label put to the test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LabelUse {
-    /// The head.
-    #[serde(flatten)]
-    pub place: HeadPlace,
-    /// The label that it had when it was tested.
-    pub label: String,
-    /// The direction of the label.
-    pub direction: Direction,
-    /// The test.
-    #[serde(flatten)]
-    pub test: UseTest,
-}
-
 impl KnockoutSection {
-    /// The section that these sums give.
     pub fn new(sums: &KnockoutSums, context: &EstimationContext) -> Self {
         let of_claim = |(number, claim): (usize, &ArcClaim)| LabelUse {
             place: context.grid.place(claim.place),
@@ -73,19 +49,29 @@ impl KnockoutSection {
         writeln!(out)?;
         let few = self.knockout.len() - tested;
         if few > 0 {
-            let least = policy.count(&MIN_QUERIES);
+            let least = counted(policy.count(&MIN_QUERIES), "such arc");
             writeln!(
                 out,
-                "Labels not tested: {few}, with fewer than {} in the sample (`--sample` sets its size), or with \
-                 arcs of too few sentences.",
-                counted(least, "such arc")
+                "Labels not tested: {few}, with fewer than {least} in the sample (`--sample` sets its size), or with \
+                 arcs of too few sentences."
             )?;
         }
         Ok(())
     }
+
+    fn correct(&mut self, policy: &Policy) {
+        let least = policy.count(&MIN_QUERIES);
+        let p_above = |LabelUse { test, .. }: &LabelUse| {
+            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
+        };
+        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
+        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_of_those_above(&p)) {
+            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
+        }
+    }
 }
 
-/// The test of a claim with these losses, before it is corrected.
 fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     let left_out = |part: fn(&ClaimLosses) -> Losses| {
         let more = blocks.each_ref().map(|losses| part(losses).more());
@@ -111,30 +97,29 @@ fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     }
 }
 
-/// How many of the labels that were tested are of arcs that are used.
 fn of_tested(used: usize, tested: usize) -> String {
-    if tested == 0 {
-        return "No label was tested".to_owned();
+    match tested {
+        0 => "No label was tested".to_owned(),
+        _ => format!(
+            "{used} of {} tested {} of arcs that are used",
+            counted(tested, "label"),
+            plural(&used, "is", "are")
+        ),
     }
-    format!("{used} of {} tested {} of arcs that are used", counted(tested, "label"), plural(&used, "is", "are"))
 }
 
-/// The columns that may go where there is no room, the first of them first, and q last: how many arcs, the use of those off the
-/// best offset, the direction, the verdict, the use.
+/// The columns that may go, the first of them first: arcs, use off the best offset, direction, verdict, use.
 const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
-/// A use with its interval.
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
     signed(loss, 3) + &plus_minus(ci95, 3)
 }
 
 fn table(labels: &[LabelUse]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "label", "direction", "arcs", "use", "q", "arcs off offset", "use off offset", "used"]);
-    for LabelUse { place, label, direction, test } in labels {
+    let row = |LabelUse { place, label, direction, test }: &LabelUse| {
         let UseTest { arcs, loss, ci95, q, used, off_offset, .. } = test;
-        table.add_row([
+        [
             place.to_string(),
             label.clone(),
             direction.name().to_owned(),
@@ -149,14 +134,10 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
                 None => "not tested",
             }
             .to_owned(),
-        ]);
-    }
-    for column in 3..8 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+        ]
+    };
+    let header = ["head", "label", "direction", "arcs", "use", "q", "arcs off offset", "use off offset", "used"];
+    aligned_table(header, labels.iter().map(row), 3..8)
 }
 
 stored!(KnockoutSection { knockout: Vec<LabelUse> });
@@ -169,17 +150,11 @@ impl Section for KnockoutSection {
     }
 
     fn view(&self, policy: &Policy) -> View<'_> {
-        let exported = |LabelUse { place, label, direction, test }: &LabelUse| HeadUseTest {
-            head: *place,
-            label: label.clone(),
-            direction: *direction,
-            test: *test,
-        };
         View {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(&self.knockout),
             tables: vec![TableRows::of("knockout", &self.knockout)],
-            tests_of_use: self.knockout.iter().map(exported).collect(),
+            tests_of_use: self.knockout.clone(),
             ..View::default()
         }
     }
@@ -190,21 +165,6 @@ impl Section for KnockoutSection {
     }
 }
 
-impl KnockoutSection {
-    fn correct(&mut self, policy: &Policy) {
-        let least = policy.count(&MIN_QUERIES);
-        let p_above = |LabelUse { test, .. }: &LabelUse| {
-            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
-        };
-        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
-        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_of_those_above(&p)) {
-            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
-            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
-        }
-    }
-}
-
-/// The figure of the use of arcs: each tested label with its interval.
 fn figures(labels: &[LabelUse]) -> Vec<Figure> {
     let row = |LabelUse { place, label, direction, test }: &LabelUse| ForestRow {
         name: format!("{place} {label}"),

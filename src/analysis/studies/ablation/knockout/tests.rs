@@ -1,5 +1,6 @@
-use super::exchange::Exchange;
-use super::sums::Losses;
+use sha2::{Digest, Sha256};
+
+use super::sums::{Exchange, Losses};
 use super::*;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
@@ -15,11 +16,9 @@ use crate::stats::blocks::{Merge, block_of};
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::section::Completion;
-use crate::study::section::Section;
+use crate::study::section::{Completion, Section};
 use crate::study::upstream::ArcClaim;
 use crate::system::parallel::all_cores;
-use sha2::{Digest, Sha256};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
@@ -146,7 +145,7 @@ fn used_is_what_is_surely_above_an_exchanged_weight() {
     let of = |head, direction| {
         let exported = section.view(&policy).tests_of_use.into_iter();
         exported
-            .filter(|one| (one.head.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
+            .filter(|one| (one.place.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
             .map(|one| one.test)
             .next()
     };

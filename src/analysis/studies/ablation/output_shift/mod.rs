@@ -1,18 +1,14 @@
 //! How far the model's output moves without each head (docs/methodology/output-shift.md).
 
-mod metrics;
 mod section;
 
 use crate::passes::pass::{Pass, Portion};
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, OutputShiftSums, values};
-use section::{OutputShiftReport, OutputShiftSection};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
+use section::{METRICS, OutputShiftReport, OutputShiftSection, OutputShiftSums};
 
-/// How far the output moves without each head.
 pub struct OutputShift;
 
 impl Study for OutputShift {
@@ -40,16 +36,12 @@ impl Study for OutputShift {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &OutputShiftSums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        let shift = OutputShiftReport::new(sums, &estimates, context);
-        (estimates, OutputShiftSection { output_shift: shift })
+        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let output_shift = OutputShiftReport::new(sums, &estimates, context);
+        (estimates, OutputShiftSection { output_shift })
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "output-shift-no-worth",
     text: "Shift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \

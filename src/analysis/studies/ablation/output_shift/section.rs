@@ -1,30 +1,24 @@
-//! The section `output_shift` of the report: which heads the output moves most and least without.
+//! The metrics and the section `output_shift` of the report: which heads the output moves most and least without.
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{OutputShiftSums, output, pooled};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
-use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::Fraction;
+use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, ShiftSum};
+use crate::studies::ablation::removal::{EachHead, RemovalSums};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequence, sequences};
+use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sequence, sequences};
+use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
 use crate::system::counted::counted;
 
-/// Heads that are listed from either end.
 const LISTED: usize = 5;
 
 pub struct OutputShiftSection {
@@ -78,18 +72,12 @@ pub struct HeadShift {
 }
 
 impl OutputShiftReport {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &OutputShiftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
-            let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
-            let moved = MovedBy {
-                output_shift: value("output_shift"),
-                output_ci95: ci95("output_shift"),
-                pooled_shift: value("pooled_shift"),
-                pooled_ci95: ci95("pooled_shift"),
-            };
+            let (output_shift, output_ci95, _) = estimates.of_metric(place, "output_shift");
+            let (pooled_shift, pooled_ci95, _) = estimates.of_metric(place, "pooled_shift");
+            let moved = MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 };
             HeadShift { place: context.grid.place(place), moved }
         };
         let mut heads: Vec<HeadShift> =
@@ -110,41 +98,30 @@ impl OutputShiftReport {
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self { removal, sentences, read, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(
-                out,
-                "No sentence had a token of text, so no head was removed: {}.",
-                drawn_without("a token of text", *read)
-            );
+            let why = drawn_without("a token of text", *read);
+            return writeln!(out, "No sentence had a token of text, so no head was removed: {why}.");
         };
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(*sentences, *read));
         writeln!(
             out,
-            "Heads removed one at a time (by {}): change of the output, as 1 - cosine, of the last hidden states of {} \
-             (output shift) and of the means of {} (pooled shift). Largest and smallest shifts, ± half of the 95 % interval:\n",
-            removal.name(),
-            counted(*tokens, "token"),
-            sequences(*sentences, *read)
+            "Heads removed one at a time (by {by}): change of the output, as 1 - cosine, of the last hidden states of {tokens} \
+             (output shift) and of the means of {read} (pooled shift). Largest and smallest shifts, ± half of the 95 % interval:\n"
         )?;
         out.table(table(most.iter().chain(least), without_heads));
         Ok(())
     }
 }
 
-/// The shift with all heads removed.
 fn without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
     let estimate = |of: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
-        let by_block = |part: fn(&Fraction) -> f64| -> PerBlock {
-            std::array::from_fn(|block| part(&of(&sums.blocks[block], Some(sums.blocks[block].without_any()))))
-        };
-        let ci95 = Jackknife::new(&by_block(Fraction::numerator), &by_block(Fraction::denominator)).interval();
-        (of(total, Some(total.without_any())).value(), ci95)
+        let without_any = |sums: &OutputShiftTotals| of(sums, Some(sums.without_any()));
+        (without_any(total).value(), Fraction::jackknife(|block| without_any(&sums.blocks[block])).interval())
     };
     let ((output_shift, output_ci95), (pooled_shift, pooled_ci95)) = (estimate(output), estimate(pooled));
     MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 }
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["without", "output shift", "pooled shift"]);
     let cell = |shift: Option<f64>, ci95: Option<Interval>| {
         let spread = plus_minus(ci95, 5);
         shift.map_or_else(|| "-".to_owned(), |shift| format!("{shift:.5}{spread}"))
@@ -152,14 +129,9 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
     let row = |name: String, moved: &MovedBy| {
         [name, cell(moved.output_shift, moved.output_ci95), cell(moved.pooled_shift, moved.pooled_ci95)]
     };
-    for HeadShift { place, moved } in heads {
-        table.add_row(row(place.to_string(), moved));
-    }
-    table.add_row(row("all heads".to_owned(), without));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    let rows = heads.map(|HeadShift { place, moved }| row(place.to_string(), moved));
+    let rows = rows.chain([row("all heads".to_owned(), without)]);
+    aligned_table(["without", "output shift", "pooled shift"], rows, 1..)
 }
 
 stored!(OutputShiftSection { output_shift: OutputShiftReport });
@@ -200,7 +172,6 @@ impl OutputShiftSection {
     }
 }
 
-/// The figure of the output shift: the heads without which the output moves most and least.
 fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
     let OutputShiftReport { tokens, sentences, read, without_heads, most, least, .. } = shift;
     let Some(all) = without_heads.output_shift else { return Vec::new() };
@@ -229,3 +200,49 @@ fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
         chart,
     }]
 }
+
+pub type OutputShiftSums = RemovalSums<EachHead, OutputShiftTotals>;
+
+fn output(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
+    mean(shifts.map(|shifts| &shifts.output), moved.tokens).over(moved.tokens, moved.sentences)
+}
+
+fn pooled(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
+    mean(shifts.map(|shifts| &shifts.pooled), moved.sequences).over(moved.sequences, moved.sentences)
+}
+
+fn mean(shift: Option<&ShiftSum>, eligible: u64) -> Fraction {
+    shift.map_or(Fraction::new(0.0, eligible as f64), |shift| Fraction::new(shift.sum.value(), shift.vectors as f64))
+}
+
+const CHANCE: &str = "0: nothing moves";
+const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
+    It depends on what stands for the head (`settings.ablation`).";
+
+pub const METRICS: &[HeadMetric<OutputShiftTotals>] = &[
+    HeadMetric::number(
+        Explanation {
+            name: "output_shift",
+            measures: "How far the last hidden states of tokens of text turn when the head is removed.",
+            formula: "output_shift = mean over i in T of 1 - cos(h_i, h'_i), h_i the last hidden state with the head and h'_i \
+                without it",
+            chance: CHANCE,
+            source: "This project (docs/methodology/output-shift.md).",
+            caveats: CAVEATS,
+        },
+        |moved, head| output(moved, head.map(|head| &moved.without[head])),
+    ),
+    HeadMetric::number(
+        Explanation {
+            name: "pooled_shift",
+            measures: "How far the mean of a sentence's last hidden states turns when the head is removed.",
+            formula: "pooled_shift = mean over sentences of 1 - cos(m, m'), m the mean of the last hidden states of all tokens \
+                with the head and m' without it",
+            chance: CHANCE,
+            source: "This project (docs/methodology/output-shift.md); the mean over tokens is how many sentence encoders make \
+                the vector of a sentence (Reimers & Gurevych 2019).",
+            caveats: CAVEATS,
+        },
+        |moved, head| pooled(moved, head.map(|head| &moved.without[head])),
+    ),
+];

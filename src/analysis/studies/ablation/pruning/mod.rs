@@ -1,8 +1,6 @@
-//! How many heads can go: one head after the other is removed, and the loss of tokens or of a task is measured each time
-//! (docs/methodology/pruning.md).
+//! How many heads can go: the loss with one head after the other removed (docs/methodology/pruning.md).
 
 mod section;
-mod sums;
 mod view;
 
 use rand::SeedableRng;
@@ -14,16 +12,13 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::upstream::Ranking;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
-use section::{Curves, PruningSection};
-use sums::{Orders, PruningSums, TaskPruningSums};
+use section::{Curves, Orders, PruningSection, PruningSums, TaskPruningSums};
 
-/// How much the model loses when heads go one after the other.
 pub struct Pruning;
 
 /// So many random orders beside the others: with three one sees whether they differ.
 const RANDOM_ORDERS: u64 = 3;
 
-/// Random orders of this many heads.
 fn random_orders(heads: usize) -> impl Iterator<Item = Ranking> {
     (0..RANDOM_ORDERS).map(move |seed| {
         let mut places: Vec<usize> = (0..heads).collect();
@@ -66,7 +61,6 @@ impl Study for Pruning {
     }
 }
 
-/// The orders by what ranks heads, and random ones.
 fn orders(subject: &Subject<'_>) -> Orders {
     let rankings = subject.found.rankings.iter().cloned().chain(random_orders(subject.grid.count())).collect();
     // Where layers share their weights, no head of one layer can go alone.
@@ -74,7 +68,6 @@ fn orders(subject: &Subject<'_>) -> Orders {
     Orders::new(rankings, negligible, subject.first_layers.to_vec(), subject.grid)
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "pruning-not-trained-again",
     text: "Of the heads that can go by a pruning curve: nothing was trained again, and the loss is on masked words of this \

@@ -5,20 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::Orders;
-use crate::model::grid::HeadPlace;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::Replacement;
+use crate::passes::observer::requests::{HeadSet, heads_at};
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::{RightShare, unit};
-use crate::studies::ablation::removal::{Loss, RemovalSums};
-use crate::study::metrics::estimates::EstimationContext;
+use crate::studies::ablation::losses::{Items, Losses, RightShare, unit};
+use crate::studies::ablation::removal::{Loss, RemovalSums, Removals};
 use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
-use crate::study::upstream::Ranking;
+use crate::study::{EstimationContext, Ranking};
 use crate::system::parallel::in_parallel;
 
 pub struct PruningSection {
@@ -144,7 +143,6 @@ fn shares(task: Option<TaskKind>) -> &'static [ShareOf] {
 }
 
 impl Curves {
-    /// The section that these sums give.
     pub fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let (tokens, task) = (total.tokens(), sums.conditions.task);
@@ -165,8 +163,7 @@ impl Curves {
             // Every order ends without any head.
             loss_without_heads: curves.first().and_then(|curve| curve.loss.last().copied()),
             right: task.map(|_| {
-                let blocks =
-                    Jackknife::new(&sums.per_block(|block| block.right(None)), &sums.per_block(Q::predictions));
+                let blocks = Jackknife::new(&sums.per_block(|one| one.right(None)), &sums.per_block(Q::predictions));
                 RightShare::new(total.right(None) / total.predictions(), blocks, total.units())
             }),
             orders: curves,
@@ -175,6 +172,45 @@ impl Curves {
             heads_per_key_value_group: None,
             layers_share_weights: !sums.removals.first_layers.is_empty(),
         }
+    }
+
+    pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
+        let mut layers = Vec::new();
+        for curve in &self.orders {
+            for budget @ &CanGo { of, rise, .. } in &curve.can_go {
+                let removed = curve.count(budget);
+                layers.extend(curve.within(budget).into_iter().map(|(layer, heads)| {
+                    let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+                    PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
+                }));
+            }
+        }
+        layers
+    }
+
+    pub fn exported(&self) -> Vec<PruningOrder> {
+        let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
+        // The heads of an order in the order of the model: their constants are so.
+        let exported = |curve: &Curve| {
+            let Curve { by, heads, loss: without, right: right_without, can_go, .. } = curve;
+            let all = BTreeSet::from_iter(heads);
+            let constant = |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|one| *one == head)?);
+            let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
+            let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
+            let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
+            PruningOrder {
+                by: by.clone(),
+                removal,
+                heads,
+                loss,
+                unit: unit(self.task),
+                without: without.clone(),
+                right,
+                budgets,
+                is_above_baseline: self.is_above_baseline,
+            }
+        };
+        self.orders.iter().map(exported).collect()
     }
 }
 
@@ -198,12 +234,34 @@ impl Curve {
             loss: variants.iter().map(mean).collect(),
             rise_ci95: intervals(&tokens, &|block, variant| block.change(variant)),
             right: task.iter().flat_map(|_| variants.iter().map(right)).collect(),
-            right_change_ci95: match task {
-                Some(_) => intervals(&predictions, &|block, variant| block.right(Some(variant)) - block.right(None)),
-                None => Vec::new(),
-            },
+            right_change_ci95: task.map_or_else(Vec::new, |_| {
+                intervals(&predictions, &|block, variant| block.right(Some(variant)) - block.right(None))
+            }),
             can_go: can_go.collect(),
         }
+    }
+
+    pub fn within(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
+        let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for &HeadPlace { layer, head } in self.heads.iter().take(self.count(budget)) {
+            by_layer.entry(layer).or_default().insert(head);
+        }
+        by_layer
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
+    pub fn count(&self, budget: &CanGo) -> usize {
+        // The share of a saved report is rounded.
+        (budget.share * self.heads.len() as f64).round() as usize
+    }
+
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
+        points.map(|(gone, ((&place, &loss), &rise_ci95))| {
+            let right = self.right.get(gone).copied();
+            let right_change_ci95 = self.right_change_ci95.get(gone).copied().flatten();
+            Step { by: &self.by, removed: gone + 1, place, loss, rise_ci95, right, right_change_ci95 }
+        })
     }
 }
 
@@ -238,11 +296,9 @@ fn can_go<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], of: ShareO
     }
 }
 
-/// A head that goes.
 #[derive(Serialize)]
 pub struct Step<'a> {
     by: &'a str,
-    /// How many have gone, with this one.
     removed: usize,
     #[serde(flatten)]
     place: HeadPlace,
@@ -252,103 +308,22 @@ pub struct Step<'a> {
     right_change_ci95: Option<Interval>,
 }
 
-/// The heads of a layer that go within a budget.
 #[derive(Serialize)]
 pub struct PrunedLayer<'a> {
     by: &'a str,
     removal: Option<Replacement>,
     of: ShareOf,
     rise: f64,
-    /// How many heads go in all layers.
     removed: usize,
     layer: usize,
-    /// Their numbers, separated by spaces.
     heads: String,
-}
-
-impl Curve {
-    /// The heads that go within a budget, by layer.
-    pub fn within(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
-        let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for &HeadPlace { layer, head } in self.heads.iter().take(self.count(budget)) {
-            by_layer.entry(layer).or_default().insert(head);
-        }
-        by_layer
-    }
-
-    /// How many heads go within a budget.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
-    pub fn count(&self, budget: &CanGo) -> usize {
-        // The share of a saved report is rounded.
-        (budget.share * self.heads.len() as f64).round() as usize
-    }
-}
-
-impl Curves {
-    /// The heads that can go, by order, budget and layer.
-    pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
-        let mut layers = Vec::new();
-        for curve in &self.orders {
-            for budget @ &CanGo { of, rise, .. } in &curve.can_go {
-                let removed = curve.count(budget);
-                layers.extend(curve.within(budget).into_iter().map(|(layer, heads)| {
-                    let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
-                    PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
-                }));
-            }
-        }
-        layers
-    }
-}
-
-impl Curves {
-    /// The orders, for whoever removes their heads.
-    pub fn exported(&self) -> Vec<PruningOrder> {
-        let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
-        // The heads of an order in the order of the model: their constants are so.
-        let exported = |curve: &Curve| {
-            let Curve { by, heads, loss: without, right: right_without, can_go, .. } = curve;
-            let all = BTreeSet::from_iter(heads);
-            let constant =
-                |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
-            let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
-            let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
-            let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
-            PruningOrder {
-                by: by.clone(),
-                removal,
-                heads,
-                loss,
-                unit: unit(self.task),
-                without: without.clone(),
-                right,
-                budgets,
-                is_above_baseline: self.is_above_baseline,
-            }
-        };
-        self.orders.iter().map(exported).collect()
-    }
-}
-
-impl Curve {
-    /// The heads as they go, with the loss without them.
-    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
-        points.map(|(gone, ((&place, &loss), &rise_ci95))| {
-            let right = self.right.get(gone).copied();
-            let right_change_ci95 = self.right_change_ci95.get(gone).copied().flatten();
-            Step { by: &self.by, removed: gone + 1, place, loss, rise_ci95, right, right_change_ci95 }
-        })
-    }
 }
 
 impl Interaction {
     fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
         let places = &sums.removals.negligible;
-        let (all, each) = (
-            sums.variant_without(places),
-            places.iter().map(|&place| sums.variant_without(&[place])).collect::<Vec<_>>(),
-        );
+        let all = sums.variant_without(places);
+        let each: Vec<usize> = places.iter().map(|&place| sums.variant_without(&[place])).collect();
         let of_each = |losses: &Q| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens() as f64;
         let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
@@ -360,3 +335,92 @@ impl Interaction {
 }
 
 stored!(PruningSection { pruning: Curves });
+
+pub type PruningSums = RemovalSums<Orders, Losses>;
+
+pub type TaskPruningSums = RemovalSums<Orders, Items>;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Orders {
+    pub rankings: Vec<Ranking>,
+    /// The places of the heads that are called negligible, which also go one by one, and together.
+    pub negligible: Vec<usize>,
+    /// The first layer with the weights of each; empty where each has its own. Heads that share their weights go together.
+    pub first_layers: Vec<usize>,
+}
+
+impl Orders {
+    /// These orders, in which heads of layers that share their weights come one after the other: in the order of their mean ranks.
+    pub fn new(rankings: Vec<Ranking>, negligible: Vec<usize>, first_layers: Vec<usize>, grid: HeadGrid) -> Self {
+        let mut orders = Self { rankings: Vec::new(), negligible, first_layers };
+        let together = |Ranking { by, places }: Ranking| {
+            let mut groups: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+            for (rank, &place) in places.iter().enumerate() {
+                groups.entry(orders.first_of(place, grid)).or_default().push((rank, place));
+            }
+            let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
+            let mean = |of: &[(usize, usize)]| of.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / of.len() as f64;
+            groups.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+            Ranking { by, places: groups.into_iter().flatten().map(|(_, place)| place).collect() }
+        };
+        orders.rankings = rankings.into_iter().map(together).collect();
+        orders
+    }
+
+    fn first_of(&self, place: usize, grid: HeadGrid) -> usize {
+        let (layer, head) = grid.at(place);
+        grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
+    }
+
+    /// The heads that are gone when so many of an order are to go: with them those that share their weights.
+    pub fn gone<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
+        let last = self.first_of(order.places[count - 1], grid);
+        let more = order.places[count..].iter().take_while(|&&place| self.first_of(place, grid) == last);
+        &order.places[..count + more.count()]
+    }
+}
+
+impl Removals for Orders {
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
+        let Self { rankings, negligible, .. } = self;
+        let prefixes = |order: &Ranking| -> Vec<HeadSet> {
+            (1..=order.places.len()).map(|count| heads_at(grid, self.gone(order, count, grid))).collect()
+        };
+        let mut sets: BTreeSet<HeadSet> = rankings.iter().flat_map(prefixes).collect();
+        sets.extend(negligible.iter().map(|&place| heads_at(grid, &[place])));
+        sets.extend((!negligible.is_empty()).then(|| heads_at(grid, negligible)));
+        sets.into_iter().collect()
+    }
+
+    fn fit(&self, grid: HeadGrid) -> bool {
+        let are_first = self.first_layers.iter().enumerate().all(|(layer, first)| *first <= layer);
+        are_first
+            && [0, grid.layers].contains(&self.first_layers.len())
+            && self.rankings.iter().all(|order| is_an_order(&order.places, grid.count()))
+            && self.negligible.iter().all(|&place| place < grid.count())
+    }
+}
+
+fn is_an_order(places: &[usize], heads: usize) -> bool {
+    places.len() == heads && places.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..heads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three layers that share their weights.
+    #[test]
+    fn heads_that_share_their_weights_go_together() {
+        let grid = HeadGrid { layers: 3, heads: 2 };
+        let order = Ranking { by: "effect".to_owned(), places: vec![2, 4, 1, 3, 0, 5] };
+        let shared = Orders::new(vec![order.clone()], Vec::new(), vec![0, 0, 0], grid);
+        // 2, 4 and 0 have ranks 0, 1 and 4, the others 2, 3 and 5.
+        assert_eq!(shared.rankings[0].places, [2, 4, 0, 1, 3, 5]);
+        assert_eq!([1, 3, 4].map(|count| shared.gone(&shared.rankings[0], count, grid).len()), [3, 3, 6]);
+        assert_eq!(shared.variants(grid).len(), 2);
+        assert!(shared.fit(grid));
+        let alone = Orders::new(vec![order.clone()], Vec::new(), Vec::new(), grid);
+        assert_eq!((&alone.rankings[0], alone.variants(grid).len()), (&order, 6));
+    }
+}

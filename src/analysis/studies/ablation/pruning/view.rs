@@ -3,20 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
-
 use super::section::{CanGo, Curve, Curves, Interaction, PruningSection, RISES};
 use crate::model::grid::HeadGrid;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, Section, ShareOf, View};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus};
+use crate::study::show::wording::{aligned_table, drawn_without, plus_minus};
+use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 impl Section for PruningSection {
@@ -69,15 +64,12 @@ impl Section for PruningSection {
     }
 }
 
-/// Why nothing can go by a task that the model cannot do.
 const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baseline of the task";
 
-/// How the names of random orders begin.
 const RANDOM: &str = "random";
 
 impl Curves {
-    /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share right of a task, or
-    /// the largest rise that is allowed of what all heads are worth; nothing without an interval.
+    /// How many heads can go by the first order, beside the most in a random order; nothing without an interval.
     fn in_brief(&self) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
@@ -117,12 +109,14 @@ impl Curves {
         ))
     }
 
-    /// The scored tokens or items, in words.
+    fn per(&self) -> &'static str {
+        if self.task.is_some() { "an item" } else { "a token" }
+    }
+
     fn scored(&self) -> String {
         scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read)
     }
 
-    /// The heads of each budget by the first order.
     fn write_heads(&self, out: &mut Summary) -> fmt::Result {
         let Some(order) = self.orders.first() else { return Ok(()) };
         if self.is_above_baseline == Some(false) {
@@ -145,15 +139,12 @@ impl Curves {
             if self.task.is_some() {
                 return writeln!(out, "No item of the task was scored, so no heads were pruned.");
             }
-            return writeln!(
-                out,
-                "No token could be scored, so no heads were pruned: {}.",
-                drawn_without("a token to score", self.read)
-            );
+            let why = drawn_without("a token to score", self.read);
+            return writeln!(out, "No token could be scored, so no heads were pruned: {why}.");
         };
         let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
         let unit = unit(self.task);
-        let per = if self.task.is_some() { "an item" } else { "a token" };
+        let per = self.per();
         writeln!(
             out,
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
@@ -211,21 +202,22 @@ fn by_layer(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
 }
 
 fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
-    let mut table = plain_table();
     let rises = RISES.iter().map(|rise| format!("{:.0} %", rise * 100.0));
-    table.set_header(["order by".to_owned()].into_iter().chain(rises));
-    for Curve { by, can_go, .. } in curves {
-        let cell = |CanGo { share, ci95, .. }: &CanGo| {
-            let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
-            format!("{:.0} %{}", share * 100.0, spread.unwrap_or_default())
-        };
-        table.add_row([by.clone()].into_iter().chain(can_go.iter().filter(|can_go| can_go.of == of).map(cell)));
-    }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    let row = |Curve { by, can_go, .. }: &Curve| {
+        [by.clone()]
+            .into_iter()
+            .chain(can_go.iter().filter(|can_go| can_go.of == of).map(in_per_cent))
+            .collect::<Vec<_>>()
+    };
+    aligned_table(["order by".to_owned()].into_iter().chain(rises), curves.iter().map(row), 1..)
 }
 
-/// The figure of pruning: the loss without more and more heads.
+/// A share of heads that can go: `25 % [17, 33]`.
+fn in_per_cent(CanGo { share, ci95, .. }: &CanGo) -> String {
+    let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", 100.0 * low, 100.0 * high));
+    format!("{:.0} %{}", 100.0 * share, spread.unwrap_or_default())
+}
+
 fn figures(pruning: &Curves) -> Vec<Figure> {
     let Some(loss) = pruning.loss else { return Vec::new() };
     let line = |curve: &Curve| {
@@ -239,11 +231,9 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         Line { name, beside, points: std::iter::once(whole).chain(without).collect() }
     };
     let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM)).flat_map(|curve| {
-        let words = |CanGo { of, rise, share, ci95 }: &CanGo| {
-            let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", 100.0 * low, 100.0 * high));
-            let (share, spread) = (100.0 * share, spread.unwrap_or_default());
-            let change = if *of == ShareOf::Right { "fall" } else { "rise" };
-            format!("{share:.0} %{spread} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.words(), curve.by)
+        let words = |can_go @ CanGo { of, rise, .. }: &CanGo| {
+            let (share, change) = (in_per_cent(can_go), if *of == ShareOf::Right { "fall" } else { "rise" });
+            format!("{share} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.words(), curve.by)
         };
         curve.can_go.iter().map(words)
     });
@@ -259,11 +249,7 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         ),
         chart: Chart::Curves(Lines {
             across: "heads removed".to_owned(),
-            upward: format!(
-                "upward: loss in {} {}",
-                unit(pruning.task),
-                if pruning.task.is_some() { "an item" } else { "a token" }
-            ),
+            upward: format!("upward: loss in {} {}", unit(pruning.task), pruning.per()),
             curves: pruning.orders.iter().map(line).collect(),
         }),
     }]

@@ -1,25 +1,19 @@
 //! A task of the user's own: how often the model is right, and the effect of each head on it (docs/methodology/tasks.md).
 
-mod metrics;
 mod section;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::studies::ablation::losses::TaskSums;
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::by_block::ByBlock;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::{self, Fraction};
-use crate::study::metrics::unit::Unit;
+use crate::study::metrics::metric;
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, effect, values};
-use section::{TaskResult, TaskSection};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
+    UpstreamResults, VerdictRule, columns,
+};
+use section::{METRICS, TaskResult, TaskSection};
 
-/// The task of a run.
 pub struct OwnTask;
 
 impl Study for OwnTask {
@@ -51,39 +45,20 @@ impl Study for OwnTask {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TaskSums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| {
-            let cells = values(blocks.at(number), Some(place));
-            if sums.measures(place) { cells } else { cells.iter().map(Fraction::unknown).collect() }
-        };
-        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let of_block = |block: usize, head: Option<usize>| effect(blocks.at(Some(block)).values(), head);
-        let by_block = ByBlock::new(
-            context.grid.count(),
-            |head, block| of_block(block, Some(head)).numerator(),
-            |block| of_block(block, None).denominator(),
-        );
-        let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        if (0..sums.heads()).all(|place| sums.measures(place)) {
-            estimates = estimates.with_blocks("task_effect", by_block);
-        }
+        let (columns, effect) = (columns(self), METRICS[0].value);
+        let estimates = sums.estimates(&columns, context, metric::values(METRICS), "task_effect", effect);
         let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, TaskSection { task })
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &TaskSums = observed.sums();
-        let even = &sums.blocks.folds()[0];
-        let of_head = |head: usize| effect(even.values(), Some(head)).value();
-        let scores: Option<Vec<f64>> =
-            (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
-        let rankings = scores.map(|scores| Ranking::rising("task", &scores)).into_iter().collect();
+        let rankings = sums.rankings("task", METRICS[0].value);
         let TaskResult { obstacle, .. } = section.task;
         UpstreamResults { rankings, negligible: section.task.negligible(), obstacle, ..UpstreamResults::default() }
     }
 }
 
-/// Whether a metric is of the share of items that are right.
 fn is_of_right(metric: &str) -> bool {
     metric == "task_right_effect"
 }
@@ -109,7 +84,6 @@ const VERDICTS: &[VerdictRule] = &[
 ];
 const LEAST: &str = "{min_queries} items in {min_sentences} units";
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "task-items",
     text: "Effects on a task are about more items like these: heads that matter for these templates may not for others, and several \
@@ -118,7 +92,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<TaskSection>(labelling.section).task.items > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "item",
     also: &["task", "foil"],

@@ -5,21 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{effect, mean, share};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Replacement, band};
 use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::{Item, Items, RightShare, TaskSums};
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, judge};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, is_zero, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::Fraction;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::stored;
 use crate::study::upstream::Obstacle;
+use crate::study::{Estimates, EstimationContext, Policy};
 use crate::system::parallel::in_parallel;
 
 /// The share of items above which one right answer makes a cloze task one of that answer's frequency: 60 %. Ten untrained GPT-2s
@@ -70,7 +68,7 @@ pub struct TaskResult {
     /// As `effect.band`, of this loss.
     pub band: Option<f64>,
     /// Heads that the checkpoint lacks.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
@@ -112,7 +110,6 @@ pub struct GroupResult {
     pub ci95: Vec<Option<Interval>>,
 }
 
-/// Some of the items, in all blocks and in each.
 struct Selection<'a, F> {
     sums: &'a TaskSums,
     total: &'a Items,
@@ -125,10 +122,8 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 
     fn jackknife(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Jackknife {
-        let blocks: Vec<Fraction> =
-            self.sums.blocks.iter().map(|items| ratio(&mut items.values().filter(|item| (self.takes)(item)))).collect();
-        let part = |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&blocks[block])) };
-        Jackknife::new(&part(Fraction::numerator), &part(Fraction::denominator))
+        let items = |block: usize| self.sums.blocks[block].values();
+        Fraction::jackknife(|block| ratio(&mut items(block).filter(|item| (self.takes)(item))))
     }
 
     fn right(&self) -> RightShare {
@@ -138,18 +133,11 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 }
 
-/// Minus the mean score with all heads, or in the variant at this place.
 fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
     mean(items, |item| -item.score(variant))
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(count: &usize) -> bool {
-    *count == 0
-}
-
 impl TaskResult {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = &sums.blocks.total();
         let all = Selection { sums, total, takes: |_: &Item| true };
@@ -167,10 +155,9 @@ impl TaskResult {
         let above = |item: &Item| item.right(None) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| band(without - whole, context.grid.count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
-        let on_task = |(place, on_loss): (usize, HeadEffect)| HeadOnTask {
-            on_loss,
-            right_effect: estimates.heads[place].get("task_right_effect", None).copied().flatten(),
-            right_ci95: estimates.ci95[place].get("task_right_effect", None).copied().flatten(),
+        let on_task = |(place, on_loss): (usize, HeadEffect)| {
+            let (right_effect, right_ci95, _) = estimates.of_metric(place, "task_right_effect");
+            HeadOnTask { on_loss, right_effect, right_ci95 }
         };
         Self {
             kind,
@@ -195,18 +182,15 @@ impl TaskResult {
         }
     }
 
-    /// The places of the heads that are called negligible.
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
     }
 
-    /// Whether the model is shown to be above the baseline.
     pub fn is_above_baseline(&self, policy: &Policy) -> bool {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.p_above_baseline.is_some_and(|p| p <= most)
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let is_above = self.is_above_baseline(policy);
         // The baseline of classes is their most frequent one already.
@@ -228,8 +212,7 @@ impl TaskResult {
     }
 }
 
-/// The most frequent answer, the lowest of equally frequent ones, and the share of items, or of tagged words, that have it; `None` where they share
-/// none.
+/// The most frequent answer, the lowest of equally frequent ones, and its share of items or tagged words; `None` without any.
 fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for (truth, count) in items.values().flat_map(|item| &item.truths) {
@@ -240,7 +223,6 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     Some((answer, most as f64 / all as f64))
 }
 
-/// The items of each condition.
 fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
     in_parallel(context.threads, named, |group| {
@@ -261,7 +243,6 @@ fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<Gr
     })
 }
 
-/// The effect of a head on the items of a condition, as tables list it.
 #[derive(Serialize)]
 pub struct GroupEffect<'a> {
     group: &'a str,
@@ -284,3 +265,58 @@ impl GroupResult {
 }
 
 stored!(TaskSection { task: TaskResult });
+
+fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
+    ratio(items, part, |_| 1.0)
+}
+
+/// The mean rise of the loss without a head; nothing for chance.
+fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
+    mean(items, |item| item.score(None) - item.score(head))
+}
+
+/// A share of predictions: `part` counts the predictions of an item that are in it. Tags have one prediction a word, other items one.
+fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
+    ratio(items, part, Item::predictions)
+}
+
+fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64, whole: fn(&Item) -> f64) -> Fraction {
+    let (mut sum, mut all, mut count, mut units) = (0.0, 0.0, 0, 0);
+    for item in items {
+        sum += part(item);
+        all += whole(item);
+        count += 1;
+        units += u64::from(item.is_first);
+    }
+    Fraction::new(sum, all).over(count, units)
+}
+
+pub const METRICS: &[HeadMetric<Items>] = &[
+    HeadMetric::number(
+        Explanation {
+            name: "task_effect",
+            measures: "How much the loss of a task of the user's own rises when the head is removed.",
+            formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
+                ln p(label), with a foil less ln p(foil), of tags its sum over words, of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad), of a triple \
+                cos(anchor, positive) - cos(anchor, negative); the loss is minus the mean score",
+            chance: "0: the head is not missed",
+            source: "Removal of single heads from a task: Michel et al. 2019 (arXiv:1905.10650), section 3; minimal pairs: Warstadt \
+                et al. 2020 (arXiv:1912.00582); masked texts word by word: Kauf & Ivanova 2023 (arXiv:2305.10588).",
+            caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
+                alone. It depends on what stands for the head: `settings.ablation`.",
+        },
+        |items, head| effect(items.values(), head),
+    ),
+    HeadMetric::number(
+        Explanation {
+            name: "task_right_effect",
+            measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",
+            formula: "task_right_effect = share of items, or of words, that are right without the head - the share with it; right is a score above 0, of \
+                classes the label having the largest p",
+            chance: "0: the head is not missed",
+            source: "As `task_effect`: Michel et al. 2019 report the change in accuracy.",
+            caveats: "Most heads change the score of an item without making it right or wrong, so this is coarser than `task_effect`.",
+        },
+        |items, head| share(items.values(), |item| item.right(head) - item.right(None)),
+    ),
+];

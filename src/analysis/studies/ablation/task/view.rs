@@ -1,34 +1,24 @@
 //! View of the section `task`: lines of the summary, the sentence that opens it, the figure, the cards of heads, tables.
 
-use std::fmt;
-use std::fmt::Write;
-
-use comfy_table::CellAlignment;
+use std::fmt::{self, Write};
 
 use super::section::{GroupResult, HeadOnTask, TaskResult, TaskSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::verdicts::{Verdict, from_both_ends};
-use crate::study::labels::policy::Policy;
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, drawn, from_both_ends, ranked};
 use crate::study::section::{Completion, HeadCard, Section, View};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
+use crate::study::show::figure::{Chart, Figure, Forest};
+use crate::study::show::in_brief::Shortage;
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
 use crate::study::upstream::Obstacle;
+use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-/// Heads that the summary shows from either end.
 const SHOWN: usize = 3;
 
-/// Heads that the opening sentence names.
 const NAMED: usize = 3;
-
-/// Heads that the figure shows from either end.
-const DRAWN: usize = 12;
 
 impl Section for TaskSection {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -54,7 +44,7 @@ impl Section for TaskSection {
         let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
         let found = self.task.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.of_its_own()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
-        let (spread, unit) = (plus_minus(on_loss.ci95, 3), self.task.unit());
+        let (spread, unit) = (plus_minus(on_loss.ci95, 3), unit(self.task.kind));
         let removal = self.task.removal.map_or("", Replacement::name);
         let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points(right)));
         let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
@@ -62,15 +52,12 @@ impl Section for TaskSection {
             "without it (by {removal}) the loss of the task is {effect:+.3}{spread} {unit} an item more{right}: {}{q}",
             on_loss.words()
         );
-        let clause = match on_loss.verdict {
-            Some(Verdict::Helpful) => {
-                format!("raises the loss of the task by {effect:.3}{spread} {unit} an item when it is removed")
-            }
-            Some(Verdict::Harmful) => {
-                format!("lowers the loss of the task by {:.3}{spread} {unit} an item when it is removed", -effect)
-            }
+        let (changes, by) = match on_loss.verdict {
+            Some(Verdict::Helpful) => ("raises", effect),
+            Some(Verdict::Harmful) => ("lowers", -effect),
             _ => return HeadCard::from_iter([line]),
         };
+        let clause = format!("{changes} the loss of the task by {by:.3}{spread} {unit} an item when it is removed");
         HeadCard::from_iter([line]).saying([clause])
     }
 
@@ -85,18 +72,11 @@ impl Section for TaskSection {
     }
 }
 
-/// A change in a share, in points.
 fn points(change: f64) -> String {
     format!("{:+.1} points", 100.0 * change)
 }
 
 impl TaskResult {
-    /// The unit of its loss.
-    fn unit(&self) -> &'static str {
-        unit(self.kind)
-    }
-
-    /// The share right beside its baseline, as the beginning of a sentence.
     fn can_do(&self) -> String {
         let items = counted(self.items, "item");
         let of_words = if self.kind == Some(TaskKind::Tag) { "the words of " } else { "" };
@@ -104,7 +84,6 @@ impl TaskResult {
         format!("The model is right on {} of {of_words}{items} of the task (baseline {baseline} %)", self.right)
     }
 
-    /// The reason why no head has a verdict.
     fn why_none(&self) -> Option<String> {
         let most = decimal(100.0 * self.most_frequent_answer.unwrap_or(0.0), 0);
         Some(match self.obstacle? {
@@ -115,14 +94,12 @@ impl TaskResult {
                 format!("one answer is right for {most} % of the items, so no head has a verdict: mix the answers")
             }
             Obstacle::TooFewUnits => {
-                let [items, units] =
-                    [(self.items, "item"), (self.units, "unit")].map(|(count, one)| counted(count, one));
+                let (items, units) = (counted(self.items, "item"), counted(self.units, "unit"));
                 format!("{items} of {units} {} too few for a verdict on heads", plural(&self.items, "is", "are"))
             }
         })
     }
 
-    /// How many heads were removed by themselves.
     fn removed(&self) -> usize {
         self.heads.iter().filter(|head| head.on_loss.of_its_own().is_some()).count()
     }
@@ -132,7 +109,6 @@ impl TaskResult {
         self.heads.iter().filter(|head| head.on_loss.removed).count()
     }
 
-    /// Which heads were removed, where not all were by themselves.
     fn chosen(&self) -> String {
         let (removed, present) =
             (self.removed(), self.heads.len().saturating_sub(self.absent_heads + self.taken_away()));
@@ -161,23 +137,18 @@ impl TaskResult {
             0 => String::new(),
             harmful => format!(", and {harmful} to harm it"),
         };
-        let most: Vec<String> =
-            self.ranked().iter().take(NAMED).map(|(_, head)| head.on_loss.place.to_string()).collect();
+        let most: Vec<String> = self.ranked().iter().take(NAMED).map(|(_, of)| of.on_loss.place.to_string()).collect();
         let most = if helpful > most.len() as u64 { format!(" (most {})", most.join(", ")) } else { String::new() };
         let removal = self.removal.map_or_else(String::new, |removal| format!(" (by {})", removal.name()));
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
     }
 
-    /// The heads by falling effect, with the effect.
     fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
-        let mut order: Vec<_> = self.heads.iter().filter_map(|head| Some((head.on_loss.of_its_own()?, head))).collect();
-        order.sort_by(|a, b| b.0.total_cmp(&a.0));
-        order
+        ranked(&self.heads, |head| &head.on_loss)
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, loss, loss_without_heads, right_without_heads, loss_ci95, verdicts, band, groups, .. } =
-            self;
+        let Self { removal, loss, loss_without_heads, right_without_heads, loss_ci95, band, groups, .. } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
             return writeln!(out, "No item of the task was scored, so no head was removed.");
         };
@@ -185,26 +156,19 @@ impl TaskResult {
             0 => String::new(),
             skipped => format!(" {} of the file cannot be scored.", counted(skipped, "item")),
         };
-        let (unit, units) = (self.unit(), counted(self.units, "unit"));
+        let (unit, units) = (unit(self.kind), counted(self.units, "unit"));
         let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
+        let (can_do, spread, chosen) = (self.can_do(), plus_minus(*loss_ci95, 3), self.chosen());
         writeln!(
             out,
-            "{}, of {units}; the loss, minus the mean score of an item, is {loss:.3}{} {unit}. Without any head {bare_right} % are right \
-             and the loss is {bare:.3}.{skipped}{}",
-            self.can_do(),
-            plus_minus(*loss_ci95, 3),
-            self.chosen(),
+            "{can_do}, of {units}; the loss, minus the mean score of an item, is {loss:.3}{spread} {unit}. Without any head {bare_right} % \
+             are right and the loss is {bare:.3}.{skipped}{chosen}",
         )?;
-        match self.why_none() {
-            Some(why) => writeln!(out, "Heads removed one at a time (by {}): {why}.", removal.name())?,
-            None => writeln!(
-                out,
-                "Heads removed one at a time (by {}): of {} {}; negligible is an effect that is surely within ±{band:.4}.",
-                removal.name(),
-                counted(self.removed(), "head"),
-                verdicts.words(),
-            )?,
-        }
+        let found = self.why_none().unwrap_or_else(|| {
+            let (heads, verdicts) = (counted(self.removed(), "head"), self.verdicts.words());
+            format!("of {heads} {verdicts}; negligible is an effect that is surely within ±{band:.4}")
+        });
+        writeln!(out, "Heads removed one at a time (by {}): {found}.", removal.name())?;
         writeln!(
             out,
             "The heads with the largest and smallest effects on the loss, ± half of the 95 % interval, q (false-discovery rate), and \
@@ -221,37 +185,28 @@ impl TaskResult {
 }
 
 fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "effect", "q", "right", "verdict"]);
     let row = |(effect, HeadOnTask { on_loss, right_effect, .. }): &(f64, &HeadOnTask)| {
         let effect = format!("{effect:+.4}{}", plus_minus(on_loss.ci95, 4));
         let q = on_loss.q.map_or_else(|| "-".to_owned(), significance);
         let right = right_effect.map_or_else(|| "-".to_owned(), points);
         vec![on_loss.place.to_string(), effect, q, right, on_loss.words()]
     };
-    table.add_rows(from_both_ends(heads.iter().map(row).collect(), SHOWN));
-    table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
+    aligned_table(["head", "effect", "q", "right", "verdict"], rows, 1..4)
 }
 
-/// Each condition with the head that it needs most.
 fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["group", "items", "right", "largest effect"]);
-    for GroupResult { group, items, right, effects, ci95, .. } in groups {
-        let each =
-            heads.iter().zip(effects).zip(ci95).filter_map(|((head, effect), ci95)| Some(((*effect)?, ci95, head)));
+    let row = |GroupResult { group, items, right, effects, ci95, .. }: &GroupResult| {
+        let each = heads.iter().zip(effects).zip(ci95).filter_map(|((head, size), ci95)| Some(((*size)?, ci95, head)));
         let largest = each.max_by(|a, b| a.0.total_cmp(&b.0));
         let largest = largest.map_or_else(String::new, |(effect, ci95, head)| {
             format!("{} {effect:+.4}{}", head.on_loss.place, plus_minus(*ci95, 4))
         });
-        table.add_row([group.clone(), items.to_string(), right.to_string(), largest]);
-    }
-    table.column_iter_mut().skip(1).take(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        [group.clone(), items.to_string(), right.to_string(), largest]
+    };
+    aligned_table(["group", "items", "right", "largest effect"], groups.iter().map(row), 1..3)
 }
 
-/// The share right, and how many heads are shown to matter.
 fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     let TaskResult { items, units, .. } = task;
     if *items == 0 {
@@ -263,28 +218,16 @@ fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     InBrief { shortage, opens: true, ..InBrief::found(found) }
 }
 
-/// The heads that the loss of the task rises most without, and least.
 fn figure(task: &TaskResult) -> Option<Figure> {
-    let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, task.unit());
-    let order = task.ranked();
-    let last = order.len().saturating_sub(DRAWN).max(DRAWN);
-    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);
-    let row = |HeadOnTask { on_loss, .. }: &HeadOnTask| ForestRow {
-        name: on_loss.place.to_string(),
-        note: on_loss.words(),
-        marks: vec![Mark::of(on_loss.effect, on_loss.ci95)],
-    };
-    let left_out = order.len().saturating_sub(2 * DRAWN);
-    let left_out = match left_out {
-        0 => String::new(),
-        heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
-    };
+    let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, unit(task.kind));
+    let order: Vec<&HeadEffect> = task.ranked().into_iter().map(|(_, head)| &head.on_loss).collect();
+    let (rows, left_out) = drawn(&order);
     let chart = Chart::Forest(Forest {
         scale: format!("rise of the loss of the task without the head, in {unit} an item"),
         shares: false,
         nothing: Some(0.0),
         marks: vec!["effect".to_owned()],
-        rows: shown.map(|(_, (_, head))| row(head)).collect(),
+        rows,
     });
     Some(Figure {
         name: "task-effects",

@@ -1,21 +1,14 @@
-//! Sentences that show what labels say: of each head the one that shows it most, one that is typical, and one in which it fails
-//! (docs/methodology/examples.md).
+//! Sentences that show what labels say: the best, a typical and a failing one of each head (docs/methodology/examples.md).
 
-mod drawn;
-mod figure;
-mod report;
 mod section;
 mod sums;
 
 use crate::model::forward::visitor::Needs;
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::{Card, Observed, PassSpec, Study, Subject};
-use report::Examples;
-use section::ExamplesSection;
+use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
+use section::{Examples, ExamplesSection};
 use sums::ExampleSums;
 
-/// Example sentences that show the aims of labels.
 pub struct ExampleSentences;
 
 /// The first of these tokens that the vocabulary has, else how it is called here.
@@ -39,7 +32,8 @@ impl Study for ExampleSentences {
         let make = |subject: &Subject<'_>| {
             let special =
                 [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
-            ExampleSums::new((subject.grid, subject.classes.clone()), subject.from, subject.found.aims.clone(), special)
+            let (classes, aims) = (subject.classes.clone(), subject.found.aims.clone());
+            ExampleSums::new(subject.grid, classes, subject.from, aims, special)
         };
         vec![PassSpec::new(Pass::PLAIN, make).following_kept(Needs::ATTENTION, sums::may_be_shown)]
     }

@@ -1,14 +1,18 @@
 //! The section `examples` of the report: sentences that show what labels say.
 
-use super::figure;
-use super::report::{Example, Examples, HeadExamples};
-use super::sums::Rank;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sums::{Candidate, Drawn, ExampleSums, HeadCandidates, LEAST_WORDS, MOST_WORDS, Rank};
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::study::aim::Aim;
+use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{CardTable, HeadCard, Section, View, stored};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
+use crate::study::upstream::HeadAim;
 use crate::system::counted::counted;
 
-/// The columns of the sentences on a card.
 const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 
 pub struct ExamplesSection {
@@ -35,17 +39,17 @@ impl Section for ExamplesSection {
     }
 
     fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
-        let Some(of) = self.examples.of(head) else { return HeadCard::default() };
-        let line = |example: &Example| format!("{}: {}", figure::about(of, example), example.drawn.text());
+        let Some(of) = self.examples.heads.iter().find(|of| of.place == head) else { return HeadCard::default() };
+        let line = |example: &Example| format!("{}: {}", about(of, example), example.drawn.text());
         let row = |example: &Example| {
-            let [rank, score] = figure::rank_and_score(of, example);
+            let [rank, score] = rank_and_score(of, example);
             vec![rank, score, example.sentence.to_string(), example.drawn.text()]
         };
         let rows: Vec<Vec<String>> = of.examples.iter().map(row).collect();
         HeadCard {
             table: (!rows.is_empty()).then_some(CardTable { columns: &COLUMNS, rows }),
             lines: of.examples.iter().map(line).collect(),
-            figures: figure::figure(of).into_iter().collect(),
+            figures: figure(of).into_iter().collect(),
             ..HeadCard::default()
         }
     }
@@ -57,5 +61,152 @@ impl Section for ExamplesSection {
         let broken = |head: &&HeadExamples| head.examples.iter().any(|example| !example.drawn.is_whole());
         let HeadExamples { place, .. } = self.examples.heads.iter().find(broken)?;
         Some(format!("`examples` has a sentence of {place} whose lists do not fit"))
+    }
+}
+
+/// A sentence in a few words: `typical, 3 of 5 arcs, sentence 12`.
+pub fn about(of: &HeadExamples, example: &Example) -> String {
+    let [rank, score] = rank_and_score(of, example);
+    format!("{rank}, {score}, sentence {}", example.sentence)
+}
+
+pub fn rank_and_score(of: &HeadExamples, example: &Example) -> [String; 2] {
+    let Example { rank, score, queries, .. } = example;
+    let rank = match rank {
+        Rank::Best => "best",
+        Rank::Typical => "typical",
+        Rank::Worst if of.direction.is_some() && *score < 1.0 => "a failure",
+        Rank::Worst => "weakest",
+    };
+    let score = match of.direction {
+        Some(_) => format!("{:.0} of {}", score * *queries as f64, counted(*queries, "arc")),
+        None => format!("{score:.2}"),
+    };
+    [rank.to_owned(), score]
+}
+
+pub fn figure(of: &HeadExamples) -> Option<Figure> {
+    let HeadExamples { place, label, direction, mean, scored, examples } = of;
+    if examples.is_empty() {
+        return None;
+    }
+    let ends = |unit: usize, other: usize| {
+        if *direction == Some(Direction::HeadToDependent) { [other, unit] } else { [unit, other] }
+    };
+    let speaks = |drawn: &Drawn| !(drawn.right.is_empty() && drawn.wrong.is_empty());
+    let sentence = |example: &Example| {
+        let drawn = &example.drawn;
+        let stand = |unit: usize| match (drawn.right.contains(&unit), drawn.wrong.contains(&unit)) {
+            (true, _) => ArcMatch::Right,
+            (_, true) => ArcMatch::Wrong,
+            _ => ArcMatch::Neutral,
+        };
+        // All words are drawn if the label says nothing of any word.
+        let speaks = speaks(drawn);
+        let arc = |unit: usize| {
+            let (stand, weight, [from, to]) = (stand(unit), drawn.weights[unit], ends(unit, drawn.to[unit]));
+            let shown = weight > 0.0 && !(speaks && stand == ArcMatch::Neutral);
+            shown.then_some(Arc { from, to, weight, stand })
+        };
+        let missed = |&unit: &usize| {
+            let head = *drawn.heads.get(unit)?;
+            (head != unit).then_some(ends(unit, head))
+        };
+        ArcSentence {
+            about: about(of, example),
+            units: drawn.units.clone(),
+            arcs: (0..drawn.units.len()).filter_map(arc).collect(),
+            gold: if direction.is_some() { drawn.wrong.iter().filter_map(missed).collect() } else { Vec::new() },
+        }
+    };
+    let reading = if direction.is_some() {
+        format!(
+            "Arcs of the relation go from the word that attends to the word that it takes for the other end: solid where that is so in \
+             the tree, dashed where not, with the arc of the tree below. The head is right on {:.1} % of them in the corpus.",
+            100.0 * mean
+        )
+    } else {
+        let how = if examples.iter().any(|one| speaks(&one.drawn)) {
+            "solid where the label says so, dashed where not"
+        } else {
+            "thicker with more attention"
+        };
+        format!(
+            "Arcs go from each word to where it attends most: {how}. The score is the one of the label, {mean:.2} in the corpus."
+        )
+    };
+    Some(Figure {
+        name: "examples",
+        title: format!("{place}, {label}: sentences that show it, out of {scored}"),
+        reading,
+        chart: Chart::Arcs(Arcs { sentences: examples.iter().map(sentence).collect() }),
+    })
+}
+
+/// Sentences of the corpus that show what the labels of heads say, chosen by how much they show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Examples {
+    /// Fewest words of a sentence that is chosen.
+    pub least_words: usize,
+    /// Most words of one.
+    pub most_words: usize,
+    /// Sentences with so many words, the first of each family alone.
+    pub sentences: u64,
+    /// The heads with a label that says where they look, each with its sentences.
+    pub heads: Vec<HeadExamples>,
+}
+
+/// The sentences of one head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadExamples {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The label that is shown: the first of the head's that says where it looks, when the corpus ran.
+    pub label: String,
+    /// The direction of a label of arcs; null of others.
+    pub direction: Option<Direction>,
+    /// How much the head does what the label says, over the whole corpus.
+    pub mean: f64,
+    /// Sentences among which these were chosen.
+    pub scored: u64,
+    /// One of each rank, as far as there are different ones.
+    pub examples: Vec<Example>,
+}
+
+/// One sentence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Example {
+    /// How it stands to the others.
+    pub rank: Rank,
+    /// Its place in the corpus, counted from 0.
+    pub sentence: u64,
+    /// How much the head does in it what its label says.
+    pub score: f64,
+    /// The queries of that score: arcs, tokens or words.
+    pub queries: u64,
+    /// The sentence with the head's attention.
+    #[serde(flatten)]
+    pub drawn: Drawn,
+}
+
+impl Examples {
+    pub fn new(sums: &ExampleSums, grid: HeadGrid) -> Self {
+        let of_head = |(HeadAim { place, label, aim, mean }, kept): (&HeadAim, &HeadCandidates)| {
+            let direction = if let Aim::Partner { direction, .. } = aim { Some(*direction) } else { None };
+            let example = |(rank, candidate): (Rank, &Candidate)| {
+                let Candidate { sentence, score, queries, drawn } = candidate.clone();
+                Example { rank, sentence, score, queries, drawn }
+            };
+            let examples = kept.chosen().into_iter().map(example).collect();
+            let (place, label) = (grid.place(*place), label.clone());
+            HeadExamples { place, label, direction, mean: *mean, scored: kept.scored, examples }
+        };
+        Self {
+            least_words: LEAST_WORDS,
+            most_words: MOST_WORDS,
+            sentences: sums.sentences,
+            heads: sums.aims.iter().zip(&sums.kept).map(of_head).collect(),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The sentences that show best, most typically and worst what each label says, found while the corpus runs.
+//! The sentences that show best, most typically and worst what each label says, found while the corpus runs, and how they are drawn.
 
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
@@ -6,15 +6,16 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::drawn::{Drawn, MOST_WORDS};
+use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::units::Units;
-use crate::sequences::fold::words::FromToken;
-use crate::sequences::sequence::Sequence;
+use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::Merge;
 use crate::study::aim::{Goals, Score};
+use crate::study::instruments::partners::largest;
 use crate::study::upstream::HeadAim;
 
 /// Fewest words of a sentence that is drawn: in shorter ones even attention has more than a seventh on each token.
@@ -46,16 +47,11 @@ impl Rank {
     }
 }
 
-/// A sentence with its score.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Its place in the corpus.
     pub sentence: u64,
-    /// How much the head does in it what its label says.
     pub score: f64,
-    /// The queries of the score.
     pub queries: u64,
-    /// The sentence as it is drawn.
     pub drawn: Drawn,
 }
 
@@ -75,10 +71,8 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
-/// The candidate example sentences of one head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeadCandidates {
-    /// Sentences that were scored.
     pub scored: u64,
     /// The kept sentences by [`Rank::ALL`], each in the order of its rank.
     ranks: [Vec<Candidate>; 3],
@@ -105,14 +99,9 @@ impl HeadCandidates {
         };
         self.scored += 1;
         if Rank::ALL.into_iter().zip(&self.ranks).any(enters) {
-            let candidate = Candidate { sentence, score: score.mean, queries: score.queries, drawn: draw() };
-            self.keep(mean, &[candidate]);
-        }
-    }
-
-    fn keep(&mut self, mean: f64, more: &[Candidate]) {
-        for (rank, kept) in Rank::ALL.into_iter().zip(&mut self.ranks) {
-            admit(rank, kept, more, mean);
+            let candidate = [Candidate { sentence, score: score.mean, queries: score.queries, drawn: draw() }];
+            let ranks = Rank::ALL.into_iter().zip(&mut self.ranks);
+            ranks.for_each(|(rank, kept)| admit(rank, kept, &candidate, mean));
         }
     }
 
@@ -131,7 +120,6 @@ impl HeadCandidates {
     }
 }
 
-/// Adds sentences to a rank, as far as they belong there.
 fn admit(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
     kept.sort_by(|a, b| by_key(&a.key(rank, mean), &b.key(rank, mean)));
@@ -144,28 +132,26 @@ impl Candidate {
     }
 }
 
-/// The sentences of all heads that have a label which says where they look.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExampleSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    aims: Vec<HeadAim>,
+    pub aims: Vec<HeadAim>,
     /// How the first special token and separators are written.
     special: [String; 2],
-    /// Sentences short enough to draw, the first of each family alone.
     pub sentences: u64,
     /// `[aims]`
-    kept: Vec<HeadCandidates>,
+    pub kept: Vec<HeadCandidates>,
     /// The place of the first aim that has the same goals in a sentence, `[aims]`.
     #[serde(skip)]
     alike: Vec<usize>,
 }
 
 impl ExampleSums {
-    /// Nothing yet, of heads of a model with `grid` that have these aims; words attend by `from`.
     pub fn new(
-        (grid, classes): (HeadGrid, LayerClasses),
+        grid: HeadGrid,
+        classes: LayerClasses,
         from: FromToken,
         aims: Vec<HeadAim>,
         special: [String; 2],
@@ -177,14 +163,8 @@ impl ExampleSums {
         let alike = aims.iter().filter_map(first).collect();
         Self { grid, classes, from, aims, special, sentences: 0, kept, alike }
     }
-
-    /// The heads with what they look at, and the sentences that are kept of each.
-    pub fn heads(&self) -> impl Iterator<Item = (&HeadAim, &HeadCandidates)> {
-        self.aims.iter().zip(&self.kept)
-    }
 }
 
-/// Whether a sequence has a sentence that is short enough to be drawn, the first of its family.
 pub fn may_be_shown(sequence: &Sequence) -> bool {
     sequence.family.is_first && sequence.words_of_sentences().iter().any(is_short)
 }
@@ -193,7 +173,6 @@ fn is_short(words: &Range<usize>) -> bool {
     (LEAST_WORDS..=MOST_WORDS).contains(&words.len())
 }
 
-/// A sequence with the sentences of it that are short enough.
 pub struct ExampleState {
     sequence: Sequence,
     sentences: Vec<ExampleSentence>,
@@ -201,7 +180,6 @@ pub struct ExampleState {
 
 /// A sentence that is short enough, and what each aim is in it, `[aims]`: nothing of those that are like an earlier one.
 struct ExampleSentence {
-    /// Its place in the sequence.
     place: usize,
     goals: Vec<Option<Goals>>,
 }
@@ -273,5 +251,98 @@ impl Sums for ExampleSums {
             && self.kept.len() == self.aims.len()
             && self.aims.iter().all(|aimed| aimed.place < grid.count() && aimed.mean.is_finite())
             && self.kept.iter().all(HeadCandidates::fits)
+    }
+}
+
+/// The most words of a drawn sentence: this many fit side by side on a card of the page, and a page of 12 x 12 heads,
+/// half of them with three such sentences, stays below 1 MB.
+pub const MOST_WORDS: usize = 16;
+
+/// Most letters of a word that are kept: the words of treebanks are shorter, addresses of web pages are not.
+const MOST_LETTERS: usize = 24;
+
+/// Most special tokens beside the words: two around a sentence, and a few of unusual tokenizers.
+const MOST_SPECIAL: usize = 8;
+
+/// A sentence with the attention of one head, by units: its words and its special tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drawn {
+    /// The text of each unit, `[units]`; of a word of more than 24 letters the beginning.
+    pub units: Vec<String>,
+    /// The unit that each unit attends to most, `[units]`. With a label of arcs the word that it attends to most, or, of
+    /// `head->dep`, that attends to it most. Of special tokens themselves: they are not asked.
+    pub to: Vec<usize>,
+    /// Attention to each unit, `[units]`; 0 of special tokens.
+    pub weights: Vec<f64>,
+    /// Units that go where the label says.
+    pub right: Vec<usize>,
+    /// Units of which the label says where they go, and that go elsewhere.
+    pub wrong: Vec<usize>,
+    /// The gold head of each unit, `[units]`; itself where it has none. Empty without a tree.
+    pub heads: Vec<usize>,
+}
+
+impl Drawn {
+    /// A sentence, the units of a sequence, with a head's attention; `special` are the first special token and separators.
+    pub fn new(
+        (sequence, units): (&Sequence, &Units),
+        goals: &Goals,
+        view: AttentionView<'_>,
+        words: &WordAttention,
+        from: FromToken,
+        special: &[String; 2],
+    ) -> Self {
+        let mut between = WordAttention::default();
+        between.fold(view, &units.spans, from);
+        let count = units.spans.len();
+        let goes = |unit: usize| -> Option<(usize, f64)> {
+            let word = units.words[unit]?;
+            if let Goals::Partners { direction, partners, .. } = goals {
+                let other = partners.of(words, *direction, word)?;
+                let weight = if direction.is_forward() { words.get(word, other) } else { words.get(other, word) };
+                return Some((units.of_word[other], weight));
+            }
+            let to = largest(0..count, |key| between.get(unit, key))?;
+            Some((to, between.get(unit, to)))
+        };
+        let (to, weights): (Vec<usize>, Vec<f64>) = (0..count)
+            .map(|unit| goes(unit).map_or((unit, 0.0), |(to, weight)| (to, (weight * 1000.0).round() / 1000.0)))
+            .unzip();
+        let wanted = goals.of_units(units);
+        let asked = (0..count).filter(|&unit| units.words[unit].is_some() && wanted[unit].is_some());
+        let (right, wrong) = asked.partition(|&unit| wanted[unit].as_ref().is_some_and(|all| all.contains(&to[unit])));
+        let texts = units.texts(sequence, |token| match sequence.kinds[token] {
+            TokenKind::FirstSpecial | TokenKind::First => special[0].clone(),
+            TokenKind::Separator => special[1].clone(),
+            TokenKind::OtherSpecial => "[special]".to_owned(),
+            // What stands before a sentence in its window.
+            TokenKind::Text | TokenKind::Punctuation => "…".to_owned(),
+        });
+        let heads = units.heads(sequence).into_iter().enumerate().map(|(unit, head)| head.unwrap_or(unit)).collect();
+        Self { units: texts.iter().map(|text| clipped(text)).collect(), to, weights, right, wrong, heads }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        let Self { units, to, weights, right, wrong, heads } = self;
+        let count = units.len();
+        count <= MOST_WORDS + MOST_SPECIAL
+            && to.len() == count
+            && weights.len() == count
+            && weights.iter().all(|weight| weight.is_finite())
+            && (heads.is_empty() || heads.len() == count)
+            && [to, right, wrong, heads].into_iter().flatten().all(|&unit| unit < count)
+    }
+
+    pub fn text(&self) -> String {
+        let is_word = |unit: &usize| self.to[*unit] != *unit || self.weights[*unit] > 0.0;
+        let words = (0..self.units.len()).filter(is_word).map(|unit| self.units[unit].as_str());
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MOST_LETTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

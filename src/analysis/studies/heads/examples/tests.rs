@@ -1,7 +1,7 @@
-use super::drawn::{Drawn, MOST_WORDS};
-use super::report::{Examples, HeadExamples};
-use super::section::ExamplesSection;
-use super::sums::{ExampleSums, Rank};
+use proptest::prelude::*;
+
+use super::section::{Examples, ExamplesSection, HeadExamples};
+use super::sums::{Drawn, ExampleSums, MOST_WORDS, Rank};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
@@ -17,14 +17,14 @@ use crate::study::labels::evidence::Direction;
 use crate::study::section::Section;
 use crate::study::show::figure::{ArcMatch, Chart};
 use crate::study::upstream::HeadAim;
-use proptest::prelude::*;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 fn sums(aim: Aim, mean: f64) -> ExampleSums {
     let aimed = HeadAim { place: 1, label: "label".to_owned(), aim, mean };
     ExampleSums::new(
-        (GRID, LayerClasses::default()),
+        GRID,
+        LayerClasses::default(),
         FromToken::Mean,
         vec![aimed],
         ["[CLS]".to_owned(), "[SEP]".to_owned()],

@@ -1,9 +1,9 @@
-//! Trained classifiers at work: scores of words, and the class of the largest.
+//! Linear discriminants of one or two blocks of features, from sums (Fisher 1936; Hastie et al. 2009, section 4.3), and trained
+//! classifiers at work: scores of words, and the class of the largest.
 
-use super::discriminant::LinearClassifier;
+use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 
-/// Classifiers of several tasks on the same features.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     features: usize,
@@ -16,7 +16,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The classes of the columns of each task, and its classifier.
     #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
     pub fn new(features: usize, parts: Vec<(usize, Vec<usize>, LinearClassifier)>) -> Self {
         let columns: usize = parts.iter().map(|(_, classes, _)| classes.len()).sum();
@@ -77,33 +76,6 @@ impl Stack {
     }
 }
 
-/// Classifiers on the embeddings of a word and of both neighbours.
-#[derive(Clone, Debug, Default)]
-pub struct NeighbourProbes {
-    /// The part of the word's own embedding, `[embedding, columns]`.
-    pub own: Vec<f32>,
-    /// The part of its neighbours'.
-    pub neighbours: Stack,
-}
-
-impl NeighbourProbes {
-    /// As [`Stack::classify`]: of words whose own embeddings are of these kinds, `[kinds, embedding]` and the kind of each, and whose
-    /// neighbours' are `[words, 2 * embedding]`.
-    pub fn classify(
-        &self,
-        (embeddings, count, kinds): (&[f32], usize, &[usize]),
-        neighbours: &[f32],
-        [of_kinds, scores]: [&mut Vec<f32>; 2],
-        of: impl FnMut(usize, usize, usize),
-    ) {
-        let columns = self.neighbours.columns();
-        score_kinds((embeddings, count), &self.own, columns, of_kinds);
-        let own = KindScores { of_kinds, stride: columns, kinds };
-        let rows = (neighbours, kinds.len(), 2 * (embeddings.len() / count.max(1)));
-        self.neighbours.classify(rows, Some(own), scores, of);
-    }
-}
-
 /// The products of the embeddings of kinds of words with weights, `[kinds, columns]`.
 fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: usize, scores: &mut Vec<f32>) {
     scores.clear();
@@ -115,50 +87,254 @@ fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: u
     }
 }
 
-/// The scores that the embeddings of words add.
 #[derive(Clone, Copy, Debug)]
 pub struct KindScores<'a> {
     /// `[kinds, columns]` with a stride.
     of_kinds: &'a [f32],
     stride: usize,
-    /// The kind of each word.
     kinds: &'a [usize],
 }
 
-/// The classifiers of a head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
-    /// On its contexts.
     pub alone: Stack,
     /// On embedding and contexts: the part of the contexts.
     pub together: Stack,
-    /// The classifiers of the control tasks, on its contexts.
     pub control: Stack,
 }
 
-/// The classifiers of a layer.
 #[derive(Clone, Debug, Default)]
 pub struct LayerProbes {
-    /// On what goes into it.
     pub input: Stack,
     /// The part of embeddings in the classifiers on embedding and contexts, of all heads, `[embedding, heads * columns]`.
     pub beside: Vec<f32>,
-    /// The classifiers of each head.
     pub heads: Vec<HeadProbes>,
 }
 
 impl LayerProbes {
-    /// The scores that the embeddings of kinds of words add to the classifiers on embedding and contexts, `[kinds,
-    /// heads * columns]`.
+    /// The scores that embeddings of kinds of words add to those on embedding and contexts, `[kinds, heads * columns]`.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns = self.heads.iter().map(|head| head.together.columns()).sum();
         score_kinds((embeddings, kinds), &self.beside, columns, scores);
     }
 
-    /// The result of [`LayerProbes::score_beside`] for the words of one head.
     pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<KindScores<'a>> {
         let columns = self.heads[head].together.columns();
         let stride = self.heads.len() * columns;
         (columns > 0).then(|| KindScores { of_kinds: &scores[head * columns..], stride, kinds })
     }
+}
+
+/// Added to the diagonal of a covariance that is scaled to a mean of 1 on it.
+pub const RIDGE: f64 = 1e-3;
+
+/// A block of features whose variance within classes is a smaller share of their mean square does not vary: it is rounding.
+const CONSTANT: f64 = 1e-9;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counts {
+    /// The classes, ascending.
+    pub classes: Vec<usize>,
+    /// Their words, above 0.
+    pub words: Vec<f64>,
+}
+
+impl Counts {
+    pub fn new(words: &[u64]) -> Self {
+        let (classes, words) = words
+            .iter()
+            .enumerate()
+            .filter(|(_, words)| **words > 0)
+            .map(|(class, &words)| (class, words as f64))
+            .unzip();
+        Self { classes, words }
+    }
+
+    pub fn total(&self) -> f64 {
+        self.words.iter().sum()
+    }
+
+    fn freedom(&self) -> f64 {
+        self.total() - self.classes.len() as f64
+    }
+
+    /// `sum / sqrt(words)` of each class: rows whose products with themselves are the products between classes.
+    fn rooted(&self, sums: &[Vec<f64>]) -> Vec<f64> {
+        let rows = sums.iter().zip(&self.words);
+        rows.flat_map(|(sum, words)| sum.iter().map(move |value| value / words.sqrt())).collect()
+    }
+}
+
+/// A linear classifier: the score of a class is `x · weights + bias`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearClassifier {
+    /// `[features, classes]`, of the features as they are.
+    pub weights: Vec<f64>,
+    /// `[classes]`
+    pub bias: Vec<f64>,
+}
+
+/// A block of features: means of classes and covariance within them, scaled so that its trace is its dimension.
+#[derive(Clone, Debug)]
+pub struct Block {
+    size: usize,
+    /// The factor of the features; 0 where they do not vary.
+    scale: f64,
+    /// The mean of all words, of the features as they are, `[size]`.
+    centre: Vec<f64>,
+    /// The means of classes less that of all words, scaled, `[size, classes]`.
+    means: Vec<f64>,
+    /// The covariance within classes, scaled, with the ridge on its diagonal, `[size, size]`.
+    covariance: Vec<f64>,
+    /// `sum / sqrt(words)` of each class, `[classes, size]`.
+    rooted: Vec<f64>,
+}
+
+impl Block {
+    /// A block from the products of all words' features, `[size, size]`, and the sums of each class, `[size]`.
+    pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
+        let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
+        let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
+        let all = trace(&squares);
+        let rooted = counts.rooted(sums);
+        let mut between = vec![0.0; size * size];
+        let rows = Matrix::new(&rooted, classes, size);
+        multiply(MatrixMut::new(&mut between, size, size), rows.transposed(), rows);
+        squares.iter_mut().zip(&between).for_each(|(square, between)| *square -= between);
+        let within = trace(&squares);
+        let varies = size > 0 && within > CONSTANT * all;
+        let variance = within / counts.freedom();
+        let scale = if varies { (size as f64 / variance).sqrt() } else { 0.0 };
+        let factor = scale * scale / counts.freedom();
+        squares.iter_mut().for_each(|square| *square *= factor);
+        squares.iter_mut().step_by(size + 1).for_each(|square| *square += RIDGE);
+        let centre: Vec<f64> = (0..size).map(|at| sums.iter().map(|sum| sum[at]).sum::<f64>() / total).collect();
+        let mean = |at: usize, class: usize| scale * (sums[class][at] / counts.words[class] - centre[at]);
+        let cells = (0..size).flat_map(|feature| (0..classes).map(move |class| (feature, class)));
+        let means = cells.map(|(feature, class)| mean(feature, class)).collect();
+        Self { size, scale, centre, means, covariance: squares, rooted }
+    }
+
+    pub fn alone(self, counts: &Counts) -> Option<LinearClassifier> {
+        Some(Anchor::new(self, counts)?.alone(counts))
+    }
+
+    fn unscaled(&self, mut weights: Vec<f64>) -> Vec<f64> {
+        weights.iter_mut().for_each(|weight| *weight *= self.scale);
+        weights
+    }
+
+    /// `centre · weights`, `[classes]`
+    fn offset(&self, weights: &[f64], classes: usize) -> Vec<f64> {
+        let mut offset = vec![0.0; classes];
+        for (centre, row) in self.centre.iter().zip(weights.chunks_exact(classes.max(1))) {
+            offset.iter_mut().zip(row).for_each(|(sum, weight)| *sum += centre * weight);
+        }
+        offset
+    }
+}
+
+pub struct Anchor {
+    block: Block,
+    factor: Cholesky,
+    /// `U⁻ᵀ means`, `[size, classes]`.
+    half: Vec<f64>,
+}
+
+fn squares(half: &[f64], classes: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; classes];
+    for row in half.chunks_exact(classes.max(1)) {
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value * value);
+    }
+    sums
+}
+
+impl Anchor {
+    /// Factorises the covariance of a block; `None` if that is not positive definite, as of numbers that are none.
+    pub fn new(mut block: Block, counts: &Counts) -> Option<Self> {
+        let factor = Cholesky::new(std::mem::take(&mut block.covariance), block.size)?;
+        let mut half = block.means.clone();
+        factor.solve_lower(&mut half, counts.classes.len());
+        Some(Self { block, factor, half })
+    }
+
+    /// The discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`, all from the mean of all words on.
+    pub fn alone(&self, counts: &Counts) -> LinearClassifier {
+        let classes = counts.classes.len();
+        let mut weights = self.half.clone();
+        self.factor.solve_upper(&mut weights, classes);
+        let weights = self.block.unscaled(weights);
+        let offsets = self.block.offset(&weights, classes);
+        LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
+    }
+
+    /// The columns for classifiers with other blocks: `U⁻ᵀ` times the covariance within classes, `[size, columns]`, of
+    /// this block with the others, from the products of their features over all words, `[size, columns]`.
+    ///
+    /// Each of the other blocks has `columns / others.len()` of the columns.
+    pub fn beside(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
+        let (size, classes) = (self.block.size, counts.classes.len());
+        let columns = crosses.len() / size.max(1);
+        let mut between = vec![0.0; crosses.len()];
+        let own = Matrix::new(&self.block.rooted, classes, size);
+        for (place, other) in others.iter().enumerate() {
+            let into = MatrixMut::strided(&mut between[place * other.size..], size, other.size, columns);
+            multiply(into, own.transposed(), Matrix::new(&other.rooted, classes, other.size));
+        }
+        let scales: Vec<f64> = others
+            .iter()
+            .flat_map(|other| {
+                let scale = self.block.scale * other.scale / counts.freedom();
+                std::iter::repeat_n(scale, other.size)
+            })
+            .collect();
+        for (row, between) in crosses.chunks_exact_mut(columns.max(1)).zip(between.chunks_exact(columns.max(1))) {
+            for ((cross, between), scale) in row.iter_mut().zip(between).zip(&scales) {
+                *cross = (*cross - between) * scale;
+            }
+        }
+        self.factor.solve_lower(&mut crosses, columns);
+        crosses
+    }
+
+    /// The discriminant of this block and another together: the weights of this block's features, and the classifier of
+    /// the other's, whose bias is that of both. `lower` has the columns of the other block from [`Anchor::beside`],
+    /// `[size, other.size]` with this step. The classifier has only the classes' shares if a number is not finite.
+    pub fn with(&self, other: &Block, (lower, step): (&[f64], usize), counts: &Counts) -> (Vec<f64>, LinearClassifier) {
+        let (size, classes) = (self.block.size, counts.classes.len());
+        let beside = Matrix::strided(lower, size, other.size, step);
+        // The other block's covariance and means without this one's part.
+        let mut left = vec![0.0; other.size * other.size];
+        multiply(MatrixMut::new(&mut left, other.size, other.size), beside.transposed(), beside);
+        left.iter_mut().zip(&other.covariance).for_each(|(left, covariance)| *left = covariance - *left);
+        let mut half = vec![0.0; other.size * classes];
+        let Some(factor) = Cholesky::new(left, other.size) else {
+            let bias = bias(counts, &vec![0.0; classes], &[]);
+            return (vec![0.0; size * classes], LinearClassifier { weights: half, bias });
+        };
+        let own = Matrix::new(&self.half, size, classes);
+        multiply(MatrixMut::new(&mut half, other.size, classes), beside.transposed(), own);
+        half.iter_mut().zip(&other.means).for_each(|(half, mean)| *half = mean - *half);
+        factor.solve_lower(&mut half, classes);
+        let both: Vec<f64> =
+            squares(&self.half, classes).iter().zip(squares(&half, classes)).map(|(a, b)| a + b).collect();
+        factor.solve_upper(&mut half, classes);
+        let mut weights = vec![0.0; size * classes];
+        multiply(MatrixMut::new(&mut weights, size, classes), beside, Matrix::new(&half, other.size, classes));
+        weights.iter_mut().zip(&self.half).for_each(|(weight, half)| *weight = half - *weight);
+        self.factor.solve_upper(&mut weights, classes);
+        let (weights, others) = (self.block.unscaled(weights), other.unscaled(half));
+        let offsets = [self.block.offset(&weights, classes), other.offset(&others, classes)];
+        (weights, LinearClassifier { weights: others, bias: bias(counts, &both, &offsets) })
+    }
+}
+
+/// `ln prior - distance / 2 - offsets`, where distances are `μ Σ⁻¹ μ`.
+fn bias(counts: &Counts, distances: &[f64], offsets: &[Vec<f64>]) -> Vec<f64> {
+    let total = counts.total();
+    let of_class = |class: usize| {
+        let offset: f64 = offsets.iter().map(|offset| offset[class]).sum();
+        (counts.words[class] / total).ln() - distances[class] / 2.0 - offset
+    };
+    (0..counts.classes.len()).map(of_class).collect()
 }

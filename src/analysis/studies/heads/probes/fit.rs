@@ -3,17 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 
-use super::classifiers::{HeadProbes, LayerProbes, NeighbourProbes, Stack};
-use super::discriminant::{Anchor, Block, Counts, LinearClassifier};
-use super::moments::{Moments, Widths};
-use super::sums::{FoldSums, ProbeSums};
-use super::task::{BUCKETS, Form};
+use super::classifiers::{Anchor, Block, Counts, HeadProbes, LayerProbes, LinearClassifier, Stack};
+use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths};
+use crate::study::instruments::vector_sums::VectorSums;
 use crate::system::parallel::in_parallel;
 
 /// The fewest training words for each dimension of the features; with fewer a discriminant fits its words.
 pub const WORDS_A_DIMENSION: u64 = 10;
 
-/// The classes of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskClasses {
     /// Their names, ascending.
@@ -25,7 +22,6 @@ pub struct TaskClasses {
 }
 
 impl TaskClasses {
-    /// The classes of every task.
     pub fn all(sums: &ProbeSums) -> Vec<Self> {
         (0..sums.tasks.len()).map(|task| Self::new(sums, task)).collect()
     }
@@ -45,8 +41,7 @@ impl TaskClasses {
         }
     }
 
-    /// Whether the words of both folds can train a classifier on this many features: there are enough, and more than
-    /// classes.
+    /// Whether the words of both folds can train a classifier on this many features, and are more than the classes.
     pub fn can_train(&self, features: usize) -> bool {
         let least = (WORDS_A_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
         features > 0 && self.words.iter().all(|&words| words >= least)
@@ -73,32 +68,23 @@ fn control_classes(words: &[u64]) -> Vec<usize> {
     if total == 0 { Vec::new() } else { (0..buckets).map(of_bucket).collect() }
 }
 
-/// The classifiers that were trained on a fold.
 #[derive(Clone, Debug, Default)]
 pub struct FoldProbes {
-    /// The most frequent class of each task.
     pub majority: Vec<Option<usize>>,
-    /// The most frequent class of each form in each task.
     pub forms: Vec<HashMap<Form, usize>>,
-    /// On embeddings.
     pub embedding: Stack,
-    /// On the embeddings of a word and of both neighbours.
-    pub neighbours: NeighbourProbes,
-    /// The classifiers of each layer.
+    /// On the embeddings of a word and of both neighbours, as of a layer of one head.
+    pub neighbours: LayerProbes,
     pub layers: Vec<LayerProbes>,
 }
 
-/// The classifiers of all heads.
 #[derive(Clone, Debug, Default)]
 pub struct Probes {
-    /// The classes of each task.
     pub tasks: Vec<TaskClasses>,
-    /// The classifiers trained on each fold; empty without any word.
     pub folds: Option<[FoldProbes; 2]>,
 }
 
 impl Probes {
-    /// Trains on each fold.
     pub fn new(sums: &ProbeSums, threads: NonZeroUsize) -> Self {
         let tasks = TaskClasses::all(sums);
         let train = |widths: Widths| {
@@ -109,7 +95,6 @@ impl Probes {
     }
 }
 
-/// The features that classifiers are trained on.
 #[derive(Clone, Copy)]
 struct Training<'a> {
     sums: &'a ProbeSums,
@@ -118,7 +103,6 @@ struct Training<'a> {
     fold: &'a FoldSums,
 }
 
-/// A task with enough words in a fold.
 struct Task {
     number: usize,
     counts: Counts,
@@ -151,13 +135,8 @@ impl Training<'_> {
     /// The most frequent class; of equally frequent ones the first.
     fn majority(&self, task: usize) -> Option<usize> {
         let Counts { classes, words } = self.counts(task);
-        let mut best = None;
-        for (class, words) in classes.into_iter().zip(words) {
-            if best.is_none_or(|(most, _)| words > most) {
-                best = Some((words, class));
-            }
-        }
-        best.map(|(_, class)| class)
+        let best = classes.into_iter().zip(words).reduce(|best, other| if other.1 > best.1 { other } else { best });
+        best.map(|(class, _)| class)
     }
 
     fn forms(&self, task: usize) -> HashMap<Form, usize> {
@@ -174,12 +153,7 @@ impl Training<'_> {
         best.into_iter().map(|(form, (_, class))| (form, class)).collect()
     }
 
-    /// The sums of the classes that were met in this fold.
-    fn class_sums<'a>(
-        &'a self,
-        task: &'a Task,
-        of: impl Fn(&super::moments::ClassSums) -> Vec<f64> + 'a,
-    ) -> Vec<Vec<f64>> {
+    fn class_sums(&self, task: &Task, of: impl Fn(&ClassSums) -> Vec<f64>) -> Vec<Vec<f64>> {
         let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
         task.counts.classes.iter().map(|&class| of(&classes[&names[class]])).collect()
     }
@@ -191,29 +165,36 @@ impl Training<'_> {
         products
     }
 
+    /// Features of this width of all words of a task, which begin at this place of the sums of a class.
+    fn features(
+        &self,
+        task: &Task,
+        (width, at): (usize, usize),
+        products: impl Fn(&Moments) -> &VectorSums,
+        sums: fn(&ClassSums) -> &VectorSums,
+    ) -> Block {
+        let add = |moments: &Moments, into: &mut [f64]| products(moments).add_squares_to(into, width);
+        let sums = self.class_sums(task, |class| sums(class).values(at, width).collect());
+        Block::new(self.products(task.number, width * width, add), &sums, &task.counts)
+    }
+
     fn task(&self, number: usize) -> Task {
         let mut task = Task { number, counts: self.counts(number), anchor: None };
         let width = self.widths.embedding;
         if self.tasks[number].can_train(width) {
-            let squares =
-                self.products(number, width * width, |moments, into| moments.embeddings.add_squares_to(into, width));
-            let sums = self.class_sums(&task, |class| class.embeddings.values(0, width).collect());
-            task.anchor = Anchor::new(Block::new(squares, &sums, &task.counts), &task.counts);
+            let block = self.features(&task, (width, 0), |moments| &moments.embeddings, |class| &class.embeddings);
+            task.anchor = Anchor::new(block, &task.counts);
         }
         task
     }
 
-    /// The classifiers on the embeddings of a word and of both neighbours, of the tasks with enough words for these.
-    fn neighbours(&self, trained: &[Task]) -> NeighbourProbes {
+    fn neighbours(&self, trained: &[Task]) -> LayerProbes {
         let (embedding, both) = (self.widths.embedding, 2 * self.widths.embedding);
         let (mut own, mut parts) = (Vec::new(), Vec::new());
         for task in trained.iter().filter(|task| self.tasks[task.number].can_train(embedding + both)) {
             let Some(anchor) = &task.anchor else { continue };
             let (number, counts) = (task.number, &task.counts);
-            let squares =
-                self.products(number, both * both, |moments, into| moments.neighbours.add_squares_to(into, both));
-            let sums = self.class_sums(task, |class| class.neighbours.values(0, both).collect());
-            let block = Block::new(squares, &sums, counts);
+            let block = self.features(task, (both, 0), |moments| &moments.neighbours, |class| &class.neighbours);
             let crosses = self.products(number, embedding * both, |moments, into| {
                 moments.neighbour_crosses.add_products_to(into);
             });
@@ -222,7 +203,8 @@ impl Training<'_> {
             own.push((counts.classes.len(), weights));
             parts.push((number, counts.classes.clone(), linear));
         }
-        NeighbourProbes { own: side_by_side(embedding, &[own]), neighbours: Stack::new(both, parts) }
+        let head = HeadProbes { together: Stack::new(both, parts), ..HeadProbes::default() };
+        LayerProbes { beside: side_by_side(embedding, &[own]), heads: vec![head], ..LayerProbes::default() }
     }
 
     fn layer(&self, layer: usize, trained: &[Task]) -> LayerProbes {
@@ -235,12 +217,17 @@ impl Training<'_> {
             let (number, counts, known) = (task.number, &task.counts, &self.tasks[task.number]);
             let classes = || counts.classes.clone();
             if known.can_train(hidden) {
-                inputs.extend(self.input(task, layer).map(|linear| (number, classes(), linear)));
+                let at = layer * hidden;
+                let block = self.features(task, (hidden, at), |moments| &moments.inputs[layer], |class| &class.inputs);
+                inputs.extend(block.alone(counts).map(|linear| (number, classes(), linear)));
             }
             if !known.can_train(head) {
                 continue;
             }
-            let blocks: Vec<Block> = (0..heads).map(|head| self.block(task, layer, head)).collect();
+            let block = |place: usize| {
+                self.features(task, (head, place * head), |moments| &moments.contexts[place], |class| &class.contexts)
+            };
+            let blocks: Vec<Block> = (layer * heads..(layer + 1) * heads).map(block).collect();
             let anchor = task.anchor.as_ref().filter(|_| known.can_train(embedding + head));
             if let Some(anchor) = anchor {
                 let columns = heads * head;
@@ -270,27 +257,6 @@ impl Training<'_> {
         }
     }
 
-    fn input(&self, task: &Task, layer: usize) -> Option<LinearClassifier> {
-        let width = self.widths.hidden;
-        let squares = self
-            .products(task.number, width * width, |moments, into| moments.inputs[layer].add_squares_to(into, width));
-        let sums = self.class_sums(task, |class| class.inputs.values(layer * width, width).collect());
-        Block::new(squares, &sums, &task.counts).alone(&task.counts)
-    }
-
-    /// The products of a head's contexts over all words of a task.
-    fn squares(&self, task: usize, layer: usize, head: usize) -> Vec<f64> {
-        let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
-        self.products(task, width * width, |moments, into| moments.contexts[place].add_squares_to(into, width))
-    }
-
-    fn block(&self, task: &Task, layer: usize, head: usize) -> Block {
-        let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
-        let sums = self.class_sums(task, |class| class.contexts.values(place * width, width).collect());
-        Block::new(self.squares(task.number, layer, head), &sums, &task.counts)
-    }
-
-    /// The classifier of the control task.
     fn control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
         let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         let TaskClasses { names, control, .. } = &self.tasks[task];
@@ -298,14 +264,13 @@ impl Training<'_> {
         for (&bucket, found) in self.fold.of_task(task).flat_map(|moments| &moments.buckets) {
             let class = control[usize::from(bucket)];
             words[class] += found.words;
-            sums[class]
-                .iter_mut()
-                .zip(found.contexts.values(place * width, width))
-                .for_each(|(sum, value)| *sum += value);
+            let values = found.contexts.values(place * width, width);
+            sums[class].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
         }
         let counts = Counts::new(&words);
         let sums: Vec<Vec<f64>> = counts.classes.iter().map(|&class| sums[class].clone()).collect();
-        let linear = Block::new(self.squares(task, layer, head), &sums, &counts).alone(&counts)?;
+        let add = |moments: &Moments, into: &mut [f64]| moments.contexts[place].add_squares_to(into, width);
+        let linear = Block::new(self.products(task, width * width, add), &sums, &counts).alone(&counts)?;
         Some((task, counts.classes, linear))
     }
 }

@@ -1,65 +1,50 @@
 //! Accuracies, gains and selectivities from hits, with intervals and tests.
 
 use super::fit::TaskClasses;
-use super::moments::Widths;
 use super::scores::{Hits, ProbeScores};
 use super::section::{HeadProbe, LEAST_GAIN, LayerProbe, Share, TaskProbes};
-use super::sums::ProbeSums;
+use super::sums::{ProbeSums, Widths};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::study::metrics::estimates::EstimationContext;
 
-/// The probes of every task.
 pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
     let names = sums.tasks.iter();
     let crowded = |task: usize| sums.folds.iter().any(|fold| fold.tasks[task].is_crowded);
     let of_task = |(number, (name, classes)): (usize, (&String, TaskClasses))| {
-        Measuring::new(number, &classes, scores, context, sums.widths).task(name, &classes, crowded(number))
+        let trained = sums.widths.map_or([false; 5], |Widths { embedding, hidden, head }| {
+            let together = if embedding > 0 { embedding + head } else { 0 };
+            [embedding, hidden, head, together, 3 * embedding].map(|features| classes.can_train(features))
+        });
+        let both = classes.words.iter().all(|&words| words > 0);
+        let total = scores.blocks.total().swap_remove(number);
+        let words = scores.blocks.each(|block| block[number].words as f64);
+        let measuring = Measuring { number, scores, context, total, words, trained, both };
+        measuring.task(name, &classes, crowded(number))
     };
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
 }
 
-/// The hits of one task, for shares of words.
 struct Measuring<'a> {
     number: usize,
     scores: &'a ProbeScores,
     context: &'a EstimationContext,
     total: Hits,
     words: PerBlock,
-    /// The words trained classifiers on embeddings, inputs of layers, contexts, embeddings and contexts, and embeddings of neighbours as
-    /// well.
+    /// Whether words trained classifiers on embeddings, inputs of layers, contexts, embeddings and contexts, and neighbours too.
     trained: [bool; 5],
-    /// Both folds have words.
     both: bool,
 }
 
-impl<'a> Measuring<'a> {
-    fn new(
-        number: usize,
-        classes: &TaskClasses,
-        scores: &'a ProbeScores,
-        context: &'a EstimationContext,
-        widths: Option<Widths>,
-    ) -> Self {
-        let total = scores.blocks.total().swap_remove(number);
-        let words: PerBlock = std::array::from_fn(|block| scores.blocks[block][number].words as f64);
-        let trained = widths.map_or([false; 5], |Widths { embedding, hidden, head }| {
-            let together = if embedding > 0 { embedding + head } else { 0 };
-            [embedding, hidden, head, together, 3 * embedding].map(|features| classes.can_train(features))
-        });
-        let both = classes.words.iter().all(|&words| words > 0);
-        Self { number, scores, context, total, words, trained, both }
-    }
-
+impl Measuring<'_> {
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.scores.blocks[block][self.number]))
+        self.scores.blocks.each(|block| part(&block[self.number]))
     }
 
     fn share(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
         self.on(Scale::Share, known, part)
     }
 
-    /// The difference of two shares.
     fn difference(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
         self.on(Scale::Difference, known, part)
     }

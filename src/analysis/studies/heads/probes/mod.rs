@@ -1,30 +1,25 @@
 //! Probes: the information in a head's output, read by linear discriminants on its contexts (docs/methodology/probes.md).
 
 mod classifiers;
-mod discriminant;
 mod fit;
 mod measure;
-mod moments;
 mod pack;
 mod scores;
 mod section;
 mod sums;
-mod task;
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
+};
 use fit::Probes;
 use pack::NEEDS;
 use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
 
-/// The information that a linear probe reads from each head.
 pub struct LinearProbes;
 
 impl Study for LinearProbes {
@@ -61,7 +56,6 @@ impl Study for LinearProbes {
     }
 }
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "adds",
@@ -89,7 +83,6 @@ const TERMS: &[Term] = &[
 
 #[cfg(test)]
 mod simulation;
-/// The rule by which a head adds to the word.
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "adds",
     statistic: "`gain`: the accuracy on embedding and output together less that on the embedding alone",
@@ -99,7 +92,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "gain with its interval, q; where an untrained control runs, the largest gain there",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "probes-read-not-used",
     text: "A probe shows what can be read out of a head's output by a linear classifier, not that the model uses it, nor \

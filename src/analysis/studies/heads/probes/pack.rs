@@ -8,15 +8,13 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput};
+use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// The source of the vectors of words.
 pub const NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
 
-/// The place of a word's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPlace {
-    /// The group, by its number.
     pub group: usize,
     pub row: usize,
 }
@@ -25,24 +23,19 @@ pub struct RowPlace {
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
-    /// The words that have a row.
     words: Vec<WordRow>,
 }
 
-/// A word that has a row.
 #[derive(Debug)]
 pub struct WordRow {
-    /// Where.
     pub at: RowPlace,
     pub tokens: WordSpan,
 }
 
 /// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct WordGroup<K> {
-    /// Their common key.
     pub key: K,
-    /// How many there are.
     pub words: usize,
     /// The embeddings, `[kinds, embedding]`: words of the same tokens are of one kind.
     pub embeddings: Vec<f32>,
@@ -58,59 +51,19 @@ pub struct WordGroup<K> {
     pub contexts: Vec<f32>,
 }
 
-/// The words of a pack.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pack<K> {
     pub groups: Vec<WordGroup<K>>,
-    /// Sequences with words.
     begun: usize,
 }
 
-impl<K> Default for Pack<K> {
-    fn default() -> Self {
-        Self { groups: Vec::new(), begun: 0 }
-    }
-}
-
 impl<K> WordGroup<K> {
-    /// How many kinds of words there are.
     pub fn count_kinds(&self) -> usize {
         self.known.len()
     }
-}
 
-impl<K: PartialEq> Pack<K> {
-    /// Begins a sequence with these words; `None` of one without any.
-    pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
-        if words.is_empty() {
-            return None;
-        }
-        self.begun += 1;
-        Some(PackState { number: self.begun - 1, words })
-    }
-
-    /// A row for a word among those with this key.
-    pub fn place(&mut self, key: K) -> RowPlace {
-        let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
-            let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
-            let (neighbours, inputs, contexts) = (Vec::new(), Vec::new(), Vec::new());
-            self.groups.push(WordGroup { key, words: 0, embeddings, kinds, neighbours, known, inputs, contexts });
-            self.groups.len() - 1
-        });
-        self.groups[group].words += 1;
-        RowPlace { group, row: self.groups[group].words - 1 }
-    }
-
-    /// Keeps the embeddings of the word that was placed last and of its neighbours; `ids` are the token ids of its sequence, which
-    /// has these words.
-    pub fn embed(
-        &mut self,
-        at: RowPlace,
-        embeddings: &WordEmbeddings,
-        ids: &[u32],
-        (words, word): (&[WordSpan], usize),
-    ) {
-        let WordGroup { embeddings: all, kinds, neighbours, known, .. } = &mut self.groups[at.group];
+    fn embed(&mut self, embeddings: &WordEmbeddings, Sequence { ids, words, .. }: &Sequence, word: usize) {
+        let Self { embeddings: all, kinds, neighbours, known, .. } = self;
         let span = &words[word];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
         if !span.is_whole() {
@@ -134,6 +87,30 @@ impl<K: PartialEq> Pack<K> {
             }
         }
     }
+}
+
+impl<K: Default + PartialEq> Pack<K> {
+    pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
+        if words.is_empty() {
+            return None;
+        }
+        self.begun += 1;
+        Some(PackState { number: self.begun - 1, words })
+    }
+
+    /// A row for a word among those with this key; its embeddings, if there are any, and those of its neighbours are kept.
+    pub fn place(&mut self, key: K, embeddings: Option<&WordEmbeddings>, sequence: &Sequence, word: usize) -> WordRow {
+        let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
+            self.groups.push(WordGroup { key, ..WordGroup::default() });
+            self.groups.len() - 1
+        });
+        let of_key = &mut self.groups[group];
+        of_key.words += 1;
+        if let Some(embeddings) = embeddings {
+            of_key.embed(embeddings, sequence, word);
+        }
+        WordRow { at: RowPlace { group, row: of_key.words - 1 }, tokens: sequence.words[word].clone() }
+    }
 
     /// Keeps the vectors of the words of a sequence; the layer if all its heads are seen in all sequences.
     pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
@@ -150,7 +127,6 @@ impl<K: PartialEq> Pack<K> {
         None
     }
 
-    /// Keeps what goes into a layer.
     fn input(&mut self, words: &[WordRow], states: Rows<'_>) {
         for WordRow { at, tokens } in words {
             let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
@@ -160,7 +136,6 @@ impl<K: PartialEq> Pack<K> {
         }
     }
 
-    /// Keeps the contexts of one head of the layer's `heads`.
     fn context(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for WordRow { at, tokens } in words {

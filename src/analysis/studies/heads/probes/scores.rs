@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
-use super::pack::{NEEDS, Pack, PackState, WordRow};
-use super::sums::{MOST_TASKS, fold_of};
-use super::task::{Form, classes, tasks};
+use super::pack::{NEEDS, Pack, PackState};
+use super::sums::{Form, MOST_TASKS, classes, fold_of, tasks};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
@@ -18,31 +17,20 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 
-/// The words that the classifiers of a head get right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadHits {
-    /// On its contexts.
     pub alone: u64,
-    /// On embedding and contexts.
     pub together: u64,
-    /// Hits of the control task, on its contexts.
     pub control: u64,
 }
 
-/// The words of a task that are right, in a block of sentences or in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hits {
-    /// Words that have a class.
     pub words: u64,
-    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// Hits of the most frequent class.
     pub majority: u64,
-    /// Hits of the most frequent class of their form.
     pub form: u64,
-    /// Hits of the classifier on embeddings.
     pub embedding: u64,
-    /// Hits of the classifier on the embeddings of a word and of both neighbours.
     pub neighbours: u64,
     /// Hits of the classifiers on each layer's input, `[layers]`.
     pub inputs: Vec<u64>,
@@ -50,37 +38,31 @@ pub struct Hits {
     pub heads: Vec<HeadHits>,
 }
 
-/// The hits of each task.
 pub type ByTask = Vec<Hits>;
 
 merge_fields!(HeadHits { alone, together, control });
 
 merge_fields!(Hits { words, sentences, majority, form, embedding, neighbours, inputs, heads });
 
-/// The hits of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeScores {
     grid: HeadGrid,
     tasks: Vec<String>,
-    /// The hits of each block.
     pub blocks: Blocks<ByTask>,
     #[serde(skip)]
     at_work: ScoreBuffers,
 }
 
-/// The classifiers, and buffers for the pack that is scored.
 #[derive(Clone, Debug, Default)]
 struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
     /// The words of each fold, by its number.
     pack: Pack<usize>,
-    /// The facts of the words of each group.
     words: Vec<Vec<Word>>,
     scores: [Vec<f32>; 2],
 }
 
-/// The facts of a word.
 #[derive(Clone, Debug)]
 struct Word {
     block: usize,
@@ -90,7 +72,6 @@ struct Word {
 }
 
 impl ProbeScores {
-    /// No words yet, to be classified by `probes`.
     pub fn new(grid: HeadGrid, requested: &[String], probes: Probes) -> Self {
         let tasks = tasks(requested);
         let none =
@@ -121,8 +102,10 @@ impl ProbeScores {
                         blocks[words[word].block][task].embedding += u64::from(is_right(task, word, class));
                     }
                 }
-                let own = (&group.embeddings[..], kinds, &group.kinds[..]);
-                neighbours.classify(own, &group.neighbours, [&mut *beside, &mut *scores], |task, word, class| {
+                neighbours.score_beside(&group.embeddings, kinds, beside);
+                let own = neighbours.kind_scores(0, beside, &group.kinds);
+                let rows = (&group.neighbours[..], count, width(&group.neighbours));
+                neighbours.heads[0].together.classify(rows, own, scores, |task, word, class| {
                     blocks[words[word].block][task].neighbours += u64::from(is_right(task, word, class));
                 });
             }
@@ -172,7 +155,7 @@ impl Sums for ProbeScores {
         let trained = &probes.folds.as_ref()?[1 - fold];
         let mut rows = Vec::new();
         let mut seen = vec![false; probes.tasks.len()];
-        for (word, tokens) in sequence.words.iter().enumerate() {
+        for word in 0..sequence.words.len() {
             let class = |(task, class): (&TaskClasses, Option<&str>)| {
                 class.and_then(|class| task.names.binary_search_by(|name| name.as_str().cmp(class)).ok())
             };
@@ -189,13 +172,10 @@ impl Sums for ProbeScores {
                 hits.form += u64::from(of_form == class);
                 seen[task] = true;
             }
-            let at = pack.place(fold);
+            let row = pack.place(fold, embeddings.as_ref(), sequence, word);
             known.resize_with(pack.groups.len(), Vec::new);
-            known[at.group].push(Word { block, classes, bucket: form.bucket().into() });
-            if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids, (&sequence.words, word));
-            }
-            rows.push(WordRow { at, tokens: tokens.clone() });
+            known[row.at.group].push(Word { block, classes, bucket: form.bucket().into() });
+            rows.push(row);
         }
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);

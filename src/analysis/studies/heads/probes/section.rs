@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +10,11 @@ use crate::passes::control::ControlKind;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
-use crate::study::show::summary::Summary;
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent, signed, significance};
+use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed, significance};
+use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
 
-/// Heads of each task that the summary shows.
 const SHOWN: usize = 5;
 
 /// The gain that a head must exceed to add to the word: one point. A gain above 0 is no sign of training, for the output of an
@@ -170,13 +167,11 @@ impl TaskProbes {
         }
     }
 
-    /// The largest gain without training, in brackets; nothing where that control was not run.
     fn untrained(&self) -> String {
         let shown = |gain: f64| format!(" (the largest gain of an untrained head: {:+.1})", 100.0 * gain);
         self.largest_untrained_gain.map_or_else(String::new, shown)
     }
 
-    /// The neighbours' gain in words, printed beside the gain of a head.
     fn of_neighbours(&self) -> String {
         match self.neighbours_gain {
             Some(gain) => format!("to which both neighbours' embeddings add {:.1}", 100.0 * gain),
@@ -194,10 +189,8 @@ impl TaskProbes {
         if *words == 0 {
             return writeln!(out, "{task}: no word of the corpus has it.");
         }
-        let shown = |(name, share): (&str, &Share)| {
-            share
-                .accuracy
-                .map(|accuracy| format!("{name} {}{}", percent(Some(accuracy)), plus_minus_percent(share.ci95)))
+        let shown = |(name, Share { accuracy, ci95 }): (&str, &Share)| {
+            accuracy.map(|_| format!("{name} {}{}", percent(*accuracy), plus_minus_percent(*ci95)))
         };
         let beside = [
             ("most frequent class", majority),
@@ -207,13 +200,9 @@ impl TaskProbes {
         ];
         let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
         let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
-        writeln!(
-            out,
-            "{task}: {} of {}, {classes} {}.{right}",
-            counted(*words, "word"),
-            counted(*sentences, "sentence"),
-            plural(classes, "class", "classes"),
-        )?;
+        let (words, sentences) = (counted(*words, "word"), counted(*sentences, "sentence"));
+        let of_classes = plural(classes, "class", "classes");
+        writeln!(out, "{task}: {words} of {sentences}, {classes} {of_classes}.{right}")?;
         let mut ranked: Vec<&HeadProbe> = heads.iter().filter(|head| head.gain.is_some()).collect();
         if ranked.is_empty() {
             return writeln!(out, "Too few words to say what heads add to it: 10 for each dimension in both folds.");
@@ -221,12 +210,11 @@ impl TaskProbes {
         ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
         let is = plural(&adding, "is", "are");
+        let (all, untrained, beside) = (counted(heads.len(), "head"), self.untrained(), self.of_neighbours());
         writeln!(
             out,
-            "{adding} of {} {is} shown to add more than a point to a linear probe of the word embedding{}, {}. Largest gains:\n",
-            counted(heads.len(), "head"),
-            self.untrained(),
-            self.of_neighbours(),
+            "{adding} of {all} {is} shown to add more than a point to a linear probe of the word embedding{untrained}, {beside}. \
+             Largest gains:\n"
         )?;
         out.table(table(&ranked[..SHOWN.min(ranked.len())]));
         out.blank();
@@ -240,11 +228,9 @@ impl TaskProbes {
 }
 
 fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
-    let mut table = plain_table();
     let untrained = heads.iter().any(|head| head.untrained.is_some());
-    let header = ["head", "gain", "q", "alone", "selectivity"];
-    table.set_header(header.into_iter().chain(untrained.then_some("untrained")));
-    for head in heads {
+    let header = ["head", "gain", "q", "alone", "selectivity"].into_iter().chain(untrained.then_some("untrained"));
+    let row = |head: &&HeadProbe| {
         let points = |value: Option<f64>, ci95: Option<Interval>| {
             value.map_or_else(|| "-".to_owned(), |value| signed(100.0 * value, 1) + &plus_minus_percent(ci95))
         };
@@ -256,12 +242,9 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
             points(head.selectivity, head.selectivity_ci95),
         ];
         let fresh = untrained.then(|| points(head.untrained.and_then(|untrained| untrained.gain), None));
-        table.add_row(cells.into_iter().chain(fresh));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+        cells.into_iter().chain(fresh)
+    };
+    aligned_table(header, heads.iter().map(row), 1..)
 }
 
 stored!(ProbesSection { probes: Vec<TaskProbes> });
@@ -271,14 +254,7 @@ impl Section for ProbesSection {
         match known {
             Completion::Policy(policy) => self.probes.iter_mut().for_each(|task| task.correct(policy)),
             Completion::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),
-            Completion::Estimates(..)
-            | Completion::Control(..)
-            | Completion::Labels(_)
-            | Completion::SharedKeys(_)
-            | Completion::Reading(_)
-            | Completion::Phases(_)
-            | Completion::Rounded
-            | Completion::AboveBaseline(_) => {}
+            _ => {}
         }
     }
 
@@ -330,7 +306,6 @@ impl Section for ProbesSection {
 }
 
 impl ProbesSection {
-    /// Puts the means over untrained models beside each head.
     fn compare_with_untrained(&mut self, seeds: &[&dyn Section]) {
         for (number, task) in self.probes.iter_mut().enumerate() {
             let heads_in = |seed: &&dyn Section| section::<Self>(*seed).probes[number].heads.clone();

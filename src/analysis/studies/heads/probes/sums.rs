@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::moments::{ClassSums, Moments, Widths};
-use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup, WordRow};
-use super::task::{Form, classes, tasks};
+use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup};
+use crate::corpus::relation::base;
+use crate::corpus::{TreeHead, Upos};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
@@ -16,10 +17,9 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
-use crate::study::instruments::vector_sums::upper_products;
+use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
-/// The most classes of a task: with more, as lemmas have, a linear discriminant has too few words of each, and its
-/// means would fill memory.
+/// The most classes of a task: of more, as lemmas have, each has too few words, and their means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
 /// The tasks of a word, a bit each.
@@ -28,22 +28,18 @@ type Mask = u8;
 /// The most tasks: their sums are kept by which of them a word has classes of.
 pub const MOST_TASKS: usize = 6;
 
-/// The fold of a family of sentences: 0 or 1.
 pub fn fold_of(family: u64) -> usize {
     block_of(family) % 2
 }
 
-/// The classes of a task in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
-    /// The classes of each task by name.
     pub classes: BTreeMap<String, ClassSums>,
     /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
     pub is_crowded: bool,
 }
 
 impl TaskSums {
-    /// The sums of a class, unless there are too many.
     fn class(&mut self, name: &str) -> Option<&mut ClassSums> {
         if self.is_crowded {
             return None;
@@ -62,7 +58,6 @@ impl TaskSums {
         }
     }
 
-    /// How many words have a class.
     pub fn words(&self) -> u64 {
         self.classes.values().map(|class| class.words).sum()
     }
@@ -76,39 +71,32 @@ impl Merge for TaskSums {
     }
 }
 
-/// The sums of one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
     /// The tasks that words have classes of.
     pub moments: BTreeMap<Mask, Moments>,
-    /// The sums of each task.
     pub tasks: Vec<TaskSums>,
 }
 
 merge_fields!(FoldSums { moments, tasks });
 
 impl FoldSums {
-    /// The sums of all words that have a class of a task.
     pub fn of_task(&self, task: usize) -> impl Iterator<Item = &Moments> + Clone {
         self.moments.iter().filter(move |(mask, _)| *mask & (1 << task) != 0).map(|(_, moments)| moments)
     }
 }
 
-/// The sums of both folds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeSums {
     pub grid: HeadGrid,
-    /// The names of the tasks.
     pub tasks: Vec<String>,
     /// The widths of the vectors, once a word was seen.
     pub widths: Option<Widths>,
-    /// The two folds.
     pub folds: [FoldSums; 2],
     #[serde(skip)]
     at_work: PackBuffers,
 }
 
-/// Buffers for the pack that is added to the sums.
 #[derive(Clone, Debug, Default)]
 struct PackBuffers {
     embeddings: Option<WordEmbeddings>,
@@ -121,7 +109,6 @@ struct PackBuffers {
 }
 
 impl ProbeSums {
-    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `requested` for.
     pub fn new(grid: HeadGrid, requested: &[String]) -> Self {
         let tasks = tasks(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
@@ -129,7 +116,6 @@ impl ProbeSums {
         Self { grid, tasks, widths: None, folds, at_work: PackBuffers::default() }
     }
 
-    /// Adds the words of the pack as they are in a layer, all heads of which were seen.
     fn add_layer(&mut self, layer: usize) {
         let Self { grid, widths, folds, at_work, .. } = self;
         let PackBuffers { pack, classes, buckets, products, .. } = at_work;
@@ -173,7 +159,6 @@ impl ProbeSums {
     }
 }
 
-/// Adds the products of the vectors of a group.
 fn add_products<K>(
     moments: &mut Moments,
     group: &WordGroup<K>,
@@ -260,7 +245,7 @@ impl Sums for ProbeSums {
         let Self { tasks, folds, at_work, .. } = self;
         let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
         let (mut rows, fold) = (Vec::new(), fold_of(sequence.family.number));
-        for (word, tokens) in sequence.words.iter().enumerate() {
+        for word in 0..sequence.words.len() {
             let named: Vec<(usize, &str)> = classes(sequence, word)
                 .take(tasks.len())
                 .enumerate()
@@ -270,7 +255,8 @@ impl Sums for ProbeSums {
             if mask == 0 {
                 continue;
             }
-            let (at, form) = (pack.place((fold, mask)), Form::of(sequence, word));
+            let row = pack.place((fold, mask), embeddings.as_ref(), sequence, word);
+            let (at, form) = (row.at, Form::of(sequence, word));
             for (task, class) in named {
                 let Some(sums) = folds[fold].tasks[task].class(class) else { continue };
                 sums.words += 1;
@@ -278,10 +264,7 @@ impl Sums for ProbeSums {
                 of_classes.entry((fold, task, class.to_owned())).or_default().push(at);
             }
             buckets.entry((at.group, form.bucket())).or_default().push(at);
-            if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids, (&sequence.words, word));
-            }
-            rows.push(WordRow { at, tokens: tokens.clone() });
+            rows.push(row);
         }
         pack.begin(rows)
     }
@@ -309,5 +292,121 @@ impl Sums for ProbeSums {
                 })
         };
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Widths {
+    /// The width of word embeddings; 0 if the encoder gives no access to them.
+    pub embedding: usize,
+    pub hidden: usize,
+    pub head: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassSums {
+    pub words: u64,
+    pub forms: BTreeMap<Form, u64>,
+    pub embeddings: VectorSums,
+    /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
+    pub neighbours: VectorSums,
+    /// The sum of what goes into the layers, `[layers, hidden]`.
+    pub inputs: VectorSums,
+    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
+    pub contexts: VectorSums,
+}
+
+merge_fields!(ClassSums { words, forms, embeddings, neighbours, inputs, contexts });
+
+impl ClassSums {
+    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
+        self.embeddings.has(widths.embedding)
+            && self.neighbours.has(2 * widths.embedding)
+            && self.inputs.has(layers * widths.hidden)
+            && self.contexts.has(layers * heads * widths.head)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketSums {
+    pub words: u64,
+    pub contexts: VectorSums,
+}
+
+merge_fields!(BucketSums { words, contexts });
+
+/// Sums over words that have classes of the same tasks, in one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moments {
+    pub embeddings: VectorSums,
+    pub neighbours: VectorSums,
+    /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
+    pub neighbour_crosses: VectorSums,
+    pub inputs: Vec<VectorSums>,
+    /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
+    pub crosses: Vec<VectorSums>,
+    pub contexts: Vec<VectorSums>,
+    pub buckets: BTreeMap<u8, BucketSums>,
+}
+
+merge_fields!(Moments { embeddings, neighbours, neighbour_crosses, inputs, crosses, contexts, buckets });
+
+impl Moments {
+    pub fn new(layers: usize, heads: usize) -> Self {
+        let none = |count| vec![VectorSums::default(); count];
+        Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
+    }
+
+    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
+        let Widths { embedding, hidden, head } = *widths;
+        self.embeddings.has(half(embedding))
+            && self.neighbours.has(half(2 * embedding))
+            && self.neighbour_crosses.has(2 * embedding * embedding)
+            && (self.inputs.len(), self.crosses.len(), self.contexts.len()) == (layers, layers, layers * heads)
+            && self.inputs.iter().all(|sums| sums.has(half(hidden)))
+            && self.crosses.iter().all(|sums| sums.has(embedding * heads * head))
+            && self.contexts.iter().all(|sums| sums.has(half(head)))
+            && self
+                .buckets
+                .iter()
+                .all(|(&bucket, sums)| usize::from(bucket) < BUCKETS && sums.contexts.has(layers * heads * head))
+    }
+}
+
+pub const ALWAYS: [&str; 2] = ["upos", "relation"];
+
+pub fn tasks(requested: &[String]) -> Vec<String> {
+    ALWAYS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
+}
+
+/// The class of a word in each task, in the order of [`tasks`]; `None` where it has none.
+pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<&str>> {
+    let annotation = sequence.annotations.get(word);
+    let upos = annotation.and_then(|annotation| annotation.upos).map(Upos::tag);
+    let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word));
+    let relation = arc.filter(|arc| arc.head != TreeHead::Unknown).map(|arc| base(&arc.relation));
+    let requested = annotation.map(|annotation| &*annotation.requested).unwrap_or_default();
+    [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
+}
+
+/// The buckets of forms: a control task gives all forms of one the same class.
+///
+/// The classes of a control task have shares that are whole 128ths; twice as many buckets would cost a third more room than
+/// all classes of a treebank take.
+pub const BUCKETS: usize = 128;
+
+/// A form without its case, as eight bytes of SHA-256, for the control task and the most frequent class; no count, so signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Form(pub i64);
+
+impl Form {
+    pub fn of(sequence: &Sequence, word: usize) -> Self {
+        let form = sequence.forms.get(word).map(|form| form.to_lowercase()).unwrap_or_default();
+        let hash = Sha256::digest(format!("headscope/probes/0/{form}"));
+        Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))
+    }
+
+    pub fn bucket(self) -> u8 {
+        u8::try_from(self.0.cast_unsigned() >> (64 - BUCKETS.ilog2())).expect("seven bits")
     }
 }

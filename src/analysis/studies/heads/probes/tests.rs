@@ -4,9 +4,9 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::discriminant::{Anchor, Block, Counts, RIDGE};
+use super::classifiers::{Anchor, Block, Counts, RIDGE};
 use super::section::HeadProbe;
-use super::task::{BUCKETS, Form, classes, tasks};
+use super::sums::{BUCKETS, Form, classes, tasks};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::forward::WordEmbeddings;
@@ -15,19 +15,16 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::observer::Event;
-use crate::passes::observer::Observer;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::observer::{Event, Observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::studies::heads::probes::section::TaskProbes;
 use crate::studies::registry::default_policy;
-use crate::study::AnyStudy;
-use crate::study::ObservedPass;
-use crate::study::section::Completion;
-use crate::study::section::Section;
+use crate::study::section::{Completion, Section};
+use crate::study::{AnyStudy, ObservedPass};
 
 pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 

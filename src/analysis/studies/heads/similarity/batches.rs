@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use multiversion::multiversion;
 
-use super::pairs::HeadPairs;
+use super::compare::HeadPairs;
 use crate::linalg::lanes::dot;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
@@ -24,20 +24,15 @@ pub struct Outputs {
     contexts: Vec<f32>,
     /// The values times the Gram matrix of the head's output projection.
     products: Vec<f32>,
-    /// The heads whose kernels are there.
     heads: usize,
     /// The centred kernels of each batch, `[heads, pairs of tokens]`.
     centred: Vec<Vec<f32>>,
 }
 
-/// The sums over the batches of a pack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batches {
-    /// The block of the first sentence.
     pub block: usize,
-    /// Batches.
     pub count: u64,
-    /// Their tokens.
     pub tokens: u64,
     /// The sum of `(n - 3) HSIC1` for each pair of heads, and for each with itself.
     pub covariances: Vec<f64>,
@@ -57,19 +52,16 @@ struct BatchAssignment {
 }
 
 impl BatchAssignment {
-    /// The beginning of a batch, in the order of batches.
     fn start(self, batch: usize) -> usize {
         let batches = self.longest + 1;
         batch * (self.tokens / batches) + batch.min(self.tokens % batches)
     }
 
-    /// The place of a token, in the order of batches.
     fn place(self, token: usize) -> usize {
         let batches = self.longest + 1;
         self.start(token % batches) + token / batches
     }
 
-    /// The places of each batch; batches of fewer than four tokens are left out.
     fn batches(self) -> impl Iterator<Item = Range<usize>> {
         (0..=self.longest)
             .map(move |batch| self.start(batch)..self.start(batch + 1))
@@ -78,8 +70,7 @@ impl BatchAssignment {
 }
 
 impl Outputs {
-    /// Begins a sentence of a block with this many tokens of text and returns its number; all begin before a head is
-    /// shown.
+    /// Begins a sentence of a block with this many tokens of text; its number. All begin before a head is shown.
     pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
             self.block = block;
@@ -90,8 +81,7 @@ impl Outputs {
         self.starts.len() - 1
     }
 
-    /// Adds the output of one head of the layer's `heads` for the tokens of text of a sentence: contexts and products,
-    /// each `[tokens, head_dim]`.
+    /// Adds what one of the layer's `heads` writes for the tokens of text of a sentence: contexts and products, `[tokens, head_dim]`.
     pub fn add<'a>(
         &mut self,
         sentence: usize,
@@ -113,7 +103,6 @@ impl Outputs {
         }
     }
 
-    /// Works out the kernels of a layer.
     fn end_layer(&mut self, heads: usize) {
         let tokens = self.deal.tokens;
         let width = self.contexts.len() / (heads * tokens);

@@ -1,4 +1,4 @@
-//! Whether heads of one group are more alike than others, by permutation within strata.
+//! Pairs of heads, and whether those of one group are more alike than others, by permutation within strata.
 
 use std::ops::Range;
 
@@ -8,7 +8,6 @@ use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::HeadPairs;
 use crate::model::grid::HeadGrid;
 
 /// The ways in which heads are dealt out to groups anew: with the real one ten thousand.
@@ -32,19 +31,15 @@ pub struct Comparison {
     pub p: f64,
 }
 
-/// The order of similarity: which of two numbers says that heads are more alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoreAlike {
-    /// The lower one: a distance.
     Low,
-    /// The higher one: a similarity.
     High,
 }
 
 /// Heads, by their places, that are dealt out to groups among themselves; only pairs within one stratum count.
 pub type Stratum = Vec<usize>;
 
-/// Each layer of a model by itself.
 pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
     (0..grid.layers).map(|layer| places(grid, layer..layer + 1)).collect()
 }
@@ -101,6 +96,35 @@ pub fn compare(
     });
     let p = (1 + as_alike.count()) as f64 / (1 + PERMUTATIONS) as f64;
     Some(Comparison { pairs: count as u64, same: found / count as f64, others: (total - found) / others as f64, p })
+}
+
+/// The pairs of this many heads, in the order of all lists of them: by the later head, then by the earlier.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadPairs(pub usize);
+
+impl HeadPairs {
+    pub fn count(self) -> usize {
+        self.0 * self.0.saturating_sub(1) / 2
+    }
+
+    pub fn count_with_self(self) -> usize {
+        self.0 * (self.0 + 1) / 2
+    }
+
+    pub fn all(self) -> impl Iterator<Item = [usize; 2]> {
+        (0..self.0).flat_map(|later| (0..later).map(move |earlier| [earlier, later]))
+    }
+
+    pub fn index(a: usize, b: usize) -> usize {
+        let (earlier, later) = (a.min(b), a.max(b));
+        later * later.saturating_sub(1) / 2 + earlier
+    }
+
+    /// Its place where pairs of a head and itself are in the list, too.
+    pub fn index_with_self(a: usize, b: usize) -> usize {
+        let (earlier, later) = (a.min(b), a.max(b));
+        later * (later + 1) / 2 + earlier
+    }
 }
 
 #[cfg(test)]
@@ -194,5 +218,15 @@ mod tests {
         });
         // 5 are expected, with a standard deviation of 2.2.
         assert!(alike.count() <= 12);
+    }
+
+    #[test]
+    fn every_pair_has_a_place() {
+        let pairs = HeadPairs(5);
+        let places: Vec<usize> = pairs.all().map(|[a, b]| HeadPairs::index(b, a)).collect();
+        assert_eq!(places, (0..pairs.count()).collect::<Vec<_>>());
+        let with_self = (0..5).flat_map(|later| (0..=later).map(move |earlier| (earlier, later)));
+        let places: Vec<usize> = with_self.map(|(a, b)| HeadPairs::index_with_self(a, b)).collect();
+        assert_eq!(places, (0..pairs.count_with_self()).collect::<Vec<_>>());
     }
 }

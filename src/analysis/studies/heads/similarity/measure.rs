@@ -1,57 +1,44 @@
 //! Distances, similarity of outputs, clusters and comparisons from sums, with intervals over blocks of sentences.
 
-use super::clusters::{HeadCluster, distance, median, resampled};
-use super::pairs::HeadPairs;
+use std::num::NonZeroUsize;
+
+use kodama::{Method, Step, linkage};
+
+use super::compare::HeadPairs;
 use super::sums::{SimilaritySums, SimilarityTotals};
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::blocks::{BLOCKS, Blocks, PerBlock};
+use crate::stats::draws::block_counts;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::EstimationContext;
+use crate::study::show::figure::TreeJoin;
+use crate::system::parallel::in_parallel;
 
-/// All pairs of heads, in the order of [`HeadPairs`].
 pub struct MeasuredPairs {
     /// The Hellinger distance of their attention; none without a token of text.
     pub distances: Vec<f64>,
     /// The debiased linear CKA of what they write; `None` where one of the two has no variance, or there is no batch.
     pub cka: Vec<Option<f64>>,
-    /// The median distance.
     pub median: Option<f64>,
-    /// The clusters of heads that attend alike.
     pub groups: Vec<HeadCluster>,
 }
 
-/// Pairs with their blocks.
-pub struct PairsByBlock<'a> {
-    sums: &'a SimilaritySums,
-}
+pub struct PairsByBlock<'a>(pub &'a Blocks<SimilarityTotals>);
 
-impl<'a> PairsByBlock<'a> {
-    /// The blocks of these sums.
-    pub fn new(sums: &'a SimilaritySums) -> Self {
-        Self { sums }
-    }
-
-    fn of(&self, part: impl Fn(&SimilarityTotals) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.sums.blocks[block]))
-    }
-
+impl PairsByBlock<'_> {
     fn rows(&self) -> PerBlock {
-        self.of(|block| block.rows as f64)
+        self.0.each(|block| block.rows as f64)
     }
 
     fn squares(&self, pair: usize) -> PerBlock {
-        self.of(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
-    }
-
-    fn squares_from_even(&self, head: usize) -> PerBlock {
-        self.of(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()))
+        self.0.each(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
     }
 
     /// Whether two heads are shown, by the 95 % interval, to be nearer to each other than either is to even attention.
     pub fn are_nearer_than_even(&self, [a, b]: [usize; 2]) -> bool {
         let (square, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         [a, b].into_iter().all(|head| {
-            let even = self.squares_from_even(head);
+            let even = self.0.each(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()));
             let excess: PerBlock = std::array::from_fn(|block| square[block] - even[block]);
             Jackknife::new(&excess, &rows).interval().is_some_and(|ci95| ci95.high() < 0.0)
         })
@@ -59,10 +46,9 @@ impl<'a> PairsByBlock<'a> {
 
     fn covariances(&self, a: usize, b: usize) -> PerBlock {
         let place = HeadPairs::index_with_self(a, b);
-        self.of(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
+        self.0.each(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
-    /// The 95 % interval of the distance of two heads.
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let (squares, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         let all = |of: &PerBlock| of.iter().sum::<f64>();
@@ -71,7 +57,6 @@ impl<'a> PairsByBlock<'a> {
         Jackknife::of(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
     }
 
-    /// The 95 % interval of the CKA of two heads.
     pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.covariances(a, b));
         let all = by_block.map(|blocks| blocks.iter().sum::<f64>());
@@ -84,26 +69,131 @@ impl<'a> PairsByBlock<'a> {
     }
 }
 
-/// The CKA of two heads by their covariance and their variances; `None` unless both vary.
 fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b > 0.0).then(|| covariance / (a * b).sqrt())
 }
 
 impl MeasuredPairs {
-    /// The measures of these sums.
     pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
         let (total, heads) = (sums.blocks.total(), sums.grid.count());
         let pairs = HeadPairs(heads);
         if total.rows == 0 {
             return Self { distances: Vec::new(), cka: Vec::new(), median: None, groups: Vec::new() };
         }
-        let distances: Vec<f64> =
-            total.distances.iter().map(|square| distance(square.value(), total.rows as f64)).collect();
+        let distances: Vec<f64> = total.distances.iter().map(|sum| distance(sum.value(), total.rows as f64)).collect();
         let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
-        let by_block = PairsByBlock::new(sums);
+        let by_block = PairsByBlock(&sums.blocks);
         let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();
         let groups = resampled((&squares, &by_block.rows()), &distances, heads, context.threads);
         Self { median: median(&distances), distances, cka, groups }
+    }
+}
+
+pub const CUT: f64 = 0.5;
+
+/// The resamples that clusters are drawn by: a share of 80 % of them is known to 3 points.
+pub const DRAWS: usize = 200;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadCluster {
+    /// Their places, ascending.
+    pub places: Vec<usize>,
+    /// The share of the draws with a sentence in which all of them are in one cluster; `None` where nothing was drawn.
+    pub together: Option<f64>,
+}
+
+pub fn median(distances: &[f64]) -> Option<f64> {
+    let mut sorted = distances.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    let upper = sorted.get(half)?;
+    Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })
+}
+
+pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
+    // The crate has the pairs row by row.
+    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
+    let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
+    let joined = linkage(&mut condensed, heads, Method::Average);
+    let join = |step: &Step<f64>| TreeJoin { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
+    joined.steps().iter().map(join).collect()
+}
+
+/// The cluster of each head: average linkage, as far as what is joined is at most half of the median apart.
+pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
+    let Some(median) = median(distances) else { return (0..heads).collect() };
+    // A join gets the next number after the heads.
+    let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
+    let mut of_head: Vec<usize> = (0..heads).collect();
+    for TreeJoin { of: [first, second], height } in joins(distances, heads) {
+        let mut both = std::mem::take(&mut clusters[first]);
+        both.append(&mut clusters[second]);
+        if height <= CUT * median {
+            let first = *both.iter().min().expect("a cluster has heads");
+            both.iter().for_each(|&head| of_head[head] = first);
+        }
+        clusters.push(both);
+    }
+    of_head
+}
+
+pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
+    let of_head = assignment(distances, heads);
+    let members = |first: usize| -> Vec<usize> { (0..heads).filter(|&head| of_head[head] == first).collect() };
+    (0..heads).map(members).filter(|members| members.len() > 1).collect()
+}
+
+/// The clusters with how often they are drawn; `squares` are summed squared distances by pair and block, over `rows`.
+pub fn resampled(
+    (squares, rows): (&[PerBlock], &PerBlock),
+    distances: &[f64],
+    heads: usize,
+    threads: NonZeroUsize,
+) -> Vec<HeadCluster> {
+    let groups = groups(distances, heads);
+    let draws = if groups.is_empty() { 0 } else { DRAWS };
+    let found = in_parallel(threads, block_counts(draws), |counts| {
+        let total = |of: &PerBlock| of.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
+        let all = total(rows);
+        // A draw of empty blocks alone, which a few sentences leave many of, has no distances.
+        (all > 0.0).then(|| {
+            let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
+            let of_head = assignment(&distances, heads);
+            let together = |places: &Vec<usize>| places.iter().all(|&place| of_head[place] == of_head[places[0]]);
+            groups.iter().map(together).collect::<Vec<_>>()
+        })
+    });
+    let found: Vec<Vec<bool>> = found.into_iter().flatten().collect();
+    let group = |(number, places): (usize, Vec<usize>)| {
+        let together = found.iter().filter(|together| together[number]).count();
+        HeadCluster { places, together: (!found.is_empty()).then(|| together as f64 / found.len() as f64) }
+    };
+    groups.into_iter().enumerate().map(group).collect()
+}
+
+pub fn distance(square: f64, rows: f64) -> f64 {
+    (square / rows).clamp(0.0, 1.0).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_by_hand() {
+        // Heads on a line at 0, 1, 10, 12, 30: of ten distances the median is 11.5, so what is joined is at most 5.75 apart.
+        let at = [0.0, 1.0, 10.0, 12.0, 30.0_f64];
+        let distances: Vec<f64> = HeadPairs(5).all().map(|[a, b]| (at[a] - at[b]).abs()).collect();
+        assert_eq!(median(&distances), Some(11.5));
+        assert_eq!(assignment(&distances, 5), [0, 0, 2, 2, 4]);
+        assert_eq!(groups(&distances, 5), [vec![0, 1], vec![2, 3]]);
+        assert_eq!((median(&[]), assignment(&[], 1)), (None, vec![0]));
+    }
+
+    #[test]
+    fn all_alike_are_one_cluster() {
+        assert_eq!(groups(&[0.0; 3], 3), [vec![0, 1, 2]]);
+        assert_eq!(groups(&[0.5; 3], 3), [[0; 0]; 0]);
     }
 }

@@ -1,14 +1,10 @@
 //! Similarity of heads: where they look, and what they write (docs/methodology/similarity.md).
 
 mod batches;
-mod clusters;
 mod compare;
-mod disagreement;
 mod measure;
-mod pairs;
 mod report;
 mod section;
-pub mod show;
 mod sums;
 mod weights;
 
@@ -22,7 +18,6 @@ use report::Similarity;
 use section::SimilaritySection;
 use sums::SimilaritySums;
 
-/// The similarity of heads in where they look and what they write.
 pub struct HeadSimilarity;
 
 impl Study for HeadSimilarity {
@@ -56,7 +51,6 @@ impl Study for HeadSimilarity {
     }
 }
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "distance",
@@ -97,7 +91,6 @@ const TERMS: &[Term] = &[
 
 #[cfg(test)]
 mod simulation;
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "similarity-not-function",

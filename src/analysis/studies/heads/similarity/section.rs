@@ -1,13 +1,20 @@
 //! The section `similarity` of the report.
 
-use super::compare::layers;
-use super::report::{Similarity, comparisons};
-use super::show::summary;
+use std::fmt::{self, Write};
+
+use comfy_table::Table;
+
+use super::compare::{Comparison, layers};
+use super::measure::{CUT, joins};
+use super::report::{Cluster, Comparisons, LayerDisagreement, Similarity, comparisons};
+use super::weights::Spectrum;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
-use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
-use crate::system::counted::plural;
+use crate::study::show::figure::{Chart, Figure, Points, Tree};
+use crate::study::show::wording::{aligned_table, sequence, sequences, signed};
+use crate::study::{Policy, Summary};
+use crate::system::counted::{counted, plural};
 
 pub struct SimilaritySection {
     pub similarity: Similarity,
@@ -27,8 +34,8 @@ impl Section for SimilaritySection {
 
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            summary: summary::of(&self.similarity),
-            figures: self.grid().map_or_else(Vec::new, |grid| super::show::figure::figures(&self.similarity, grid)),
+            summary: Summary::written(|out| write_summary(&self.similarity, out)),
+            figures: self.grid().map_or_else(Vec::new, |grid| figures(&self.similarity, grid)),
             ..View::default()
         }
     }
@@ -67,16 +74,14 @@ impl Section for SimilaritySection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, weights, .. } =
-            &self.similarity;
+        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, .. } = &self.similarity;
         let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.count());
         let empty = distance.is_empty() && cka.is_empty();
         let rows = whole(&mut distance.iter().map(Vec::len)) && whole(&mut cka.iter().map(Vec::len));
         if !empty && !rows {
             return Some("`similarity` does not have each pair of heads once".to_owned());
         }
-        let named =
-            clusters.iter().flat_map(|cluster| &cluster.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
+        let named = clusters.iter().flat_map(|one| &one.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
         if let Some(head) = grid.stray(named.copied()) {
             return Some(format!("`similarity` has {head}, which the model has not"));
         }
@@ -84,13 +89,12 @@ impl Section for SimilaritySection {
         let fits = [0, grid.count()].contains(&from_even.len())
             && map.as_ref().is_none_or(|map| map.points.len() == grid.count())
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
-            && weights.as_ref().is_none_or(|weights| weights.fits(grid));
+            && self.similarity.weights.as_ref().is_none_or(|weights| weights.fits(grid));
         (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned())
     }
 }
 
 impl SimilaritySection {
-    /// Holds pairs of heads that share their keys and values, so many one after the other, against the others of their layer.
     fn compare_groups(&mut self, shared: usize) {
         let Some(grid) = self.grid() else { return };
         let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();
@@ -110,12 +114,150 @@ impl SimilaritySection {
             cluster.labels = cluster.heads.iter().map(label).collect();
         }
     }
-}
 
-impl SimilaritySection {
     /// The heads that were compared, in layers as the disagreement has them; `None` where nothing was seen.
     pub fn grid(&self) -> Option<HeadGrid> {
         let (layers, heads) = (self.similarity.disagreement.len(), self.similarity.distance.len());
         (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })
     }
+}
+
+pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
+    let Similarity { sentences, read, tokens, distance, median_distance, map, clusters, .. } = similarity;
+    let Some(cut) = median_distance.map(|median| CUT * median) else { return Vec::new() };
+    let kept = similarity.kept(grid);
+    let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, *read));
+    let over = format!("The Hellinger distance of their attention over {sample}.");
+    let (clusters_kept, hold) = (counted(kept.len(), "cluster"), plural(&kept.len(), "holds", "hold"));
+    let map = map.as_ref().map(|map| {
+        let [across, upward] = map.shown.map(|share| format!("{:.0} %", 100.0 * share));
+        Figure {
+            name: "similarity-map",
+            title: "Heads that look alike stand side by side".to_owned(),
+            reading: format!(
+                "{over} Two axes show {across} and {upward} of the distances: heads that lie together here need not be alike. Lines \
+                 join the heads of the {clusters_kept} that {hold}."
+            ),
+            chart: Chart::Points(Points {
+                distance: "as far apart as the distance of their attention, as far as a plane shows it".to_owned(),
+                points: map.points.clone(),
+                groups: kept.clone(),
+            }),
+        }
+    });
+    let tree = Figure {
+        name: "similarity-tree",
+        title: "Heads joined by how alike they look".to_owned(),
+        reading: format!(
+            "{over} Average linkage; clusters are cut at half of the median distance, {cut:.3} (dashed): {} of {} {hold}: \
+             together in 80 % of resamples, and nearer to each other than to even attention.",
+            kept.len(),
+            clusters.len()
+        ),
+        chart: Chart::Tree(Tree {
+            height: "distance at which they are joined".to_owned(),
+            cut: Some(cut),
+            joins: joins(&distance.concat(), grid.count()),
+        }),
+    };
+    map.into_iter().chain([tree]).collect()
+}
+
+fn write_summary(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
+    let Similarity { sentences, read, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
+        similarity;
+    let Some(median) = similarity.median_distance else {
+        let what = sequence(*read);
+        return writeln!(out, "No {what} had a token of text, or the model has one head: no heads were compared.");
+    };
+    let (tokens, read) = (counted(*tokens, "token"), sequences(*sentences, *read));
+    let with_cka = correlation(similarity.distance_with_cka);
+    writeln!(
+        out,
+        "Similar heads: Hellinger distance of their attention (0 to 1) over {tokens} of {read}, and similarity of their outputs (debiased \
+         CKA, 1 if equal up to a rotation) over {batched_tokens} of these tokens. Median distance {median:.3}; rank correlation of \
+         distance and CKA over pairs {with_cka}."
+    )?;
+    let kept = clusters.iter().filter(|cluster| cluster.kept).count();
+    let others = clusters.len() - kept;
+    writeln!(
+        out,
+        "Clusters of heads that look alike (cut at half of the median distance): {kept} kept, {others} dropped. A cluster is kept if it \
+         holds under resampling and its heads are nearer to each other than to even attention."
+    )?;
+    if kept > 0 {
+        out.blank();
+        out.table(table(clusters.iter().filter(|cluster| cluster.kept)));
+        out.blank();
+    }
+    compared(out, "of one layer, against pairs across two neighbouring layers", same_layer)?;
+    compared(out, "of one layer with the same first label, against the other pairs of the layer", same_label)?;
+    if let Some(found) = &similarity.same_key_value_group {
+        compared(out, "of one layer that share keys and values, against the other pairs of the layer", found)?;
+        writeln!(out, "Shared values make these heads equal by construction; `subspace` counts that.")?;
+    }
+    if !disagreement.is_empty() {
+        let spectra = similarity.weights.as_ref().map_or(&[][..], |weights| &weights.spectra);
+        writeln!(
+            out,
+            "\nDisagreement of the heads of a layer (Li et al. 2018; -1: all equal), and dimensions that hold 90 % of the spectrum of \
+             W_Q W_K^T, for one head (mean) and for all heads of the layer together:\n"
+        )?;
+        out.table(of_layers(similarity, spectra));
+    }
+    Ok(())
+}
+
+fn correlation(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| signed(number, 2))
+}
+
+fn compared(out: &mut Summary, which: &str, comparisons: &Comparisons) -> fmt::Result {
+    let part = |name: &str, found: &Option<Comparison>| {
+        found.map(|Comparison { same, others, p, .. }| format!("{name} {same:.3}, others {others:.3} (p {p:.4})"))
+    };
+    let parts: Vec<String> =
+        [part("distance", &comparisons.distance), part("CKA", &comparisons.cka)].into_iter().flatten().collect();
+    if parts.is_empty() { Ok(()) } else { writeln!(out, "Pairs of heads {which}: {}.", parts.join("; ")) }
+}
+
+fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
+    let row = |Cluster { heads, labels, widest, mean_cka, together, .. }: &Cluster| {
+        let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
+        let together = together.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
+        let labels = by_number(labels);
+        [heads.join(" "), labels, format!("{widest:.3}"), correlation(*mean_cka), together]
+    };
+    aligned_table(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
+}
+
+/// Labels in the order in which they come, with how often where that is more than once.
+fn by_number(labels: &[String]) -> String {
+    let mut seen: Vec<(&str, usize)> = Vec::new();
+    for label in labels {
+        match seen.iter_mut().find(|(known, _)| known == label) {
+            Some((_, count)) => *count += 1,
+            None => seen.push((label, 1)),
+        }
+    }
+    let word = |(label, count): (&str, usize)| if count > 1 { format!("{label} x{count}") } else { label.to_owned() };
+    seen.into_iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+fn of_layers(similarity: &Similarity, spectra: &[Spectrum]) -> Table {
+    let row = |layer: &LayerDisagreement| {
+        let spectrum = spectra.get(layer.layer);
+        let mean = |of: &Spectrum| of.heads.iter().sum::<usize>() as f64 / of.heads.len() as f64;
+        let cell = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        [
+            layer.layer.to_string(),
+            format!("{:.3}", layer.subspace),
+            format!("{:.3}", layer.position),
+            format!("{:.3}", layer.output),
+            cell(spectrum.map(|of| format!("{:.1}", mean(of)))),
+            cell(spectrum.map(|of| of.concatenated.to_string())),
+        ]
+    };
+    let header = ["layer", "subspace", "position", "output", "dimensions of a head", "together"];
+    aligned_table(header, similarity.disagreement.iter().map(row), ..)
 }

@@ -64,7 +64,7 @@ fn intervals_cover_what_is_true() {
     let (mut distances, mut similarity) = (0, 0);
     for _ in 0..CORPORA {
         let sums = corpus(&mut random);
-        let by_block = PairsByBlock::new(&sums);
+        let by_block = PairsByBlock(&sums.blocks);
         let has = |interval: Option<Interval>, truth: f64| {
             interval.is_some_and(|interval| interval.low() <= truth && truth <= interval.high())
         };

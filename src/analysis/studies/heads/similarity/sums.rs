@@ -1,13 +1,17 @@
-//! How far the heads of a model differ in where they look and in what they write, summed by block.
+//! How far the heads of a model differ in where they look and in what they write, and how much those of a layer disagree (Li et al.
+//! 2018, arXiv:1810.10183, section 3.2), summed by block.
 
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use super::batches::{Batches, Outputs};
-use super::disagreement::{Disagreement, LayerSums};
-use super::pairs::HeadPairs;
+use super::compare::HeadPairs;
 use super::weights::Weighed;
+use crate::linalg::lanes::shifted_dot;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::forward::visitor::Needs;
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{Needs, Values};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};
@@ -18,24 +22,17 @@ use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 use crate::study::instruments::roots::{Roots, from_even};
 
-/// The sums of some sentences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SimilarityTotals {
-    /// Tokens of text: the rows of attention that are compared.
     pub rows: u64,
-    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that an empty
-    /// block is small.
+    /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that a block is small.
     pub distances: Vec<Component>,
-    /// The squared Hellinger distance of each head from even attention, summed over the rows, `[layers * heads]`; empty without
-    /// rows.
+    /// As `distances`, of each head from even attention, `[layers * heads]`.
     pub from_even: Vec<Component>,
     /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
-    /// Batches of tokens whose outputs are compared.
     pub batches: u64,
-    /// Tokens in them.
     pub batched: u64,
     /// The sum over batches of `(n - 3) HSIC1` for each pair of heads, and for each with itself; empty without a batch.
     pub covariances: Vec<ExactSum>,
@@ -43,28 +40,22 @@ pub struct SimilarityTotals {
 
 merge_fields!(SimilarityTotals { rows, sentences, distances, from_even, disagreement, batches, batched, covariances });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimilaritySums {
     pub grid: HeadGrid,
     classes: LayerClasses,
-    /// The sums of each block.
     pub blocks: Blocks<SimilarityTotals>,
-    /// The similarity by the weights; `None` if the encoder gives no access to them.
-    weighed: Option<Weighed>,
-    /// The outputs in the running pack.
+    pub weighed: Option<Weighed>,
     #[serde(skip)]
     outputs: Outputs,
 }
 
 impl SimilaritySums {
-    /// Empty sums for a model with `grid` heads, in layers whose queries see the keys of these classes.
     pub fn new(grid: HeadGrid, classes: &LayerClasses) -> Self {
         let blocks = Blocks::new(SimilarityTotals::default());
         Self { grid, classes: classes.clone(), blocks, weighed: None, outputs: Outputs::default() }
     }
 
-    /// Adds rows, and the squared distances summed over rows: of all pairs, and of each head from even attention.
     pub(super) fn add_distances(&mut self, block: usize, rows: usize, [squares, from_even]: [&[f64]; 2]) {
         let sums = &mut self.blocks[block];
         sums.rows += rows as u64;
@@ -75,7 +66,6 @@ impl SimilaritySums {
         add_each(&mut sums.from_even, from_even);
     }
 
-    /// Adds what the batches of a pack come to, to the block of its first sentence.
     pub(super) fn add_batches(&mut self, batches: &Batches) {
         let sums = &mut self.blocks[batches.block];
         sums.batches += batches.count;
@@ -84,19 +74,29 @@ impl SimilaritySums {
         add_each(&mut sums.covariances, &batches.covariances);
     }
 
-    /// The similarity by the weights.
-    pub fn weighed(&self) -> Option<&Weighed> {
-        self.weighed.as_ref()
+    fn end_pack(&mut self, block: usize, roots: &Roots) {
+        if !roots.values().is_empty() {
+            let heads = self.grid.count();
+            let tokens = roots.values().len() / heads / roots.rows.len();
+            let from_even: Vec<f64> = (0..heads)
+                .map(|place| {
+                    let visibility = self.classes.of_layer(self.grid.at(place).0);
+                    from_even(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
+                })
+                .collect();
+            self.add_distances(block, 0, [&distances(roots.values(), heads), &from_even]);
+        }
+        if let Some(batches) = self.outputs.end(self.grid.count()) {
+            self.add_batches(&batches);
+        }
     }
 }
 
-/// A sequence as these sums see it.
 #[derive(Debug)]
 pub struct SimilarityState {
     block: usize,
     roots: Roots,
-    /// The numbers of its sentences among those whose outputs are compared, each with its tokens of text; none of a sequence that
-    /// is not the first of its family, for a sentence that is there again is no other one.
+    /// The numbers of its sentences whose outputs are compared, each with its tokens; none unless it is the first of its family.
     compared: Vec<(usize, Vec<usize>)>,
     layer: LayerSums,
 }
@@ -187,22 +187,97 @@ impl Sums for SimilaritySums {
     }
 }
 
-impl SimilaritySums {
-    /// Adds the distances of a sequence whose pack is over, and with the first sequence the batches of the pack.
-    fn end_pack(&mut self, block: usize, roots: &Roots) {
-        if !roots.values().is_empty() {
-            let heads = self.grid.count();
-            let tokens = roots.values().len() / heads / roots.rows.len();
-            let from_even: Vec<f64> = (0..heads)
-                .map(|place| {
-                    let visibility = self.classes.of_layer(self.grid.at(place).0);
-                    from_even(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
-                })
-                .collect();
-            self.add_distances(block, 0, [&distances(roots.values(), heads), &from_even]);
+/// Sums over rows of the mean over all pairs of heads of a layer, with themselves too: what the paper takes the negative of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Disagreement {
+    pub subspace: ExactSum,
+    pub position: ExactSum,
+    pub output: ExactSum,
+}
+
+merge_fields!(Disagreement { subspace, position, output });
+
+/// The heads of one layer over one sequence, added up: the mean of all pairs is the squared length of the mean.
+#[derive(Debug, Default)]
+pub struct LayerSums {
+    /// `[rows, tokens]`: the weights of all heads.
+    weights: Vec<f32>,
+    /// `[rows, head_dim]`: their values, each scaled to length 1.
+    values: Vec<f32>,
+    /// `[rows, head_dim]`: their contexts, likewise.
+    contexts: Vec<f32>,
+}
+
+impl LayerSums {
+    /// Adds a head; `contexts` are without the value bias, which is added here.
+    pub fn add(&mut self, rows: &[usize], attention: AttentionView<'_>, values: Values<'_>, contexts: Rows<'_>) {
+        let width = values.bias.len();
+        self.weights.resize(rows.len() * attention.tokens(), 0.0);
+        self.values.resize(rows.len() * width, 0.0);
+        self.contexts.resize(rows.len() * width, 0.0);
+        for (&row, sums) in rows.iter().zip(self.weights.chunks_exact_mut(attention.tokens())) {
+            add(attention.row(row), sums);
         }
-        if let Some(batches) = self.outputs.end(self.grid.count()) {
-            self.add_batches(&batches);
+        let vectors = self.values.chunks_exact_mut(width).zip(self.contexts.chunks_exact_mut(width));
+        for (&row, (of_values, of_contexts)) in rows.iter().zip(vectors) {
+            add_direction(values.rows.row(row), values.bias, of_values);
+            // Weights sum to 1: the bias of the values is that of their mean.
+            add_direction(contexts.row(row), values.bias, of_contexts);
         }
+    }
+
+    pub fn finish(&mut self, heads: usize) -> Disagreement {
+        let mut take = |of: fn(&mut Self) -> &mut Vec<f32>| {
+            let sums = of(self);
+            let squares = sums.iter().map(|&sum| f64::from(sum).powi(2)).sum::<f64>();
+            sums.clear();
+            let mut sum = ExactSum::default();
+            sum += squares / (heads * heads) as f64;
+            sum
+        };
+        Disagreement {
+            subspace: take(|sums| &mut sums.values),
+            position: take(|sums| &mut sums.weights),
+            output: take(|sums| &mut sums.contexts),
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn add(values: &[f32], sums: &mut [f32]) {
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+}
+
+/// Adds `vector + bias`, scaled to length 1; a vector of zeros has no direction and adds nothing.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn add_direction(vector: &[f32], bias: &[f32], sums: &mut [f32]) {
+    let square = shifted_dot(vector, bias, vector, bias);
+    if square > 0.0 {
+        let scale = square.sqrt().recip();
+        for ((sum, value), bias) in sums.iter_mut().zip(vector).zip(bias) {
+            *sum += (value + bias) * scale;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disagreement_by_hand() {
+        // Two heads, one row: values (3, 4) and (4, -3) with a bias of (1, 0) taken off, weights (1, 0) and (0.5, 0.5).
+        let mut layer = LayerSums::default();
+        for (weights, value) in [([0.0, 0.0, 1.0, 0.0], [2.0, 4.0]), ([0.0, 0.0, 0.5, 0.5], [3.0, -3.0])] {
+            let rows = [[0.0; 2], value].concat();
+            let rows = Rows::new(&rows, 2);
+            let attention = AttentionView::new(0, 0, 2, &weights);
+            layer.add(&[1], attention, Values { rows, bias: &[1.0, 0.0] }, rows);
+        }
+        let found = layer.finish(2);
+        // The cosine is 0 between them and 1 with themselves; products of weights 1, 0.5, 0.5 and 0.5.
+        assert!((found.subspace.value() - 0.5).abs() < 1e-6 && (found.output.value() - 0.5).abs() < 1e-6);
+        assert!((found.position.value() - 2.5 / 4.0).abs() < 1e-6);
+        assert!(layer.values.is_empty());
     }
 }

@@ -13,7 +13,6 @@ use crate::system::parallel::{all_cores, in_parallel};
 /// The share of the squared singular values that dimensions are counted for (Cordonnier et al. 2020, figure 1).
 const SHARE: f64 = 0.9;
 
-/// Edges that are listed of each kind.
 const LISTED: usize = 5;
 
 /// Spectra and composition of the weights.
@@ -69,14 +68,15 @@ pub struct Composed {
     pub above_random: f64,
 }
 
-/// The weights of all heads of a layer whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`, as
-/// [`HeadWeights`] has them.
+/// The weights of a layer's heads whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`.
+type Bilinear<'a> = WeightParts<Matrix<'a>>;
+
 #[derive(Clone, Copy)]
-struct Bilinear<'a> {
-    query: Matrix<'a>,
-    key: Matrix<'a>,
-    value: Matrix<'a>,
-    output: Matrix<'a>,
+struct WeightParts<T> {
+    query: T,
+    key: T,
+    value: T,
+    output: T,
 }
 
 impl<'a> Bilinear<'a> {
@@ -87,8 +87,7 @@ impl<'a> Bilinear<'a> {
 }
 
 impl Weighed {
-    /// The facts from an encoder's weights; `None` if it gives no access to them, or the score of two tokens is no product with a
-    /// matrix between them.
+    /// The facts from an encoder's weights; `None` without access to them, or where scores are no products with a matrix.
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
         let layers: Vec<Bilinear<'_>> =
             (0..grid.layers).map(|layer| Bilinear::of(encoder.head_weights(layer)?)).collect::<Option<_>>()?;
@@ -98,7 +97,6 @@ impl Weighed {
         Some(Self { spectra, composition: Composition::new(&layers, grid) })
     }
 
-    /// Whether they are of such heads.
     pub fn fits(&self, grid: HeadGrid) -> bool {
         let Composition { queries, keys, values, .. } = &self.composition;
         let named = [queries, keys, values].into_iter().flat_map(|scores| &scores.strongest);
@@ -136,12 +134,7 @@ fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
 }
 
 /// The Gram matrices of a layer's heads, `[heads, head_dim, head_dim]`.
-struct Grams {
-    query: Vec<f32>,
-    key: Vec<f32>,
-    value: Vec<f32>,
-    output: Vec<f32>,
-}
+type Grams = WeightParts<Vec<f32>>;
 
 impl Grams {
     fn new(weights: &Bilinear<'_>, heads: usize) -> Self {
@@ -163,7 +156,6 @@ impl Grams {
     }
 }
 
-/// The sum of the products of the cells of two lists.
 fn inner(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
@@ -192,14 +184,9 @@ impl Composition {
             ];
             through.map(|scores| edges(&scores, (source, target), grid.heads))
         });
-        let [queries, keys, values] = [0, 1, 2].map(|kind| {
-            Scores::new(
-                found
-                    .iter()
-                    .flat_map(|through| &through[kind])
-                    .map(|edge| Composed { above_random: edge.above_random - random, ..*edge }),
-            )
-        });
+        let beyond = |edge: &Composed| Composed { above_random: edge.above_random - random, ..*edge };
+        let of_kind = |kind: usize| found.iter().flat_map(move |through| &through[kind]).map(beyond);
+        let [queries, keys, values] = [0, 1, 2].map(|kind| Scores::new(of_kind(kind)));
         Self { random, queries, keys, values }
     }
 }
@@ -245,7 +232,6 @@ fn scores(
     (0..heads * heads).map(score).collect()
 }
 
-/// The scores with their heads.
 fn edges(scores: &[f64], (source, target): (usize, usize), heads: usize) -> Vec<Composed> {
     let edge = |(place, &score): (usize, &f64)| Composed {
         source: HeadPlace { layer: source, head: place / heads },

@@ -1,31 +1,102 @@
-//! The section `in_context_effect` of the report: what each head has in the difference of the losses of both copies.
+//! The sections `in_context` and `in_context_effect`: the losses of both copies, and what each head has in their difference.
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{CopyLosses, RemovalCopySums};
+use super::sums::{CopyLosses, CopySums, RemovalCopySums};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
-use crate::stats::block_test::Scale;
+use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{HeadCard, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table, plus_minus, signed, significance};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed, significance};
+use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
 use crate::system::counted::{counted, plural};
 
-/// Heads that a summary lists.
+pub struct InContextSection {
+    pub in_context: Gain,
+}
+
+#[expect(clippy::struct_field_names, reason = "the keys of the report")]
+/// The gain of a decoder from having read the same random tokens before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gain {
+    /// Sequences of random tokens that come twice; 0 where the vocabulary has too few words or the model too few positions.
+    pub sequences: u64,
+    /// Scored tokens of each copy: all but its first.
+    pub tokens: u64,
+    /// The loss of the first copy.
+    pub first: NatsPerToken,
+    /// The loss of the second copy.
+    pub second: NatsPerToken,
+    /// The gain, the loss of the first less that of the second; 0 if it makes no difference to have read the tokens before.
+    pub gain: NatsPerToken,
+}
+
+/// A mean over the tokens of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NatsPerToken {
+    /// The mean, nats a token; null where nothing was scored.
+    pub mean: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+}
+
+impl Gain {
+    pub fn new(sums: &CopySums) -> Self {
+        let total = sums.blocks.total();
+        let tokens = sums.blocks.each(|losses| losses.tokens() as f64);
+        let mean = |nats: fn(&CopyLosses) -> f64| NatsPerToken {
+            mean: (total.tokens() > 0).then(|| nats(&total) / total.tokens() as f64),
+            ci95: Jackknife::new(&sums.blocks.each(nats), &tokens).interval(),
+        };
+        Self {
+            sequences: total.copies[1].sentences,
+            tokens: total.tokens(),
+            first: mean(|losses| losses.losses(None)[0]),
+            second: mean(|losses| losses.losses(None)[1]),
+            gain: mean(|losses| losses.gain(None)),
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { tokens, first, second, gain, .. } = self;
+        if *tokens == 0 {
+            return writeln!(out, "In-context copying was not measured, for there are no sequences of random tokens.");
+        }
+        writeln!(
+            out,
+            "In-context copying, over random tokens that come twice: the loss is {first} nats a token in the first copy and {second} \
+             in the second, {gain} less for having read them before. Scored are {tokens} tokens of each copy, each behind the same \
+             token in both."
+        )
+    }
+}
+
+/// `10.943 ±0.312`
+impl fmt::Display for NatsPerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(mean) = self.mean else { return f.write_str("-") };
+        write!(f, "{mean:.3}")?;
+        self.ci95.map_or(Ok(()), |ci95| write!(f, " ±{:.3}", ci95.half_width()))
+    }
+}
+
+stored!(InContextSection { in_context: Gain });
+
+impl Section for InContextSection {
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::saying(Summary::written(|out| self.in_context.write_summary(out)))
+    }
+}
+
 const LISTED: usize = 8;
 
-/// The section of the model without each head.
 pub struct InContextEffectSection {
     pub in_context_effect: GainEffects,
 }
@@ -86,48 +157,30 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
-    /// Loss of gain and loss of the second copy without the head, each with half of its 95 % interval, nats a token.
     fn costs(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))
     }
-
-    /// Whether without the head the gain is smaller, and because the second copy loses more.
-    fn takes_from_both(&self) -> bool {
-        [self.effect, self.copy_effect].iter().all(|effect| effect.is_some_and(|effect| effect > 0.0))
-    }
 }
 
 impl GainEffects {
-    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &RemovalCopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
             let number = |metric: &str| {
-                let value = estimates.heads[place].get(metric, None).copied().flatten();
-                let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
-                let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
-                let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
-                let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
+                let (value, ci95, estimate) = estimates.of_metric(place, metric);
                 (value, ci95, estimate.filter(|_| context.takes_part(place)).map(|estimate| estimate.p_above(0.0)))
             };
             let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
                 ["in_context_effect", "copy_effect"].map(number);
             let p = p_gain.zip(p_copy).map(|(gain, copy)| gain.max(copy));
-            let without = CopyLoss::new(&total, Some(place));
-            HeadInContext {
-                place: context.grid.place(place),
-                effect,
-                ci95,
-                copy_effect,
-                copy_ci95,
-                p,
-                q: None,
-                without,
-            }
+            let (place, without) = (context.grid.place(place), CopyLoss::new(&total, Some(place)));
+            HeadInContext { place, effect, ci95, copy_effect, copy_ci95, p, q: None, without }
         };
         let mut heads: Vec<HeadInContext> = (0..context.grid.count()).map(head).collect();
-        let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| head.takes_from_both())).collect();
+        let is_above = |effect: Option<f64>| effect.is_some_and(|effect| effect > 0.0);
+        let takes_from_both = |head: &HeadInContext| is_above(head.effect) && is_above(head.copy_effect);
+        let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| takes_from_both(head))).collect();
         heads.iter_mut().zip(q_of_those_above(&above)).for_each(|(head, q)| head.q = q);
         Self {
             removal: sums.conditions.removal.filter(|_| total.tokens() > 0),
@@ -137,20 +190,17 @@ impl GainEffects {
         }
     }
 
-    /// The heads by falling effect.
     pub fn ranked(&self) -> Vec<&HeadInContext> {
         let mut heads: Vec<_> = self.heads.iter().filter(|head| head.effect.is_some()).collect();
         heads.sort_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers"));
         heads
     }
 
-    /// The heads with a part in copying under the policy, the one that costs most first.
     fn with_part(&self, policy: &Policy) -> Vec<&HeadInContext> {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
     }
 
-    /// How many heads have a part in copying, and what the first of them costs; nothing where nothing was scored.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         if self.removal.is_none() {
             return InBrief::default();
@@ -192,19 +242,16 @@ impl GainEffects {
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["without", "gain lost", "second copy loses", "q", "second copy"]);
-    for HeadInContext { place, effect, ci95, copy_effect, copy_ci95, q, without, .. } in heads {
+    let row = |HeadInContext { place, effect, ci95, copy_effect, copy_ci95, q, without, .. }: &HeadInContext| {
         let shown = |(effect, ci95): (&Option<f64>, &Option<Interval>)| {
             effect.map_or_else(|| "-".to_owned(), |effect| signed(effect, 3) + &plus_minus(*ci95, 3))
         };
         let [effect, copy] = [(effect, ci95), (copy_effect, copy_ci95)].map(shown);
         let q = q.map_or_else(|| "-".to_owned(), significance);
         let second = without.second.map_or_else(|| "-".to_owned(), |second| format!("{second:.3}"));
-        table.add_row([place.to_string(), effect, copy, q, second]);
-    }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        [place.to_string(), effect, copy, q, second]
+    };
+    aligned_table(["without", "gain lost", "second copy loses", "q", "second copy"], heads.map(row), 1..)
 }
 
 stored!(InContextEffectSection { in_context_effect: GainEffects });
@@ -230,10 +277,8 @@ impl Section for InContextEffectSection {
             "without it {gain} nats a token of the gain from copying go away, and the second copy loses {copy} more{q}"
         )]);
         let has_part = self.in_context_effect.with_part(policy).iter().any(|head| head.place == place);
-        card.saying(
-            has_part
-                .then(|| format!("has a part in copying from the context ({copy} nats a token of the second copy)")),
-        )
+        let clause = format!("has a part in copying from the context ({copy} nats a token of the second copy)");
+        card.saying(has_part.then_some(clause))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -242,10 +287,8 @@ impl Section for InContextEffectSection {
     }
 }
 
-/// Heads that the figure shows.
 const SHOWN: usize = 12;
 
-/// The figure of in-context copying: the heads without which most of the gain goes away.
 fn figures(effects: &GainEffects) -> Vec<Figure> {
     if effects.removal.is_none() {
         return Vec::new();

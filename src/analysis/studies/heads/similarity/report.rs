@@ -1,27 +1,21 @@
 //! The section on similarity: distances and similarity of all pairs, clusters, comparisons.
 
-mod map;
-
+use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::clusters::distance;
-use super::compare::{Comparison, MoreAlike, Stratum, compare, neighbours};
-use super::measure::{MeasuredPairs, PairsByBlock};
-use super::pairs::HeadPairs;
-use super::sums::SimilaritySums;
+use super::compare::{Comparison, HeadPairs, MoreAlike, Stratum, compare, neighbours};
+use super::measure::{MeasuredPairs, PairsByBlock, distance};
+use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 use crate::study::metrics::estimates::EstimationContext;
-use map::Map;
 
-/// Pairs that the report lists as the closest.
 const LISTED: usize = 10;
 
 /// A cluster is kept if all its heads are together in this share of the draws.
@@ -166,28 +160,23 @@ pub struct LayerDisagreement {
     pub output_ci95: Option<Interval>,
 }
 
-/// The rows of a triangle of pairs.
 fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
     let row = |head: usize| values.get(HeadPairs::index(0, head)..).and_then(|from| from.get(..head));
     if values.is_empty() { Vec::new() } else { (0..heads).map(|head| row(head).unwrap_or_default().to_vec()).collect() }
 }
 
-/// The mean of values that are all there.
-fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let (sum, count) = values
-        .map(|value| value.map(|value| (value, 1.0)))
-        .try_fold((0.0, 0.0), |(sum, count), next| next.map(|(value, one)| (sum + value, count + one)))?;
+fn mean(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let (sum, count) = values.try_fold((0.0, 0.0), |(sum, count), value| Some((sum + value?, count + 1.0)))?;
     (count > 0.0).then(|| sum / count)
 }
 
 impl Similarity {
-    /// The section that these sums give.
     pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks.total(), sums.grid);
         let heads = grid.count();
         let pairs = HeadPairs(heads);
         let MeasuredPairs { distances, cka, median, groups } = MeasuredPairs::new(sums, context);
-        let by_block = PairsByBlock::new(sums);
+        let by_block = PairsByBlock(&sums.blocks);
         let index = |[a, b]: [usize; 2]| HeadPairs::index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
         let mut ranked: Vec<[usize; 2]> = if distances.is_empty() { Vec::new() } else { pairs.all().collect() };
@@ -238,46 +227,37 @@ impl Similarity {
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
             map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
             disagreement: disagreement(sums),
-            weights: sums.weighed().cloned(),
+            weights: sums.weighed.clone(),
             distance: triangle(&distances, heads),
             cka: triangle(&cka, heads),
         }
     }
 
-    /// The clusters that are kept, by the places of their heads.
     pub fn kept(&self, grid: HeadGrid) -> Vec<Vec<usize>> {
         let places = |cluster: &Cluster| cluster.heads.iter().map(|head| grid.index(head.layer, head.head)).collect();
         self.clusters.iter().filter(|cluster| cluster.kept).map(places).collect()
     }
 }
 
-/// Pairs of one group beside others of their strata.
-pub fn comparisons(
-    distances: &[f64],
-    cka: &[Option<f64>],
-    groups: &[Option<usize>],
-    strata: &[Stratum],
-) -> Comparisons {
-    if distances.is_empty() {
+pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize>], strata: &[Stratum]) -> Comparisons {
+    if distance.is_empty() {
         return Comparisons::default();
     }
-    let distances: Vec<Option<f64>> = distances.iter().copied().map(Some).collect();
+    let distances: Vec<Option<f64>> = distance.iter().copied().map(Some).collect();
     Comparisons {
         distance: compare(&distances, groups, strata, MoreAlike::Low),
         cka: compare(cka, groups, strata, MoreAlike::High),
     }
 }
 
-/// The disagreement of each layer; none without a token of text.
 fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
-    let per_block = |part: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(part) };
-    let rows = per_block(&|block| blocks[block].rows as f64);
-    let layer = |(layer, all): (usize, &super::disagreement::Disagreement)| {
-        let mean = |part: fn(&super::disagreement::Disagreement) -> ExactSum| {
-            let of_block = |block: usize| blocks[block].disagreement.get(layer).map_or(0.0, |sums| -part(sums).value());
-            let ci95 = Jackknife::new(&per_block(&of_block), &rows).interval();
+    let rows = blocks.each(|block| block.rows as f64);
+    let layer = |(layer, all): (usize, &Disagreement)| {
+        let mean = |part: fn(&Disagreement) -> ExactSum| {
+            let by_block = blocks.each(|block| block.disagreement.get(layer).map_or(0.0, |sums| -part(sums).value()));
+            let ci95 = Jackknife::new(&by_block, &rows).interval();
             // Less than 0, for a cosine with itself is 1; rounding does not take it beyond.
             ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
         };
@@ -287,4 +267,63 @@ fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
         LayerDisagreement { layer, subspace, subspace_ci95, position, position_ci95, output, output_ci95 }
     };
     total.disagreement.iter().enumerate().map(layer).collect()
+}
+
+/// Heads as points of the plane, by classical scaling (Torgerson 1952).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Map {
+    /// The point of each head, layer by layer.
+    pub points: Vec<[f64; 2]>,
+    /// The share of the two axes in the sum of the eigenvalues that are positive: how much of the distances the map shows.
+    pub shown: [f64; 2],
+}
+
+impl Map {
+    /// The map of these distances, in the order of `HeadPairs`; `None` of fewer than three heads, or where none differ.
+    pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
+        if heads < 3 {
+            return None;
+        }
+        let square = |a: usize, b: usize| if a == b { 0.0 } else { distances[HeadPairs::index(a, b)].powi(2) };
+        let squares = DMatrix::from_fn(heads, heads, square);
+        let (means, mean) = (squares.row_mean(), squares.mean());
+        let centred = DMatrix::from_fn(heads, heads, |a, b| (means[a] + means[b] - mean - squares[(a, b)]) / 2.0);
+        let SymmetricEigen { eigenvectors, eigenvalues } = centred.symmetric_eigen();
+        let mut order: Vec<usize> = (0..heads).collect();
+        order.sort_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a]));
+        let positive: f64 = eigenvalues.iter().filter(|value| **value > 0.0).sum();
+        if positive <= 0.0 {
+            return None;
+        }
+        let axis = |rank: usize| {
+            let value = eigenvalues[order[rank]].max(0.0);
+            let vector = eigenvectors.column(order[rank]);
+            // The sign of an axis is arbitrary: the point farthest from the middle is on the positive side.
+            let farthest = vector.iter().fold(0.0_f64, |far, &at| if at.abs() > far.abs() { at } else { far });
+            let scale = value.sqrt() * farthest.signum();
+            (vector.iter().map(|at| at * scale).collect::<Vec<_>>(), value / positive)
+        };
+        let ((first, first_shown), (second, second_shown)) = (axis(0), axis(1));
+        let points = first.into_iter().zip(second).map(|(x, y)| [x, y]).collect();
+        Some(Self { points, shown: [first_shown, second_shown] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_of_a_plane_are_found_again() {
+        let at = [[0.0, 0.0], [4.0, 0.0], [0.0, 1.0], [4.0, 1.0], [9.0, 0.5_f64]];
+        let apart =
+            |points: &[[f64; 2]], [a, b]: [usize; 2]| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
+        let distances: Vec<f64> = HeadPairs(5).all().map(|pair| apart(&at, pair)).collect();
+        let map = Map::new(&distances, 5).unwrap();
+        for (pair, distance) in HeadPairs(5).all().zip(distances) {
+            assert!((apart(&map.points, pair) - distance).abs() < 1e-9);
+        }
+        assert!(map.points[4][0] > 5.0 && (map.shown[0] + map.shown[1] - 1.0).abs() < 1e-9);
+        assert_eq!((Map::new(&[0.0; 3], 3), Map::new(&[1.0], 2)), (None, None));
+    }
 }
