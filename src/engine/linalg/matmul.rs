@@ -5,22 +5,11 @@ use std::ops::Range;
 use gemm::{Parallelism, gemm};
 
 /// The numbers that matrices are of.
-pub trait Number: Copy + 'static {
-    /// 0
-    const ZERO: Self;
-    /// 1
-    const ONE: Self;
-}
+pub trait Number: Copy + From<f32> + 'static {}
 
-impl Number for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-}
+impl Number for f32 {}
 
-impl Number for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-}
+impl Number for f64 {}
 
 /// A matrix to read, with room between its rows.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +23,6 @@ pub struct Matrix<'a, T = f32> {
 
 impl<'a, T: Number> Matrix<'a, T> {
     /// A matrix whose rows follow each other.
-    /// Panics if `values` is shorter than `rows * columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
@@ -47,32 +35,24 @@ impl<'a, T: Number> Matrix<'a, T> {
         Self { values, rows, columns, row_stride, column_stride: 1 }
     }
 
-    /// The number of rows.
     pub fn rows(self) -> usize {
         self.rows
     }
 
-    /// The number of columns.
     pub fn columns(self) -> usize {
         self.columns
     }
 
-    /// One value.
-    /// Panics if there is none.
     pub fn at(self, row: usize, column: usize) -> T {
         assert!(row < self.rows && column < self.columns, "a place in the matrix");
         self.values[row * self.row_stride + column * self.column_stride]
     }
 
-    /// Some of the columns.
-    /// Panics if the matrix has fewer.
     pub fn columns_from(self, first: usize, columns: usize) -> Self {
         assert!(first + columns <= self.columns, "columns of the matrix");
         Self { values: &self.values[first * self.column_stride..], columns, ..self }
     }
 
-    /// Some of the rows.
-    /// Panics if the matrix has fewer.
     pub fn rows_in(self, rows: &Range<usize>) -> Self {
         assert!(rows.end <= self.rows, "rows of the matrix");
         Self { values: &self.values[rows.start * self.row_stride..], rows: rows.len(), ..self }
@@ -80,13 +60,8 @@ impl<'a, T: Number> Matrix<'a, T> {
 
     /// The values with rows and columns exchanged.
     pub fn transposed(self) -> Self {
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            row_stride: self.column_stride,
-            column_stride: self.row_stride,
-            ..self
-        }
+        let Self { rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride, .. } = self;
+        Self { rows, columns, row_stride, column_stride, ..self }
     }
 
     /// The values from a row and a column on.
@@ -106,7 +81,6 @@ pub struct MatrixMut<'a, T = f32> {
 
 impl<'a, T: Number> MatrixMut<'a, T> {
     /// A matrix whose rows follow each other.
-    /// Panics if `values` is shorter than `rows * columns`.
     pub fn new(values: &'a mut [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
@@ -170,8 +144,8 @@ fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>
                     b.from(inner, column),
                     stride(b.column_stride),
                     stride(b.row_stride),
-                    if add { T::ONE } else { T::ZERO },
-                    T::ONE,
+                    T::from(if add { 1.0_f32 } else { 0.0 }),
+                    T::from(1.0_f32),
                     false,
                     false,
                     false,

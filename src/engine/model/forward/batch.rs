@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-/// The class of a token, by which a gate chooses the replacement of a head's context.
-///
-/// The mean context of a head differs most between these classes: special tokens hardly depend on the sentence, and a
-/// mask hides its word.
+/// The class of a token, by which a gate chooses the replacement of a head's context: its mean differs most between these classes,
+/// since special tokens hardly depend on the sentence, and a mask hides its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.
@@ -23,22 +21,18 @@ pub enum TokenClass {
 impl TokenClass {
     /// All classes, in order.
     pub const ALL: [Self; 5] = [Self::FirstSpecial, Self::OtherSpecial, Self::Mask, Self::Text, Self::First];
-
-    /// The number of classes.
     pub const COUNT: usize = Self::ALL.len();
 }
 
 /// The positions at which two sequences exchange the contexts of heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// All positions.
     Everywhere,
-    /// This position alone.
     At(usize),
 }
 
 impl Exchange {
-    /// The positions, of sequences of `n` tokens.
+    /// The positions in sequences of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
             Self::Everywhere => 0..n,
@@ -67,12 +61,9 @@ pub struct Input<'a> {
     pub exchange: Option<Exchange>,
 }
 
-/// Whole sequences side by side.
-///
-/// Matrix products run over the tokens of all of them together; attention stays within each.
+/// Whole sequences side by side: matrix products run over the tokens of all of them together, attention stays within each.
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
-    /// The sequences in order.
     pub inputs: Vec<Input<'a>>,
 }
 
@@ -98,16 +89,16 @@ impl<'a> Batch<'a> {
 
     /// The number of tokens of all sequences.
     pub fn tokens(&self) -> usize {
-        self.inputs.iter().map(|input| input.ids.len()).sum()
+        self.lengths().sum()
+    }
+
+    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> + Clone {
+        self.inputs.iter().map(|input| input.ids.len())
     }
 
     /// The range of rows that each sequence has in the batch, in order.
     pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
-        self.inputs.iter().scan(0, |start, input| {
-            let span = *start..*start + input.ids.len();
-            *start = span.end;
-            Some(span)
-        })
+        spans(self.lengths())
     }
 
     /// The rows that exchange the contexts of heads, of a sequence and of the next one, for each sequence that exchanges any.
@@ -120,11 +111,7 @@ impl<'a> Batch<'a> {
 
     /// The compared tokens of each sequence, among those of all sequences.
     pub(super) fn compared(&self) -> impl Iterator<Item = Range<usize>> {
-        self.inputs.iter().scan(0, |start, input| {
-            let span = *start..*start + input.compared.len();
-            *start = span.end;
-            Some(span)
-        })
+        spans(self.inputs.iter().map(|input| input.compared.len()))
     }
 
     /// The positions whose logits are wanted, in order: the sequence, the position in it, and the row in the batch.
@@ -134,6 +121,14 @@ impl<'a> Batch<'a> {
             input.predicted.iter().map(move |&position| (sequence, position, span.start + position))
         })
     }
+}
+
+/// The ranges of parts of these lengths that follow each other.
+fn spans(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
+    lengths.scan(0, |start, length| {
+        *start += length;
+        Some(*start - length..*start)
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::batch::Batch;
 use super::gates::Gates;
+use super::held::Writes;
 use super::kernels::backward::shares;
 use super::rows::Rows;
 use super::scratch::{AttentionScratch, Scratch};
@@ -139,21 +140,8 @@ pub struct Tape {
     pub(super) states: Vec<Vec<f32>>,
     /// `[positions, hidden]`: the last states at the predicted positions.
     pub(super) predicted: Vec<f32>,
-    pub(super) layers: Vec<LayerTape>,
-}
-
-/// The products of a layer, without the biases of their linear layers; after the heads of the last layer, at the predicted positions
-/// alone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LayerTape {
-    /// `[tokens, 3 * heads * head_dim]`
-    pub projected: Vec<f32>,
-    /// `[tokens, hidden]`
-    pub attention: Vec<f32>,
-    /// `[tokens, intermediate]`, twice as wide where it is gated.
-    pub wide: Vec<f32>,
-    /// `[tokens, hidden]`
-    pub feed_forward: Vec<f32>,
+    /// The products of each layer; no contexts, whose derivatives need the weights of attention, which are computed again.
+    pub(super) layers: Writes,
 }
 
 impl Tape {
@@ -180,20 +168,9 @@ impl Visitor for Tape {
     }
 
     fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
-        if self.layers.len() <= layer {
-            self.layers.resize_with(layer + 1, LayerTape::default);
+        if part != Written::Contexts {
+            self.layers.keep(layer, part, values);
         }
-        let LayerTape { projected, attention, wide, feed_forward } = &mut self.layers[layer];
-        let kept = match part {
-            // Their derivatives need the weights of attention, which are computed again.
-            Written::Contexts => return,
-            Written::Projected => projected,
-            Written::Attention => attention,
-            Written::Wide => wide,
-            Written::FeedForward => feed_forward,
-        };
-        kept.clear();
-        kept.extend_from_slice(values);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::kernels::add_to;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::config::PositionEmbedding;
 use crate::model::parameters::{Disentangled, Parameters, PositionBias};
@@ -101,7 +102,7 @@ impl Relative {
                     let (near, far) = (i.saturating_sub(*reach), n.min(i + reach + 1));
                     row[..near].iter_mut().for_each(|score| *score += table[0]);
                     row[far..].iter_mut().for_each(|score| *score += table[2 * reach]);
-                    add(&mut row[near..far], &table[reach + near - i..]);
+                    add_to(&mut row[near..far], &table[reach + near - i..]);
                 }
             }
             Self::Slopes { slopes } => {
@@ -143,7 +144,7 @@ impl Relative {
                 work.resize(n * span, 0.0);
                 multiply(MatrixMut::new(work, n, span), query, table);
                 for ((i, row), products) in rows.zip(work.chunks_exact(span)) {
-                    add(&mut row[..n], &products[n - 1 - i..]);
+                    add_to(&mut row[..n], &products[n - 1 - i..]);
                 }
                 if *keys {
                     multiply(MatrixMut::new(work, n, span), key, table);
@@ -212,20 +213,12 @@ fn own_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, s
     Matrix::strided(own, head_dim, span, rows)
 }
 
-/// The scores of one head over a sentence, before the softmax.
+/// The scores of one head over a sentence of `n` tokens, before the softmax.
 pub(super) struct Scores<'a> {
     /// `[n, stride]`
     pub values: &'a mut [f32],
-    /// Tokens.
     pub n: usize,
-    /// Rows begin this many values apart.
     pub stride: usize,
-    /// The factor of the products of query and key: 1 over the square root of `head_dim`.
+    /// The factor of the products of query and key.
     pub scale: f32,
-}
-
-fn add(row: &mut [f32], values: &[f32]) {
-    for (score, value) in row.iter_mut().zip(values) {
-        *score += value;
-    }
 }

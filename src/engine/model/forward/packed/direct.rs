@@ -12,9 +12,8 @@ use crate::model::forward::{NO_DIRECT, Pass};
 use crate::model::parameters::{Layer, Norm};
 
 impl PackedEncoder {
-    /// Works out the vectors of all compared tokens and shows the part that the residual stream begins with.
-    ///
-    /// A vector is `g ⊙ u`, `g` the weights of the final norm and `u` the vector of the token in the head that predicts.
+    /// Works out the vectors of all compared tokens and shows the part that the residual stream begins with. A vector is `g ⊙ u`, `g`
+    /// the weights of the final norm and `u` the vector of the token in the head that predicts.
     /// Fails if logits are not linear in the residual stream.
     pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
@@ -27,11 +26,9 @@ impl PackedEncoder {
             direct.vectors.extend(self.before_norm(vector, norm));
             direct.constants.push(head.bias[token as usize] + dot(vector, &norm.bias));
         }
-        direct.count = direct.constants.len();
-        let DirectScratch { vectors, count, effects, .. } = direct;
-        let vectors = Matrix::new(vectors, *count, hidden).transposed();
-        let states = Matrix::new(states, states.len() / hidden, hidden);
-        show(pass, ResidualPart::Embeddings, states, vectors, &[], effects);
+        let DirectScratch { vectors, effects, .. } = direct;
+        let [vectors, states] = [&vectors[..], states].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
+        show(pass, ResidualPart::Embeddings, states, vectors.transposed(), &[], effects);
         Ok(())
     }
 
@@ -39,10 +36,7 @@ impl PackedEncoder {
     /// the norm's bias: without its mean where the norm subtracts that of the row, since `<x - mean x, v> = <x, v - mean v>`.
     fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
         let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
-        let mean = match self.parameters.config.norm {
-            NormKind::Layer => scaled.iter().sum::<f32>() / scaled.len() as f32,
-            NormKind::RootMeanSquare => 0.0,
-        };
+        let mean = self.mean_of(&scaled);
         scaled.into_iter().map(move |value| value - mean)
     }
 
@@ -61,12 +55,12 @@ impl PackedEncoder {
         let (hidden, head_dim, width) = (config.hidden_size, config.head_dim(), config.heads_width());
         let (norm, bias) = (layer.write_norms.as_ref().map(|[norm, _]| norm), &layer.attention_output.bias);
         self.before_write(norm, update, bias, direct);
-        let DirectScratch { written, count, through, effects, scales, .. } = direct;
-        let output = Matrix::new(&layer.attention_output.weight, width, hidden);
-        let through = sized(through, width * *count);
-        multiply(MatrixMut::new(through, width, *count), output, Matrix::new(written, *count, hidden).transposed());
+        let DirectScratch { written, through, effects, scales, .. } = direct;
+        let (output, count) = (Matrix::new(&layer.attention_output.weight, width, hidden), written.len() / hidden);
+        let through = sized(through, width * count);
+        multiply(MatrixMut::new(through, width, count), output, Matrix::new(written, count, hidden).transposed());
         let (contexts, through) =
-            (Matrix::new(contexts, contexts.len() / width, width), Matrix::new(through, width, *count));
+            (Matrix::new(contexts, contexts.len() / width, width), Matrix::new(through, width, count));
         for head in 0..config.num_attention_heads {
             let own = head * head_dim..(head + 1) * head_dim;
             let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
@@ -87,10 +81,9 @@ impl PackedEncoder {
         let hidden = self.parameters.config.hidden_size;
         let (norm, bias) = (layer.write_norms.as_ref().map(|[_, norm]| norm), &layer.output.bias);
         self.before_write(norm, update, bias, direct);
-        let DirectScratch { written, count, effects, scales, .. } = direct;
-        let vectors = Matrix::new(written, *count, hidden).transposed();
-        let update = Matrix::new(update, update.len() / hidden, hidden);
-        show(pass, ResidualPart::FeedForward { layer: number }, update, vectors, scales, effects);
+        let DirectScratch { written, effects, scales, .. } = direct;
+        let [vectors, update] = [&written[..], update].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
+        show(pass, ResidualPart::FeedForward { layer: number }, update, vectors.transposed(), scales, effects);
         Self::show_direct_biases(number, norm, pass, bias, direct);
     }
 
@@ -117,12 +110,12 @@ impl PackedEncoder {
     ) {
         let DirectScratch { vectors, written, scales, effects, .. } = direct;
         let of_bias: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
-        let of_norm = vectors.chunks_exact(bias.len()).map(|vector| norm.map_or(0.0, |norm| dot(vector, &norm.bias)));
-        let of_norm: Vec<f32> = of_norm.collect();
+        let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
+        let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
         for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
             effects.clear();
             for token in span {
-                let scale = scales.get(token).copied().unwrap_or(1.0);
+                let scale = scales.get(token).unwrap_or(&1.0);
                 effects.extend(compared.clone().map(|at| of_bias[at] / scale + of_norm[at]));
             }
             if !compared.is_empty() {
@@ -144,12 +137,15 @@ impl PackedEncoder {
 
     /// The scale by which a norm divides a row.
     fn scale_of(&self, row: &[f32]) -> f32 {
-        let centre = match self.parameters.config.norm {
-            NormKind::Layer => row.iter().sum::<f32>() / row.len() as f32,
-            NormKind::RootMeanSquare => 0.0,
-        };
+        let centre = self.mean_of(row);
         let squares: f32 = row.iter().map(|value| (value - centre).powi(2)).sum();
         (squares / row.len() as f32 + self.epsilon()).sqrt()
+    }
+
+    /// The mean that norms subtract from a row.
+    fn mean_of(&self, row: &[f32]) -> f32 {
+        let is_centred = self.parameters.config.norm == NormKind::Layer;
+        if is_centred { row.iter().sum::<f32>() / row.len() as f32 } else { 0.0 }
     }
 }
 

@@ -1,8 +1,10 @@
 //! The heads of a layer: attention, values, contexts, and their views for the visitor.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result};
 
-use super::{OutputGrams, PackedEncoder, Pass, Positions, Scratch, sized};
+use super::{OutputGrams, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, sized};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
@@ -13,7 +15,7 @@ use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::forward::{check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
-/// Queries, keys and values, in the order in which [`Parameters`](crate::model::parameters::Parameters) has them.
+/// Queries, keys and values, in the order in which [`Parameters`] have them.
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
@@ -31,6 +33,11 @@ pub(super) struct Projected<'a> {
 }
 
 impl<'a> Projected<'a> {
+    /// Those of the sequence whose tokens are `span`, from the rows of all sequences.
+    pub(super) fn of(rows: &'a [f32], span: &Range<usize>, width: usize, (bias, head_dim): (&'a [f32], usize)) -> Self {
+        Self { rows: &rows[span.start * width..span.end * width], n: span.len(), width, bias, head_dim }
+    }
+
     /// The beginning of a head's share of a part in each row.
     pub(super) fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
@@ -46,7 +53,6 @@ impl<'a> Projected<'a> {
         Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// The view of the same rows.
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
@@ -62,16 +68,14 @@ impl<'a> Projected<'a> {
 impl PackedEncoder {
     /// Prepares the buffers of a stored layer for its heads; they write contexts if anybody needs them.
     fn begin_layer(&self, place: usize, writes: bool, pass: &Pass<'_>, scratch: &mut Scratch) {
-        let (config, tokens) = (&self.parameters.config, pass.batch.tokens());
-        let (hidden, heads_width) = (config.hidden_size, config.heads_width());
+        let Parameters { config, layers, .. } = &self.parameters;
+        let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
         if pass.needs.outputs {
-            let norms = sized(&mut scratch.input_norms, tokens);
-            kernels::dot_rows(&scratch.states, &scratch.states, hidden, norms);
-            norms.iter_mut().for_each(|square| *square = square.sqrt());
+            kernels::row_norms(&scratch.states, hidden, sized(&mut scratch.input_norms, tokens));
         }
         if writes {
             // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-            let bias = &self.parameters.layers[place].query_key_value.bias[2 * heads_width..];
+            let bias = &layers[place].query_key_value.bias[2 * heads_width..];
             let context = sized(&mut scratch.context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
         }
@@ -80,8 +84,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
-    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
+    /// Self-attention of all sequences of the batch, from `scratch.projected`, without biases yet; the contexts of the heads into
+    /// `scratch.context`, if anybody needs them.
     pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
@@ -100,7 +104,7 @@ impl PackedEncoder {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
             let n = span.len();
-            let parts = Projected { rows: &projected[span.start * width..span.end * width], n, width, bias, head_dim };
+            let parts = Projected::of(projected, &span, width, (bias, head_dim));
             let stride = stride_of(n);
             for head in 0..config.num_attention_heads {
                 self.attend_between((number, head), [&parts; 2], Positions::Seen, weights);
@@ -108,20 +112,11 @@ impl PackedEncoder {
                 let is_patched = pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
 
-                let view = HeadView {
-                    layer: number,
-                    head,
-                    attention: AttentionView::strided(number, head, stride, attention, entropies),
-                    values: needs
-                        .values
-                        .then(|| Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) }),
-                    value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
-                    context: None,
-                    output: None,
-                };
+                let own_values = || Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) };
                 let gate = pass.gates.of(number, head);
+                let is_open = gate.is_none_or(|gate| !gate.is_closed());
                 let bare = sized(bare, n * head_dim);
-                if needs.outputs || needs.mixing || (writes && gate.is_none_or(|gate| !gate.is_closed())) {
+                if needs.outputs || needs.mixing || (writes && is_open) {
                     // Rows in place of a head's own may have weights on what it does not see.
                     let weighed = if is_patched { Visibility::ALL } else { visibility };
                     weigh(bare, Matrix::strided(attention, n, n, stride), parts.matrix(VALUE, head), weighed);
@@ -129,26 +124,20 @@ impl PackedEncoder {
                 let bare = &*bare;
                 if needs.mixing {
                     let weights = Rows::strided(attention, n, n, stride);
-                    let keep = gate.map_or(1.0, |gate| gate.keep);
-                    mixing.keep_head(
-                        head,
-                        &span,
-                        [weights, parts.view(VALUE, head)],
-                        (bare, parts.bias(VALUE, head)),
-                        keep,
-                    );
+                    mixing.keep_head(head, &span, (weights, own_values(), bare), gate.map_or(1.0, |gate| gate.keep));
                 }
                 let output = needs.outputs.then(|| {
                     let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head).0);
                     kernels::times_square(bare, head_dim, gram, head_dim, products);
-                    Output {
-                        contexts: Rows::new(bare, head_dim),
-                        products: Rows::new(products, head_dim),
-                        gram,
-                        input_norms: &input_norms[span.clone()],
-                    }
+                    let [contexts, products] = [bare, products].map(|rows| Rows::new(rows, head_dim));
+                    Output { contexts, products, gram, input_norms: &input_norms[span.clone()] }
                 });
-                let view = HeadView { output, ..view };
+                let view = HeadView {
+                    values: needs.values.then(own_values),
+                    value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
+                    output,
+                    ..AttentionView::strided(number, head, stride, attention, entropies).into()
+                };
                 if needs.heads() && !needs.contexts {
                     // At once, while attention is in cache.
                     pass.visitor.head(sequence, &view);
@@ -157,9 +146,9 @@ impl PackedEncoder {
                     continue;
                 }
                 let context = &mut context[span.start * heads_width + head * head_dim..span.end * heads_width];
-                if gate.is_none_or(|gate| !gate.is_closed()) {
+                if is_open {
                     for (row, bare) in context.chunks_mut(heads_width).zip(bare.chunks_exact(head_dim)) {
-                        row.iter_mut().zip(bare).for_each(|(value, bare)| *value += bare);
+                        add_to(row, bare);
                     }
                 }
                 if let Some(gate) = gate {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{PackedEncoder, Pass, Scratch, project, sized};
+use super::{PackedEncoder, Pass, Scratch, copied, project};
 use crate::model::forward::HELD_SHOWS_ATTENTION;
 use crate::model::forward::held::{LayerWrites, Writes};
 use crate::model::forward::visitor::Needs;
@@ -11,13 +11,7 @@ impl PackedEncoder {
     /// Shows the attention of all layers after `first` with what the gates of its heads change of the residual stream, and with
     /// all that other heads and the feed-forward blocks wrote as it was: `scratch.states` are those that entered the first layer.
     /// Fails if more than attention is needed, or the numbers stop being finite.
-    pub(super) fn run_held(
-        &self,
-        first: usize,
-        writes: &Writes,
-        pass: &mut Pass<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
+    pub(super) fn run_held(&self, first: usize, writes: &Writes, pass: &mut Pass, scratch: &mut Scratch) -> Result<()> {
         ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
         let (layers, hidden) = (self.parameters.order.len(), self.parameters.config.hidden_size);
         for (number, layer) in self.parameters.layers().enumerate().skip(first) {
@@ -28,17 +22,16 @@ impl PackedEncoder {
             if number + 1 == layers {
                 break;
             }
-            let LayerWrites { contexts, attention, feed_forward } = writes.of_layer(number);
+            let LayerWrites { contexts, attention, feed_forward, .. } = writes.of_layer(number);
+            let Scratch { states, context, update, .. } = &mut *scratch;
             if number == first {
-                sized(&mut scratch.context, contexts.len()).copy_from_slice(contexts);
-                self.apply_gates(number, pass, &mut scratch.context);
-                project(&scratch.context, &layer.attention_output, hidden, &mut scratch.update, pass.batch.tokens());
+                self.apply_gates(number, pass, copied(contexts, context));
+                project(context, &layer.attention_output, hidden, update, pass.batch.tokens());
             } else {
-                sized(&mut scratch.update, attention.len()).copy_from_slice(attention);
+                copied(attention, update);
             }
-            self.add_attention(layer, &mut scratch.update, &mut scratch.states);
-            sized(&mut scratch.update, feed_forward.len()).copy_from_slice(feed_forward);
-            self.add_feed_forward(layer, &mut scratch.update, &mut scratch.states);
+            self.add_attention(layer, update, states);
+            self.add_feed_forward(layer, copied(feed_forward, update), states);
         }
         pass.end();
         Ok(())

@@ -6,7 +6,7 @@ use super::{PackedEncoder, Pass, Scratch, project, row, sized};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::MixingScratch;
-use crate::model::forward::visitor::Mixing;
+use crate::model::forward::visitor::{Mixing, Values};
 use crate::model::parameters::{Layer, Norm};
 
 impl MixingScratch {
@@ -16,14 +16,13 @@ impl MixingScratch {
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
 
-    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, values without their
-    /// bias, `[n, head_dim]`, the contexts that the two give, and the share that its gate keeps.
+    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, its values, the contexts that
+    /// the two give without the value bias, `[n, head_dim]`, and the share that its gate keeps.
     pub fn keep_head(
         &mut self,
         head: usize,
         span: &Range<usize>,
-        [attention, values]: [Rows<'_>; 2],
-        (contexts, bias): (&[f32], &[f32]),
+        (attention, Values { rows: values, bias }, contexts): (Rows<'_>, Values<'_>, &[f32]),
         keep: f32,
     ) {
         let head_dim = bias.len();
@@ -60,10 +59,8 @@ impl Through<'_> {
     fn ratio(&self, residual: &[f32], [own, others, constant]: [&[f32]; 3]) -> f32 {
         let width = residual.len();
         let at = |row: &'_ [f32], d: usize| f64::from(row[d]);
-        let scale = match self.of_written {
-            None => 1.0,
-            Some(_) => 1.0 / self.deviation(width, |d| at(own, d) + at(others, d) + at(constant, d)),
-        };
+        let sum = |d| at(own, d) + at(others, d) + at(constant, d);
+        let scale = self.of_written.map_or(1.0, |_| 1.0 / self.deviation(width, sum));
         let written = |row| self.linear(self.of_written, width, move |d| scale * at(row, d));
         let (own, mixed) = (written(own), written(others));
         let length = |part: &dyn Fn(usize) -> f64| (0..width).map(|d| part(d) * part(d)).sum::<f64>().sqrt();
@@ -86,10 +83,7 @@ impl Through<'_> {
 
     /// The mean that the normalisation takes off.
     fn mean(&self, width: usize, part: impl Fn(usize) -> f64) -> f64 {
-        match self.kind {
-            NormKind::Layer => (0..width).map(part).sum::<f64>() / width as f64,
-            NormKind::RootMeanSquare => 0.0,
-        }
+        if self.kind == NormKind::Layer { (0..width).map(part).sum::<f64>() / width as f64 } else { 0.0 }
     }
 
     /// The divisor of a row in the normalisation.
@@ -106,7 +100,7 @@ impl PackedEncoder {
     pub(super) fn show_mixing(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
-        let layer = &self.parameters.layers[self.parameters.order[number]];
+        let layer = self.layer(number);
         let through = self.through(layer);
         let Scratch { states, context, mixing, .. } = scratch;
         let MixingScratch { contexts, written, whole, rows, seen, ratios, even, .. } = mixing;
@@ -161,12 +155,8 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
         let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
-        Through {
-            kind: config.norm,
-            epsilon: config.layer_norm_eps,
-            of_written,
-            of_sum: layer.attention_norm.as_ref().filter(|_| is_of_sum),
-        }
+        let of_sum = layer.attention_norm.as_ref().filter(|_| is_of_sum);
+        Through { kind: config.norm, epsilon: config.layer_norm_eps, of_written, of_sum }
     }
 }
 
@@ -178,12 +168,12 @@ mod tests {
     fn a_token_takes_its_own_value_and_those_of_others() {
         // Two tokens and one head of one number: values 4 and 8, and 1 more by their bias.
         let (attention, values) = ([0.75, 0.25, 0.5, 0.5], [4.0, 8.0]);
-        let rows = [Rows::new(&attention, 2), Rows::new(&values, 1)];
+        let head = (Rows::new(&attention, 2), Values { rows: Rows::new(&values, 1), bias: &[1.0] }, &[5.0, 6.0][..]);
         let mut mixing = MixingScratch::default();
         mixing.begin(2, 1);
-        mixing.keep_head(0, &(0..2), rows, (&[5.0, 6.0], &[1.0]), 1.0);
+        mixing.keep_head(0, &(0..2), head, 1.0);
         assert_eq!(mixing.contexts, [[0.75 * 5.0, 0.5 * 9.0], [0.25 * 9.0, 0.5 * 5.0], [5.0, 9.0]]);
-        mixing.keep_head(0, &(0..2), rows, (&[5.0, 6.0], &[1.0]), 0.5);
+        mixing.keep_head(0, &(0..2), head, 0.5);
         assert_eq!(mixing.contexts, [[0.375 * 5.0, 0.25 * 9.0], [0.125 * 9.0, 0.25 * 5.0], [2.5, 4.5]]);
     }
 

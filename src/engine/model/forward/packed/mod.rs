@@ -1,7 +1,5 @@
-//! The encoder over slices: whole sequences side by side, one worker per core, nothing allocated once warm.
-//!
-//! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
-//! and head at a time, and looked at while it is in cache.
+//! The encoder over slices: nothing is allocated once warm. Matrix products go over all tokens of a batch; attention is computed for
+//! one sequence and head at a time, and looked at while it is in cache.
 
 mod backward;
 mod direct;
@@ -18,7 +16,7 @@ use anyhow::{Result, ensure};
 use super::batch::Batch;
 use super::gates::Gates;
 use super::gradient::Differentiable;
-use super::kernels;
+use super::kernels::{self, add_to};
 use super::relative::Relative;
 use super::rows::Rows;
 use super::visitor::{Visitor, Written};
@@ -29,6 +27,7 @@ use crate::model::config::cost::Cost;
 use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
+use replaced::PackedLayer;
 
 /// The fast encoder.
 pub struct PackedEncoder {
@@ -42,7 +41,6 @@ pub struct PackedEncoder {
     output_grams: Vec<OnceLock<OutputGrams>>,
 }
 
-/// The Gram matrices of a layer's output projection.
 struct OutputGrams {
     /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head.
     grams: Vec<f32>,
@@ -51,7 +49,6 @@ struct OutputGrams {
 }
 
 impl PackedEncoder {
-    /// An encoder over `parameters`.
     pub fn new(mut parameters: Parameters) -> Self {
         in_parallel(all_cores(), parameters.linear_layers(), |linear| {
             linear.weight = transposed(&linear.weight, linear.bias.len());
@@ -62,31 +59,25 @@ impl PackedEncoder {
         Self { parameters, relative, no_bias, output_grams }
     }
 
-    /// The configuration of the model.
     pub fn config(&self) -> &Config {
         &self.parameters.config
     }
 
     /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states, into
     /// `scratch.states`.
-    fn embed(&self, batch: &Batch<'_>, scratch: &mut Scratch) {
+    fn embed(&self, batch: &Batch<'_>, Scratch { states, update, .. }: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
         let (tokens, width) = (batch.tokens(), config.embedding_width());
-        let Scratch { states, update, .. } = scratch;
         let sum = sized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
         for input in &batch.inputs {
             let scale = config.embedding_scale.of(input.ids);
-            for ((&id, position), &segment) in input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments)
-            {
-                let out = rows.next().expect("a row for each token");
-                let factor = scale(id);
-                let word = row(&embeddings.words, id as usize, width);
+            let tokens = input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments).zip(&mut rows);
+            for (((&id, position), &segment), out) in tokens {
+                let (factor, word) = (scale(id), row(&embeddings.words, id as usize, width));
                 out.iter_mut().zip(word).for_each(|(out, value)| *out = factor * value);
-                let others = [(&embeddings.positions, position), (&embeddings.segments, segment as usize)];
-                for (table, index) in others {
-                    let Some(table) = table else { continue };
-                    out.iter_mut().zip(row(table, index, width)).for_each(|(out, value)| *out += value);
+                for (table, index) in [(&embeddings.positions, position), (&embeddings.segments, segment as usize)] {
+                    table.iter().for_each(|table| add_to(out, row(table, index, width)));
                 }
             }
         }
@@ -94,8 +85,7 @@ impl PackedEncoder {
             self.normalise(sum, norm);
         }
         if let Some(projection) = &embeddings.projection {
-            let hidden = config.hidden_size;
-            project(update, projection, hidden, states, tokens);
+            project(update, projection, config.hidden_size, states, tokens);
             add_bias(states, &projection.bias);
         }
     }
@@ -104,7 +94,7 @@ impl PackedEncoder {
     /// `scratch.projected`: without their biases, but for queries and keys that are normalised or turned.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
-        let (config, layer) = (&self.parameters.config, &self.parameters.layers[self.parameters.order[number]]);
+        let (config, layer) = (&self.parameters.config, self.layer(number));
         let norm = layer.attention_norm.as_ref().filter(|_| config.blocks.normalises_first());
         let input = norm.map_or(&states[..], |norm| self.normalised(states, norm, update));
         pass.show_attention_inputs(number, input, config.hidden_size);
@@ -112,8 +102,7 @@ impl PackedEncoder {
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
         pass.show_written(number, Written::Projected, projected);
         if layer.prepares_keys() {
-            let lengths = pass.batch.inputs.iter().map(|input| input.ids.len());
-            self.prepare_keys(layer, (projected, outputs), lengths, Positions::Seen, angles);
+            self.prepare_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Seen, angles);
         }
     }
 
@@ -145,11 +134,9 @@ impl PackedEncoder {
         }
         for (row, position) in rows.chunks_exact_mut(width).zip(positions) {
             let row = &mut row[..2 * heads];
-            row.iter_mut().zip(&layer.query_key_value.bias).for_each(|(value, bias)| *value += bias);
+            add_to(row, &layer.query_key_value.bias);
             if let Some(norms) = &layer.query_key_norms {
-                for (part, norm) in row.chunks_exact_mut(heads).zip(norms) {
-                    self.normalise(part, norm);
-                }
+                row.chunks_exact_mut(heads).zip(norms).for_each(|(part, norm)| self.normalise(part, norm));
             }
             if pairs > 0 {
                 kernels::rotate(row, head_dim, &angles[position * 2 * pairs..][..2 * pairs]);
@@ -157,19 +144,18 @@ impl PackedEncoder {
         }
     }
 
-    /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
-    /// to `scratch.states`.
+    /// The hidden states above a layer, from those below in `scratch.states` and the contexts of its heads in `scratch.context`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, direct, .. } = scratch;
-        let hidden = self.parameters.config.hidden_size;
-        let tokens = states.len() / hidden;
+        let config = &self.parameters.config;
+        let (hidden, plan, part) = (config.hidden_size, config.blocks, &layer.intermediate);
+        let (tokens, width) = (states.len() / hidden, part.bias.len());
         pass.show_written(number, Written::Contexts, context);
         project(context, &layer.attention_output, hidden, update, tokens);
         pass.show_written(number, Written::Attention, update);
         if pass.needs.direct {
             self.show_direct_heads(number, layer, pass, context, update, direct);
         }
-        let plan = self.parameters.config.blocks;
         // Of blocks side by side, the second reads what the first has not been added to.
         if plan == BlockPlan::Parallel {
             self.normalised(states, &layer.output_norm, context);
@@ -181,19 +167,12 @@ impl PackedEncoder {
             BlockPlan::Pre => self.normalised(states, &layer.output_norm, context),
             BlockPlan::Parallel => &context[..states.len()],
         };
-        let (part, config) = (&layer.intermediate, &self.parameters.config);
-        let width = part.bias.len();
         project(input, part, width, wide, tokens);
         pass.show_written(number, Written::Wide, wide);
-        if config.gated {
-            kernels::gate(config.hidden_act, wide, &part.bias);
-        } else {
-            kernels::activate(config.hidden_act, wide, &part.bias);
-        }
-        let inner = Matrix::strided(wide, tokens, config.intermediate_size, width);
+        kernels::activate(config.hidden_act, config.gated, wide, &part.bias);
         multiply(
             MatrixMut::new(sized(update, tokens * hidden), tokens, hidden),
-            inner,
+            Matrix::strided(wide, tokens, config.intermediate_size, width),
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
         pass.show_written(number, Written::FeedForward, update);
@@ -209,7 +188,7 @@ impl PackedEncoder {
         self.add(update, &layer.attention_output, [of_update, layer.attention_norm.as_ref()], states);
     }
 
-    /// Adds the feed-forward block.
+    /// Adds the output of the feed-forward block likewise.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
         self.add(update, &layer.output, [of_update, Some(&layer.output_norm)], states);
@@ -227,8 +206,7 @@ impl PackedEncoder {
         if let Some(norm) = of_update {
             add_bias(update, bias);
             self.normalise(update, norm);
-            states.iter_mut().zip(update).for_each(|(sum, more)| *sum += *more);
-            return;
+            return add_to(states, update);
         }
         match of_sum.filter(|_| !self.parameters.config.blocks.normalises_first()) {
             Some(norm) if self.parameters.config.norm == NormKind::Layer => {
@@ -243,20 +221,20 @@ impl PackedEncoder {
         }
     }
 
-    /// Normalises each row of as many values as the normalisation has.
     fn normalise(&self, rows: &mut [f32], Norm { weight, bias }: &Norm) {
-        match self.parameters.config.norm {
-            NormKind::Layer => kernels::norm(rows, weight, bias, self.epsilon()),
-            NormKind::RootMeanSquare => kernels::root_mean_square_norm(rows, weight, self.epsilon()),
-        }
+        kernels::norm(self.parameters.config.norm, rows, weight, bias, self.epsilon());
     }
 
     /// The hidden states normalised, in a buffer.
     fn normalised<'a>(&self, states: &[f32], norm: &Norm, into: &'a mut Vec<f32>) -> &'a [f32] {
-        let into = sized(into, states.len());
-        into.copy_from_slice(states);
+        let into = copied(states, into);
         self.normalise(into, norm);
         into
+    }
+
+    /// The layer of the model that has this number.
+    fn layer(&self, number: usize) -> &Layer {
+        &self.parameters.layers[self.parameters.order[number]]
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
@@ -277,8 +255,8 @@ impl Encoder for PackedEncoder {
 
     fn embedding_projection(&self) -> Option<Matrix<'_>> {
         let Parameters { embeddings, config, .. } = &self.parameters;
-        let Linear { weight, .. } = embeddings.projection.as_ref()?;
-        Some(Matrix::new(weight, config.embedding_width(), config.hidden_size))
+        let projection = embeddings.projection.as_ref()?;
+        Some(Matrix::new(&projection.weight, config.embedding_width(), config.hidden_size))
     }
 
     fn has_direct_effects(&self) -> bool {
@@ -302,8 +280,8 @@ impl Encoder for PackedEncoder {
     }
 
     fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
-        let of_layer = || Box::new(replaced::PackedLayer::new(self, layer, positions)) as Box<dyn LayerAttention + '_>;
-        (layer < self.parameters.order.len()).then(of_layer)
+        let of_layer = PackedLayer { encoder: self, number: layer, positions };
+        (layer < self.parameters.order.len()).then(|| Box::new(of_layer) as _)
     }
 
     fn forward_from(
@@ -324,11 +302,12 @@ impl Encoder for PackedEncoder {
         let mut pass = Pass { batch, gates, needs, visitor };
         match start {
             Start::Embeddings => self.embed(batch, scratch),
-            Start::Layer { states, .. } => sized(&mut scratch.states, states.len()).copy_from_slice(states),
-            Start::Held { layer, states, writes } => {
-                sized(&mut scratch.states, states.len()).copy_from_slice(states);
-                return self.run_held(layer, writes, &mut pass, scratch);
+            Start::Layer { states, .. } | Start::Held { states, .. } => {
+                copied(states, &mut scratch.states);
             }
+        }
+        if let Start::Held { layer, writes, .. } = start {
+            return self.run_held(layer, writes, &mut pass, scratch);
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
         if needs.states_of(start.layer(), layers) {
@@ -338,7 +317,7 @@ impl Encoder for PackedEncoder {
             self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
         // Whether the residual stream has the predicted positions alone.
-        let mut are_predicted = false;
+        let are_predicted = needs.last_states() && !needs.every_last_state() && start.layer() < layers;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -348,13 +327,12 @@ impl Encoder for PackedEncoder {
             if needs.mixing {
                 self.show_mixing(number, &mut pass, scratch);
             }
-            if last && needs.last_states() && !needs.every_last_state() {
+            if last && are_predicted {
                 let Scratch { states, context, update, .. } = &mut *scratch;
                 for (rows, width) in [(states, hidden), (context, config.heads_width())] {
                     predicted_rows(batch, width, rows, update);
                     std::mem::swap(rows, update);
                 }
-                are_predicted = true;
             }
             if !last || (needs.last_states() && !scratch.states.is_empty()) {
                 self.feed_forward(number, layer, &mut pass, scratch);
@@ -395,12 +373,9 @@ fn predicted_rows(batch: &Batch<'_>, width: usize, rows: &[f32], into: &mut Vec<
 
 /// Adds a bias to each row.
 fn add_bias(rows: &mut [f32], bias: &[f32]) {
-    for row in rows.chunks_exact_mut(bias.len()) {
-        row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
-    }
+    rows.chunks_exact_mut(bias.len()).for_each(|row| add_to(row, bias));
 }
 
-/// A row of an embedding.
 fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
     &table[index * width..][..width]
 }
@@ -409,6 +384,13 @@ fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
 fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.resize(length, 0.0);
     buffer
+}
+
+/// These values in a buffer.
+fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
+    into.clear();
+    into.extend_from_slice(values);
+    into
 }
 
 /// `[rows, columns]` as `[columns, rows]`.
@@ -429,8 +411,7 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
     out
 }
 
-/// `states` times the first `outputs` columns of the weight; the bias is left to the step that comes next, which reads
-/// the result anyway.
+/// `states` times the first `outputs` columns of the weight; the bias is left to the step that reads the result.
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, Pass, Scratch, add_bias, project, project_back, sized};
+use super::{PackedEncoder, Pass, Scratch, add_bias, copied, project, project_back, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gradient::Score;
@@ -32,7 +32,7 @@ impl PackedEncoder {
             None => states,
             Some(Transform { dense, activation, norm }) => {
                 project(states, dense, dense.bias.len(), transformed, count);
-                kernels::activate(*activation, transformed, &dense.bias);
+                kernels::activate(*activation, false, transformed, &dense.bias);
                 if let Some(norm) = norm {
                     self.normalise(transformed, norm);
                 }
@@ -51,8 +51,8 @@ impl PackedEncoder {
 
     /// Lends the logits at the predicted positions, from the hidden states there in `scratch.states`.
     pub(super) fn predict(&self, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
-        let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
         let Scratch { states, update, logits, .. } = scratch;
+        let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
         let mut places = pass.batch.predicted();
         for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
             self.logits(states, update, logits)?;
@@ -67,14 +67,12 @@ impl PackedEncoder {
     /// `score` is shown the logits at each of these.
     pub(super) fn score_back(
         &self,
-        batch: &Batch<'_>,
-        states: &[f32],
+        (batch, states): (&Batch<'_>, &[f32]),
         score: &mut Score<'_>,
-        scratch: &mut Scratch,
+        Scratch { states: derivatives, context, update, wide, projected, logits, .. }: &mut Scratch,
     ) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
         let (classes, width, hidden) = (vectors.rows(), vectors.columns(), self.parameters.config.hidden_size);
-        let Scratch { states: derivatives, context, update, wide, projected, logits, .. } = scratch;
         derivatives.clear();
         let mut places = batch.predicted();
         for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
@@ -96,12 +94,11 @@ impl PackedEncoder {
             };
             project(states, dense, width, update, count);
             if let Some(norm) = norm {
-                let active = sized(projected, update.len());
-                active.copy_from_slice(update);
-                kernels::activate(*activation, active, &dense.bias);
+                let active = copied(update, projected);
+                kernels::activate(*activation, false, active, &dense.bias);
                 self.norm_back(active, norm, rows);
             }
-            backward::activate(*activation, update, &dense.bias, rows);
+            backward::activate(*activation, false, update, &dense.bias, rows);
             project_back(rows, dense, width, context, count);
             derivatives.extend_from_slice(context);
         }

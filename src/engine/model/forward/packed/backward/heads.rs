@@ -1,8 +1,7 @@
 //! The way back through the heads of a layer.
 
 use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
-use super::super::{PackedEncoder, Positions, Scratch, sized};
-use super::add;
+use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::forward::batch::{Batch, Input};
 use crate::model::forward::gates::Gates;
@@ -24,15 +23,13 @@ impl PackedEncoder {
         found: &mut [GateGradient],
     ) {
         let config = &self.parameters.config;
-        let layer = &self.parameters.layers[self.parameters.order[number]];
+        let layer = self.layer(number);
         let (heads, head_dim, heads_width) = (config.num_attention_heads, config.head_dim(), config.heads_width());
         let (width, bias) = (3 * heads_width, layer.query_key_value.bias.as_slice());
         let Scratch { context, projected, angles, .. } = forward;
         let rows = if layer.prepares_keys() {
-            let rows = sized(prepared, kept.len());
-            rows.copy_from_slice(kept);
-            let lengths = batch.inputs.iter().map(|input| input.ids.len());
-            self.prepare_keys(layer, (rows, width), lengths, Positions::Seen, angles);
+            let rows = copied(kept, prepared);
+            self.prepare_keys(layer, (rows, width), batch.lengths(), Positions::Seen, angles);
             &*rows
         } else {
             kept
@@ -154,7 +151,7 @@ impl PackedEncoder {
             for angles in angles.chunks_exact_mut(2 * pairs) {
                 angles[pairs..].iter_mut().for_each(|sine| *sine = -*sine);
             }
-            let positions = batch.inputs.iter().flat_map(|input| 0..input.ids.len());
+            let positions = batch.lengths().flat_map(|length| 0..length);
             for (row, position) in projected.chunks_exact_mut(width).zip(positions) {
                 kernels::rotate(&mut row[..2 * heads], config.head_dim(), &angles[position * 2 * pairs..][..2 * pairs]);
             }
@@ -163,7 +160,7 @@ impl PackedEncoder {
         let biased = sized(update, 2 * heads);
         for (row, kept) in projected.chunks_exact_mut(width).zip(kept.chunks_exact(width)) {
             biased.copy_from_slice(&kept[..2 * heads]);
-            add(biased, bias);
+            add_to(biased, bias);
             let parts = row.chunks_exact_mut(heads).zip(biased.chunks_exact(heads));
             parts.zip(norms).for_each(|((derivatives, rows), norm)| self.norm_back(rows, norm, derivatives));
         }
