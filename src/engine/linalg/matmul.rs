@@ -58,7 +58,6 @@ impl<'a, T: Number> Matrix<'a, T> {
         Self { values: &self.values[rows.start * self.row_stride..], rows: rows.len(), ..self }
     }
 
-    /// The values with rows and columns exchanged.
     pub fn transposed(self) -> Self {
         let Self { rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride, .. } = self;
         Self { rows, columns, row_stride, column_stride, ..self }
@@ -107,13 +106,11 @@ const COLUMNS: usize = 256;
 const INNER: usize = 512;
 
 /// `into = a b`, on this thread.
-/// Panics if the shapes do not fit.
 pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, false);
 }
 
 /// `into += a b`, on this thread.
-/// Panics if the shapes do not fit.
 pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, true);
 }

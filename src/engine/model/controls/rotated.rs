@@ -1,5 +1,4 @@
-//! A trained model whose heads write into directions at random: each keeps its weights and the lengths and angles of what it writes, but
-//! later layers, which were trained with the others, no longer read it (docs/methodology/controls.md).
+//! A trained model whose heads write into directions at random, which later layers do not read (docs/methodology/controls.md).
 
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -29,11 +28,10 @@ pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
     }
 }
 
-/// The columns of a matrix, `[rows, columns]` row-major, turned together by a rotation or reflection of the uniform (Haar) distribution
-/// over all of them, which `normal`, as many standard normal numbers, decide.
-///
-/// With `M = U R`, `U` of orthonormal columns, `Q M = (Q U) R`: of a uniform `Q` the columns `Q U` are uniform, and so are those of
-/// the QR factorisation of normal numbers whose `R` has a positive diagonal (Mezzadri 2007). So no matrix of all directions is made.
+/// The columns of a matrix, `[rows, columns]` row-major, turned together by a rotation or reflection of the uniform (Haar)
+/// distribution, which `normal`, as many standard normal numbers, decide. With `M = U R`, `U` of orthonormal columns, `Q M` is
+/// `(Q U) R`: of a uniform `Q` the columns `Q U` are uniform, and so are those of the QR factorisation of normal numbers whose `R`
+/// has a positive diagonal (Mezzadri 2007).
 /// Panics if there are more columns than rows, or the lists have other lengths.
 fn rotated(matrix: &[f64], normal: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     assert!(columns <= rows && matrix.len() == rows * columns && normal.len() == matrix.len(), "as many numbers");

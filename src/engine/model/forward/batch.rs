@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-/// The class of a token, by which a gate chooses the replacement of a head's context: its mean differs most between these classes,
-/// since special tokens hardly depend on the sentence, and a mask hides its word.
+use super::rows::Rows;
+
+/// The class of a token, by which a gate chooses the replacement of a head's context: its mean differs most between these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.
@@ -19,7 +20,6 @@ pub enum TokenClass {
 }
 
 impl TokenClass {
-    /// All classes, in order.
     pub const ALL: [Self; 5] = [Self::FirstSpecial, Self::OtherSpecial, Self::Mask, Self::Text, Self::First];
     pub const COUNT: usize = Self::ALL.len();
 }
@@ -32,7 +32,6 @@ pub enum Exchange {
 }
 
 impl Exchange {
-    /// The positions in sequences of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
             Self::Everywhere => 0..n,
@@ -41,7 +40,6 @@ impl Exchange {
     }
 }
 
-/// One sequence of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
     /// The number of its sentence, for messages.
@@ -56,8 +54,7 @@ pub struct Input<'a> {
     pub predicted: &'a [usize],
     /// The tokens on whose logits the direct effects of heads are wanted.
     pub compared: &'a [u32],
-    /// Where the sequence exchanges the contexts of [exchanged](super::gates::Gates::exchange) heads with the next one, which has as
-    /// many tokens; `None` of sequences that exchange nothing with the next one.
+    /// Where the sequence exchanges contexts of [exchanged](super::gates::Gates::exchange) heads with the next one, which is as long.
     pub exchange: Option<Exchange>,
 }
 
@@ -69,7 +66,6 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// This batch with the class of every token, `[tokens]`, one sequence after the other.
-    /// Panics if `classes` has another length.
     pub fn with_classes(mut self, classes: &'a [TokenClass]) -> Self {
         assert_eq!(classes.len(), self.tokens(), "a class for each token");
         let mut rest = classes;
@@ -80,14 +76,12 @@ impl<'a> Batch<'a> {
     }
 
     /// This batch with the positions whose logits are wanted, for each sequence.
-    /// Panics if there is another number of sequences.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
         self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted = positions);
         self
     }
 
-    /// The number of tokens of all sequences.
     pub fn tokens(&self) -> usize {
         self.lengths().sum()
     }
@@ -99,6 +93,12 @@ impl<'a> Batch<'a> {
     /// The range of rows that each sequence has in the batch, in order.
     pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
         spans(self.lengths())
+    }
+
+    /// The number of each sequence with its rows of `values`, `[tokens, width]`.
+    pub(super) fn rows<'b>(&self, values: &'b [f32], width: usize) -> impl Iterator<Item = (usize, Rows<'b>)> {
+        let own = move |span: Range<usize>| Rows::new(&values[span.start * width..span.end * width], width);
+        self.spans().map(own).enumerate()
     }
 
     /// The rows that exchange the contexts of heads, of a sequence and of the next one, for each sequence that exchanges any.

@@ -1,5 +1,4 @@
-//! The outputs of all blocks of a run, for later runs in which they are held as they were: a head that is removed then reaches later
-//! layers by the residual stream alone.
+//! The outputs of all blocks of a run, for later runs in which they are held as they were.
 
 use anyhow::{Result, ensure};
 

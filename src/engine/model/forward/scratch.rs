@@ -46,7 +46,6 @@ pub(super) struct DirectScratch {
     pub effects: Vec<f32>,
 }
 
-/// Buffers for how much the heads of a layer mix.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MixingScratch {
     /// `heads * head_dim`

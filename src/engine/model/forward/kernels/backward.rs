@@ -1,5 +1,4 @@
-//! The derivatives of the element-wise parts: each takes the derivatives of a score by what a part gave, in place, to those by what
-//! it was given.
+//! The derivatives of the element-wise parts: from those of a score by what a part gave, in place, to those by what it was given.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -29,13 +28,10 @@ pub fn activate(activation: Activation, gates: bool, states: &[f32], bias: &[f32
 /// of `x` and `g` where the norm is by the root of the mean square.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivatives: &mut [f32]) {
-    let width = weight.len() as f32;
+    let (width, is_centred) = (weight.len() as f32, kind == NormKind::Layer);
     for (row, out) in rows.chunks_exact(weight.len()).zip(derivatives.chunks_exact_mut(weight.len())) {
         out.iter_mut().zip(weight).for_each(|(derivative, weight)| *derivative *= weight);
-        let mean_of = |values: &[f32]| match kind {
-            NormKind::Layer => reduce(values, 0.0, |x| x, |a, b| a + b) / width,
-            NormKind::RootMeanSquare => 0.0,
-        };
+        let mean_of = |values: &[f32]| if is_centred { reduce(values, 0.0, |x| x, |a, b| a + b) / width } else { 0.0 };
         let (mean, mean_derivative) = (mean_of(row), mean_of(out));
         let variance = reduce(row, 0.0, |x| (x - mean) * (x - mean), |a, b| a + b) / width;
         let scale = 1.0 / (variance + epsilon).sqrt();

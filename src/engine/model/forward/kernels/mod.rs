@@ -1,5 +1,4 @@
 //! The element-wise parts of the packed encoder, written so that the compiler vectorises them.
-//!
 //! Each is compiled once for each instruction set by `multiversion`, which chooses at run time. Fused multiply-add is written out, so
 //! every instruction set gives the same values; a machine without it (x86-64 before 2013) computes it in software, slowly.
 
@@ -17,16 +16,13 @@ pub mod backward;
 #[cfg(test)]
 mod tests;
 
-/// The factor by which the logistic function comes near the distribution function of the normal distribution (Hendrycks &
-/// Gimpel 2016, section 2).
+/// The factor by which the logistic function comes near the normal distribution function (Hendrycks & Gimpel 2016, section 2).
 pub const QUICK_GELU: f32 = 1.702;
 
-/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
-/// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.
+/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row becoming 0; the
+/// entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
 ///
-/// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`:
-/// both terms are at least 0, so nothing cancels.
-/// Panics if `stride` is no multiple of [`LANES`].
+/// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`: nothing cancels.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [f32]) {
     assert!(stride.is_multiple_of(LANES), "rows of whole vectors");
@@ -36,8 +32,7 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
     }
 }
 
-/// Takes away from a softmax what queries do not see: of each row of `scores`, `[rows, stride]`, the first `keys` values but
-/// for the `seen` ones become minus infinity.
+/// Makes minus infinity of the first `keys` values of each row of `scores`, `[rows, stride]`, but for those that are `seen`.
 pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize) -> Range<usize>) {
     for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
         let Range { start, end } = seen(query);
@@ -132,7 +127,6 @@ pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, i
     }
 }
 
-/// A few rows times a square matrix.
 #[inline(always)]
 fn rows_times_square<const R: usize>(rows: [&[f32]; R], square: &[f32], into: &mut [f32]) {
     let width = rows[0].len();
@@ -307,8 +301,7 @@ fn at_least(x: f32) -> f32 {
 
 /// `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
 ///
-/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, whose remainder is below 1e-8;
-/// `2^n` by its exponent bits.
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, to 1e-8; `2^n` by its exponent bits.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Adding it rounds to a whole number and leaves that in the low bits: 1.5 * 2^23.
@@ -341,9 +334,8 @@ fn gelu(x: f32) -> f32 {
 
 /// The factors of `2 Phi(-|x|)`; the last one is `e^(-x^2 / 2)`.
 ///
-/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)`,
-/// a form of Abramowitz & Stegun 7.1.26. P was fitted at Chebyshev nodes of `0 <= u <= 7.2`
-/// to a relative error of 2.5e-8.
+/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)` (Abramowitz & Stegun
+/// 7.1.26). P was fitted at Chebyshev nodes of `0 <= u <= 7.2` to a relative error of 2.5e-8.
 #[inline(always)]
 fn normal_tail(x: f32) -> [f32; 3] {
     const P: [f32; 9] = [

@@ -9,12 +9,11 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::DirectScratch;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::forward::{NO_DIRECT, Pass};
-use crate::model::parameters::{Layer, Norm};
+use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Works out the vectors of all compared tokens and shows the part that the residual stream begins with. A vector is `g ⊙ u`, `g`
-    /// the weights of the final norm and `u` the vector of the token in the head that predicts.
-    /// Fails if logits are not linear in the residual stream.
+    /// Works out the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector of the token in
+    /// the head that predicts, and shows the part that the residual stream begins with.
     pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
         let hidden = self.parameters.config.hidden_size;
@@ -28,7 +27,7 @@ impl PackedEncoder {
         }
         let DirectScratch { vectors, effects, .. } = direct;
         let [vectors, states] = [&vectors[..], states].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
-        show(pass, ResidualPart::Embeddings, states, vectors.transposed(), &[], effects);
+        show(pass, ResidualPart::Embeddings, (states, vectors.transposed()), &[], effects);
         Ok(())
     }
 
@@ -40,51 +39,37 @@ impl PackedEncoder {
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of the heads of a layer, from the contexts of all of them, `[tokens, heads * head_dim]`, and the
-    /// direct effects of the block's biases; `update` is what the block computed, its bias still missing.
-    pub(super) fn show_direct_heads(
+    /// Shows the direct effects of a block and of its biases; `update` is what it computed, its bias still missing, and `contexts` are those
+    /// of all heads, `[tokens, heads * head_dim]`, if it is of attention.
+    pub(super) fn show_direct(
         &self,
         number: usize,
-        layer: &Layer,
         pass: &mut Pass<'_>,
-        contexts: &[f32],
-        update: &[f32],
+        (contexts, update): (Option<&[f32]>, &[f32]),
         direct: &mut DirectScratch,
     ) {
-        let config = &self.parameters.config;
+        let (config, layer) = (&self.parameters.config, self.layer(number));
         let (hidden, head_dim, width) = (config.hidden_size, config.head_dim(), config.heads_width());
-        let (norm, bias) = (layer.write_norms.as_ref().map(|[norm, _]| norm), &layer.attention_output.bias);
-        self.before_write(norm, update, bias, direct);
+        let (block, output) = if contexts.is_some() { (0, &layer.attention_output) } else { (1, &layer.output) };
+        let norm = layer.write_norms.as_ref().map(|norms| &norms[block]);
+        self.before_write(norm, update, &output.bias, direct);
         let DirectScratch { written, through, effects, scales, .. } = direct;
-        let (output, count) = (Matrix::new(&layer.attention_output.weight, width, hidden), written.len() / hidden);
-        let through = sized(through, width * count);
-        multiply(MatrixMut::new(through, width, count), output, Matrix::new(written, count, hidden).transposed());
-        let (contexts, through) =
-            (Matrix::new(contexts, contexts.len() / width, width), Matrix::new(through, width, count));
-        for head in 0..config.num_attention_heads {
-            let own = head * head_dim..(head + 1) * head_dim;
-            let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
-            show(pass, ResidualPart::Head { layer: number, head }, contexts, through, scales, effects);
-        }
-        Self::show_direct_biases(number, norm, pass, bias, direct);
-    }
-
-    /// Shows the direct effects of a feed-forward block and of its biases; `update` is what it computed, its bias still missing.
-    pub(super) fn show_direct_feed_forward(
-        &self,
-        number: usize,
-        layer: &Layer,
-        pass: &mut Pass<'_>,
-        update: &[f32],
-        direct: &mut DirectScratch,
-    ) {
-        let hidden = self.parameters.config.hidden_size;
-        let (norm, bias) = (layer.write_norms.as_ref().map(|[_, norm]| norm), &layer.output.bias);
-        self.before_write(norm, update, bias, direct);
-        let DirectScratch { written, effects, scales, .. } = direct;
         let [vectors, update] = [&written[..], update].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
-        show(pass, ResidualPart::FeedForward { layer: number }, update, vectors.transposed(), scales, effects);
-        Self::show_direct_biases(number, norm, pass, bias, direct);
+        let (vectors, count) = (vectors.transposed(), vectors.rows());
+        if let Some(contexts) = contexts {
+            let through = sized(through, width * count);
+            multiply(MatrixMut::new(through, width, count), Matrix::new(&output.weight, width, hidden), vectors);
+            let through = Matrix::new(through, width, count);
+            let contexts = Matrix::new(contexts, contexts.len() / width, width);
+            for head in 0..config.num_attention_heads {
+                let own = head * head_dim..(head + 1) * head_dim;
+                let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
+                show(pass, ResidualPart::Head { layer: number, head }, (contexts, through), scales, effects);
+            }
+        } else {
+            show(pass, ResidualPart::FeedForward { layer: number }, (update, vectors), scales, effects);
+        }
+        Self::show_biases(number, norm, pass, &output.bias, direct);
     }
 
     /// The vectors of the compared tokens before what a block writes is normalised, and the scales of its norm, if it has one.
@@ -101,13 +86,7 @@ impl PackedEncoder {
     }
 
     /// Shows the direct effects of the constants of a block, after [`Self::before_write`].
-    fn show_direct_biases(
-        number: usize,
-        norm: Option<&Norm>,
-        pass: &mut Pass<'_>,
-        bias: &[f32],
-        direct: &mut DirectScratch,
-    ) {
+    fn show_biases(number: usize, norm: Option<&Norm>, pass: &mut Pass, bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, written, scales, effects, .. } = direct;
         let of_bias: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
         let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
@@ -142,23 +121,15 @@ impl PackedEncoder {
         (squares / row.len() as f32 + self.epsilon()).sqrt()
     }
 
-    /// The mean that norms subtract from a row.
     fn mean_of(&self, row: &[f32]) -> f32 {
         let is_centred = self.parameters.config.norm == NormKind::Layer;
         if is_centred { row.iter().sum::<f32>() / row.len() as f32 } else { 0.0 }
     }
 }
 
-/// Shows the products of the rows of a part, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of the rows, sequence
-/// by sequence; there are no scales where nothing divides.
-fn show(
-    pass: &mut Pass<'_>,
-    part: ResidualPart,
-    rows: Matrix<'_>,
-    vectors: Matrix<'_>,
-    scales: &[f32],
-    effects: &mut Vec<f32>,
-) {
+/// Shows the products of rows, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of the rows, if there are any.
+fn show(pass: &mut Pass, part: ResidualPart, of: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
+    let (rows, vectors) = of;
     for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
         if compared.is_empty() {
             continue;

@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-use super::{OutputGrams, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, sized};
+use super::{Layer, OutputGrams, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, project, sized};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::relative::Scores;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::scratch::{AttentionScratch, ValueScratch};
+use crate::model::forward::scratch::ValueScratch;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
-use crate::model::forward::{check_finite, kernels};
+use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
 /// Queries, keys and values, in the order in which [`Parameters`] have them.
@@ -84,8 +84,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Self-attention of all sequences of the batch, from `scratch.projected`, without biases yet; the contexts of the heads into
-    /// `scratch.context`, if anybody needs them.
+    /// Self-attention of all sequences of the batch, from `scratch.projected`; the contexts of the heads into `scratch.context`.
     pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
@@ -109,7 +108,7 @@ impl PackedEncoder {
             for head in 0..config.num_attention_heads {
                 self.attend_between((number, head), [&parts; 2], Positions::Seen, weights);
                 let (attention, entropies) = (&mut weights.attention[..], &mut weights.entropies[..]);
-                let is_patched = pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
+                let is_patched = pass.gates.patch_weights((number, head, sequence), (attention, stride), entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
 
                 let own_values = || Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) };
@@ -166,8 +165,7 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// The attention of one head, by its number in a layer of this number, from queries to keys over one sequence: `[n,
-    /// stride]` in `into.attention`, and the entropies of its rows.
+    /// The attention of one head over one sequence: `[n, stride]` in `into.attention`, and the entropies of its rows.
     pub(super) fn attend_between(
         &self,
         (number, head): (usize, usize),
@@ -180,8 +178,7 @@ impl PackedEncoder {
         kernels::softmax(&mut into.attention, n, stride_of(n), sized(&mut into.entropies, n));
     }
 
-    /// The scores of one head, as [`PackedEncoder::attend_between`] has them before the softmax, minus infinity where a query does not
-    /// see a key; and its queries times their scale, `[n, head_dim]` in `into.query`.
+    /// The scores of one head before the softmax, minus infinity where keys are not seen; its scaled queries in `into.query`.
     pub(super) fn score_between(
         &self,
         (number, head): (usize, usize),
@@ -196,8 +193,7 @@ impl PackedEncoder {
         let attention = sized(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
-        // Queries scaled beforehand. Where keys are not turned or normalised, their bias would add the same to all scores of a
-        // query, which the softmax takes away again.
+        // Where keys are not turned or normalised, their bias would add the same to all scores of a query: the softmax takes it away.
         let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { keys.bias(part, head) };
         let query = queries.biased(QUERY, head, bias_of(QUERY), scale, query);
         score(attention, stride, query, keys.matrix(KEY, head), visibility);
@@ -213,8 +209,7 @@ impl PackedEncoder {
         }
     }
 
-    /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection:
-    /// vectors as wide as the hidden states are never made.
+    /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection.
     fn value_norms<'a>(
         &'a self,
         place: usize,
@@ -254,19 +249,64 @@ impl PackedEncoder {
     }
 }
 
+/// The heads of the layer of this number, at work on rows in place of its own input.
+pub(super) struct PackedLayer<'a> {
+    pub encoder: &'a PackedEncoder,
+    pub number: usize,
+    pub positions: Positions,
+}
+
+impl LayerAttention for PackedLayer<'_> {
+    fn products(&self, inputs: &[f32], into: &mut Vec<f32>) {
+        let hidden = self.encoder.parameters.config.hidden_size;
+        assert!(inputs.len().is_multiple_of(hidden), "inputs are [rows, hidden]");
+        project(inputs, &self.layer().query_key_value, self.width(), into, inputs.len() / hidden);
+    }
+
+    fn prepare(&self, lengths: &[usize], QueriesKeys { rows, angles }: &mut QueriesKeys) {
+        let (layer, outputs) = (self.layer(), self.width());
+        assert_eq!(rows.len(), lengths.iter().sum::<usize>() * outputs, "products are [tokens, 2 * heads * head_dim]");
+        if layer.prepares_keys() {
+            self.encoder.prepare_keys(layer, (rows, outputs), lengths.iter().copied(), self.positions, angles);
+        }
+    }
+
+    fn between<'b>(
+        &self,
+        head: usize,
+        span: &Range<usize>,
+        queries_keys: [&QueriesKeys; 2],
+        scratch: &'b mut AttentionScratch,
+    ) -> AttentionView<'b> {
+        let (width, bias) = (self.width(), &self.layer().query_key_value.bias[..]);
+        let head_dim = self.encoder.parameters.config.head_dim();
+        let own = queries_keys.map(|of| Projected::of(&of.rows, span, width, (bias, head_dim)));
+        self.encoder.attend_between((self.number, head), own.each_ref(), self.positions, scratch);
+        AttentionView::strided(self.number, head, stride_of(span.len()), &scratch.attention, &scratch.entropies)
+    }
+}
+
+impl<'a> PackedLayer<'a> {
+    fn layer(&self) -> &'a Layer {
+        self.encoder.layer(self.number)
+    }
+
+    fn width(&self) -> usize {
+        2 * self.encoder.parameters.config.heads_width()
+    }
+}
+
 /// The distance between rows of attention: whole vectors, so that the softmax has no remainder to see to.
 pub(super) fn stride_of(n: usize) -> usize {
     n.next_multiple_of(LANES)
 }
 
-/// The products of queries with the keys that they see, into rows that begin `stride` values apart; what others there are
-/// stays as it was or becomes a product that nobody asks for.
+/// The products of queries with the keys that they see, into rows that begin `stride` values apart; others have no meaning.
 fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
-    for tile in visibility.tiles(queries.rows()) {
-        let (rows, columns) = (tile.queries.len(), tile.keys.len());
-        let scores =
-            MatrixMut::strided(&mut into[tile.queries.start * stride + tile.keys.start..], rows, columns, stride);
-        multiply(scores, queries.rows_in(&tile.queries), keys.rows_in(&tile.keys).transposed());
+    for Tile { queries: rows, keys: columns } in visibility.tiles(queries.rows()) {
+        let scores = &mut into[rows.start * stride + columns.start..];
+        let scores = MatrixMut::strided(scores, rows.len(), columns.len(), stride);
+        multiply(scores, queries.rows_in(&rows), keys.rows_in(&columns).transposed());
     }
 }
 

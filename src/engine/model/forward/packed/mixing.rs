@@ -44,15 +44,12 @@ impl MixingScratch {
 struct Through<'a> {
     kind: NormKind,
     epsilon: f64,
-    /// The norm of the output.
     of_written: Option<&'a Norm>,
-    /// The norm of its sum with the residual stream.
     of_sum: Option<&'a Norm>,
 }
 
 impl Through<'_> {
-    /// The mixing ratio of a token, from its row of the residual stream, what is written of itself and of others, and what
-    /// is written of neither; `[hidden]` each.
+    /// The mixing ratio of a token, from its row of the residual stream, and what is written of itself, of others and of neither.
     ///
     /// A normalisation divides both parts of a sum by the same deviation, so only that of what is written, to which the
     /// residual stream is added afterwards, has to be known.
@@ -81,12 +78,10 @@ impl Through<'_> {
         move |d| norm.map_or_else(|| part(d), |norm| (part(d) - mean) * f64::from(norm.weight[d]))
     }
 
-    /// The mean that the normalisation takes off.
     fn mean(&self, width: usize, part: impl Fn(usize) -> f64) -> f64 {
         if self.kind == NormKind::Layer { (0..width).map(part).sum::<f64>() / width as f64 } else { 0.0 }
     }
 
-    /// The divisor of a row in the normalisation.
     fn deviation(&self, width: usize, row: impl Fn(usize) -> f64) -> f64 {
         let mean = self.mean(width, &row);
         let square: f64 = (0..width).map(|d| (row(d) - mean).powi(2)).sum();
@@ -95,8 +90,7 @@ impl Through<'_> {
 }
 
 impl PackedEncoder {
-    /// Shows how much the heads of a layer mix into each token, from what [`MixingScratch::keep_head`] kept of each and the
-    /// residual stream below the layer, `scratch.states`.
+    /// Shows how much the heads of a layer mix into each token, from what was kept of each and the residual stream below the layer.
     pub(super) fn show_mixing(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
@@ -131,10 +125,10 @@ impl PackedEncoder {
                 // Both ends of what a token sees move on with it.
                 let keys = visibility.keys(query, span.len());
                 let mut add = |keys: Range<usize>, sign: f64| {
-                    let rows = keys.map(|key| row(&written[2], span.start + key, hidden));
-                    rows.for_each(|row| {
+                    for key in keys {
+                        let row = row(&written[2], span.start + key, hidden);
                         seen.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * f64::from(value));
-                    });
+                    }
                 };
                 add(summed.end..keys.end, 1.0);
                 add(summed.start..keys.start, -1.0);

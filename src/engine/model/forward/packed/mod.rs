@@ -1,13 +1,10 @@
-//! The encoder over slices: nothing is allocated once warm. Matrix products go over all tokens of a batch; attention is computed for
-//! one sequence and head at a time, and looked at while it is in cache.
+//! The encoder over slices: products go over all tokens of a batch, attention over one sequence and head, looked at while in cache.
 
 mod backward;
 mod direct;
 mod heads;
-mod held;
 mod mixing;
 mod prediction;
-mod replaced;
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,20 +13,19 @@ use anyhow::{Result, ensure};
 use super::batch::Batch;
 use super::gates::Gates;
 use super::gradient::Differentiable;
+use super::held::{LayerWrites, Writes};
 use super::kernels::{self, add_to};
 use super::relative::Relative;
 use super::rows::Rows;
-use super::visitor::{Visitor, Written};
-use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
-use super::{check_finite, check_input};
+use super::visitor::{Needs, Visitor, Written};
+use super::{Encoder, HeadWeights, LayerAttention, Pass, Positions, Scratch, Start, WordEmbeddings};
+use super::{HELD_SHOWS_ATTENTION, NO_PREDICTION, check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
 use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
-use replaced::PackedLayer;
 
-/// The fast encoder.
 pub struct PackedEncoder {
     /// The weights of linear layers are transposed, `[inputs, outputs]`: then the product reads them in order.
     parameters: Parameters,
@@ -63,8 +59,7 @@ impl PackedEncoder {
         &self.parameters.config
     }
 
-    /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states, into
-    /// `scratch.states`.
+    /// Word, position and segment embeddings, summed, normalised if they are and as wide as hidden states, into `states`.
     fn embed(&self, batch: &Batch<'_>, Scratch { states, update, .. }: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
         let (tokens, width) = (batch.tokens(), config.embedding_width());
@@ -90,8 +85,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Queries, keys and, if there are three `projections`, values of all heads of a layer, `scratch.states` to
-    /// `scratch.projected`: without their biases, but for queries and keys that are normalised or turned.
+    /// Queries, keys and, if there are three `projections`, values of all heads, without biases unless they are normalised or turned.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
         let (config, layer) = (&self.parameters.config, self.layer(number));
@@ -106,8 +100,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Adds their biases to queries and keys, rows of `width` values of sequences of these lengths, normalises them and turns
-    /// them by their positions.
+    /// Adds their biases to queries and keys, rows of `width` values, normalises them and turns them by their positions.
     fn prepare_keys(
         &self,
         layer: &Layer,
@@ -144,6 +137,35 @@ impl PackedEncoder {
         }
     }
 
+    /// Shows the attention of all layers after `first` with what the gates of its heads change of the residual stream, and all that
+    /// others wrote as it was: `scratch.states` are those that entered the first layer.
+    fn run_held(&self, first: usize, writes: &Writes, pass: &mut Pass, scratch: &mut Scratch) -> Result<()> {
+        ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
+        let (config, layers) = (&self.parameters.config, self.parameters.order.len());
+        let (hidden, sizes) = (config.hidden_size, [config.head_dim(), config.heads_width()]);
+        for (number, layer) in self.parameters.layers().enumerate().skip(first) {
+            if number > first {
+                self.project_heads(number, 2, pass, scratch);
+                self.attend(number, pass, scratch)?;
+            }
+            if number + 1 == layers {
+                break;
+            }
+            let LayerWrites { contexts, attention, feed_forward, .. } = writes.of_layer(number);
+            let Scratch { states, context, update, .. } = &mut *scratch;
+            if number == first {
+                pass.gates.apply(number, pass.batch, copied(contexts, context), sizes);
+                project(context, &layer.attention_output, hidden, update, pass.batch.tokens());
+            } else {
+                copied(attention, update);
+            }
+            self.add_attention(layer, update, states);
+            self.add_feed_forward(layer, copied(feed_forward, update), states);
+        }
+        pass.end();
+        Ok(())
+    }
+
     /// The hidden states above a layer, from those below in `scratch.states` and the contexts of its heads in `scratch.context`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, direct, .. } = scratch;
@@ -154,7 +176,7 @@ impl PackedEncoder {
         project(context, &layer.attention_output, hidden, update, tokens);
         pass.show_written(number, Written::Attention, update);
         if pass.needs.direct {
-            self.show_direct_heads(number, layer, pass, context, update, direct);
+            self.show_direct(number, pass, (Some(context), update), direct);
         }
         // Of blocks side by side, the second reads what the first has not been added to.
         if plan == BlockPlan::Parallel {
@@ -177,7 +199,7 @@ impl PackedEncoder {
         );
         pass.show_written(number, Written::FeedForward, update);
         if pass.needs.direct {
-            self.show_direct_feed_forward(number, layer, pass, update, direct);
+            self.show_direct(number, pass, (None, update), direct);
         }
         self.add_feed_forward(layer, update, states);
     }
@@ -185,39 +207,29 @@ impl PackedEncoder {
     /// Adds what the attention block computed, its bias still missing, to the hidden states.
     fn add_attention(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
-        self.add(update, &layer.attention_output, [of_update, layer.attention_norm.as_ref()], states);
+        self.add(update, &layer.attention_output.bias, [of_update, layer.attention_norm.as_ref()], states);
     }
 
     /// Adds the output of the feed-forward block likewise.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
-        self.add(update, &layer.output, [of_update, Some(&layer.output_norm)], states);
+        self.add(update, &layer.output.bias, [of_update, Some(&layer.output_norm)], states);
     }
 
-    /// Adds what a linear layer computed, its bias still missing, to the hidden states: by itself normalised where it is, and
-    /// the sum normalised unless layers are pre-norm.
-    fn add(
-        &self,
-        update: &mut [f32],
-        Linear { bias, .. }: &Linear,
-        [of_update, of_sum]: [Option<&Norm>; 2],
-        states: &mut [f32],
-    ) {
+    /// Adds what a block computed, its bias still missing, by itself normalised or the sum, unless layers are pre-norm.
+    fn add(&self, update: &mut [f32], bias: &[f32], [of_update, of_sum]: [Option<&Norm>; 2], states: &mut [f32]) {
         if let Some(norm) = of_update {
             add_bias(update, bias);
             self.normalise(update, norm);
             return add_to(states, update);
         }
-        match of_sum.filter(|_| !self.parameters.config.blocks.normalises_first()) {
-            Some(norm) if self.parameters.config.norm == NormKind::Layer => {
-                kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
-            }
-            norm => {
-                kernels::add(update, bias, states);
-                if let Some(norm) = norm {
-                    self.normalise(states, norm);
-                }
-            }
+        let of_sum = of_sum.filter(|_| !self.parameters.config.blocks.normalises_first());
+        if let Some(norm) = of_sum.filter(|_| self.parameters.config.norm == NormKind::Layer) {
+            return kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
+        }
+        kernels::add(update, bias, states);
+        if let Some(norm) = of_sum {
+            self.normalise(states, norm);
         }
     }
 
@@ -225,14 +237,12 @@ impl PackedEncoder {
         kernels::norm(self.parameters.config.norm, rows, weight, bias, self.epsilon());
     }
 
-    /// The hidden states normalised, in a buffer.
     fn normalised<'a>(&self, states: &[f32], norm: &Norm, into: &'a mut Vec<f32>) -> &'a [f32] {
         let into = copied(states, into);
         self.normalise(into, norm);
         into
     }
 
-    /// The layer of the model that has this number.
     fn layer(&self, number: usize) -> &Layer {
         &self.parameters.layers[self.parameters.order[number]]
     }
@@ -271,16 +281,13 @@ impl Encoder for PackedEncoder {
         let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
         let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * width);
-        Some(HeadWeights {
-            query_key: (!layer.prepares_keys())
-                .then(|| [of_heads.columns_from(0, width), of_heads.columns_from(width, width)]),
-            value: of_heads.columns_from(2 * width, width),
-            output: Matrix::new(&layer.attention_output.weight, width, hidden),
-        })
+        let [query, key, value] = [0, 1, 2].map(|part| of_heads.columns_from(part * width, width));
+        let query_key = (!layer.prepares_keys()).then_some([query, key]);
+        Some(HeadWeights { query_key, value, output: Matrix::new(&layer.attention_output.weight, width, hidden) })
     }
 
     fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
-        let of_layer = PackedLayer { encoder: self, number: layer, positions };
+        let of_layer = heads::PackedLayer { encoder: self, number: layer, positions };
         (layer < self.parameters.order.len()).then(|| Box::new(of_layer) as _)
     }
 
@@ -366,12 +373,12 @@ impl Encoder for PackedEncoder {
 }
 
 /// The rows of the predicted positions, in their order: after the heads of the last layer no token reads another one.
-fn predicted_rows(batch: &Batch<'_>, width: usize, rows: &[f32], into: &mut Vec<f32>) {
+fn predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
     into.clear();
     batch.predicted().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
+    into
 }
 
-/// Adds a bias to each row.
 fn add_bias(rows: &mut [f32], bias: &[f32]) {
     rows.chunks_exact_mut(bias.len()).for_each(|row| add_to(row, bias));
 }
@@ -386,7 +393,6 @@ fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer
 }
 
-/// These values in a buffer.
 fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
     into.clear();
     into.extend_from_slice(values);

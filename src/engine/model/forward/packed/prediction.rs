@@ -10,7 +10,7 @@ use crate::model::forward::kernels::{self, backward};
 use crate::model::forward::{NO_PREDICTION, check_finite};
 use crate::model::parameters::{PredictionHead, Transform};
 
-/// So many logits are in memory at a time, 16 MB of them: as many positions as they do for, one at least.
+/// The most logits in memory at a time, 16 MB of them, but for one position at least.
 const MOST_LOGITS: usize = 1 << 22;
 
 impl PackedEncoder {
@@ -22,8 +22,7 @@ impl PackedEncoder {
         Ok((head, Matrix::new(vectors, head.bias.len(), width)))
     }
 
-    /// Computes the logits, `[rows, classes]`, of some rows of hidden states; `transformed` are these after the layer before the
-    /// classes' vectors, where the head has one.
+    /// Computes the logits, `[rows, classes]`, of some rows of hidden states.
     /// Fails if they are not finite.
     fn logits(&self, states: &[f32], transformed: &mut Vec<f32>, logits: &mut Vec<f32>) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
@@ -39,9 +38,9 @@ impl PackedEncoder {
                 &**transformed
             }
         };
-        let (classes, width) = (vectors.rows(), vectors.columns());
+        let (classes, rows) = (vectors.rows(), Matrix::new(rows, count, vectors.columns()));
         let logits = sized(logits, count * classes);
-        multiply(MatrixMut::new(logits, count, classes), Matrix::new(rows, count, width), vectors.transposed());
+        multiply(MatrixMut::new(logits, count, classes), rows, vectors.transposed());
         add_bias(logits, &head.bias);
         if let Some(cap) = head.cap {
             kernels::cap(logits, cap);
@@ -64,7 +63,6 @@ impl PackedEncoder {
     }
 
     /// The derivatives of a score by the hidden states at the predicted positions, `[positions, hidden]`, into `scratch.states`.
-    /// `score` is shown the logits at each of these.
     pub(super) fn score_back(
         &self,
         (batch, states): (&Batch<'_>, &[f32]),

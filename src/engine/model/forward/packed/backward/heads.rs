@@ -12,8 +12,8 @@ use crate::model::grid::visibility::{Tile, Visibility};
 use crate::model::parameters::Layer;
 
 impl PackedEncoder {
-    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer, and to those by
-    /// queries, keys and values as they meet, in `forward.projected`; of the first layer, nothing asks for the latter.
+    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer and, above the first,
+    /// to those by queries, keys and values as they meet, in `forward.projected`.
     pub(super) fn heads_back(
         &self,
         number: usize,
@@ -50,8 +50,7 @@ impl PackedEncoder {
         }
     }
 
-    /// The derivative by a head's gate over one sequence; those by its queries, keys and values into `derivatives`, rows of all heads,
-    /// which are 0 before.
+    /// The derivative by a head's gate over one sequence; those by its queries, keys and values into `derivatives`, 0 before.
     ///
     /// With `z = A v + b` the context of the head, `r` what replaces it and `d` the derivatives by `r + keep (z - r)`, the one by
     /// `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`; its first term is part of the way back through the softmax.
@@ -72,7 +71,7 @@ impl PackedEncoder {
         }
         let entropies = sized(&mut weights.entropies, n);
         kernels::softmax(&mut weights.attention, n, stride, entropies);
-        let is_patched = gates.patch_weights((number, head, sequence), &mut weights.attention, stride, entropies);
+        let is_patched = gates.patch_weights((number, head, sequence), (&mut weights.attention, stride), entropies);
         // Rows in place of a head's own may have weights on what it does not see.
         let visibility = if is_patched { Visibility::ALL } else { config.visibility.of_layer(number) };
         let attention = weights.attention.as_slice();
@@ -139,8 +138,7 @@ impl PackedEncoder {
         slope
     }
 
-    /// From the derivatives by queries and keys as they meet, in `forward.projected`, to those by the same as projected: back through
-    /// their turns and norms.
+    /// Back through the turns and norms of queries and keys, from the derivatives in `forward.projected`.
     pub(super) fn keys_back(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
         let (config, bias) = (&self.parameters.config, &layer.query_key_value.bias);
         let (heads, width) = (config.heads_width(), bias.len());

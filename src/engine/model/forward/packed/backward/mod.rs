@@ -1,8 +1,7 @@
 //! Derivatives over packs: the products of the forward pass are kept, and derivatives go back through the same weights.
 //!
-//! Only what depends on gates is differentiated: no weights, and nothing below the contexts of the first layer. Everything between
-//! two products is computed again, so that what is kept grows with tokens and not with pairs of them. Sequences do not depend on each
-//! other: one way back gives the gradients of all of a batch.
+//! Only what depends on gates is differentiated. What is between two products is computed again, so that what is kept grows with
+//! tokens and not with pairs of them. One way back gives the gradients of all sequences of a batch.
 
 mod heads;
 
@@ -21,7 +20,7 @@ use crate::model::forward::held::LayerWrites;
 use crate::model::forward::kernels::backward;
 use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
-use crate::model::parameters::{Linear, Norm};
+use crate::model::parameters::Norm;
 
 /// Bytes that are kept of a forward pass at a time: larger batches go by parts, of a sequence at least.
 const MOST_KEPT: u64 = 1 << 28;
@@ -70,7 +69,6 @@ impl Differentiable for PackedEncoder {
     }
 }
 
-/// Adds up the scores of sequences.
 struct ScoreSums<'a, 'b> {
     scores: Vec<f64>,
     score: &'a mut Score<'b>,
@@ -131,9 +129,8 @@ impl PackedEncoder {
         Ok(found)
     }
 
-    /// The derivatives by the gates of a layer. `scratch.forward.states` has the derivatives by the states above the layer, at the
-    /// predicted positions alone if it is the last one, and then those by the states below it; below the first layer they are not
-    /// needed.
+    /// The derivatives by the gates of a layer; `scratch.forward.states` has those by the states above it, at the predicted positions
+    /// alone if it is the last one, and then those by the states below it, if there is a layer below.
     fn layer_back(
         &self,
         number: usize,
@@ -148,12 +145,7 @@ impl PackedEncoder {
         let LayerWrites { projected, attention, wide: kept_wide, feed_forward, .. } = tape.layers.of_layer(number);
         let is_last = number + 1 == self.parameters.order.len();
         let below = &tape.states[number];
-        let states = if is_last {
-            predicted_rows(batch, hidden, below, entering);
-            &*entering
-        } else {
-            below
-        };
+        let states = if is_last { predicted_rows(batch, hidden, below, entering) } else { below };
         let derivatives = &mut forward.states;
         let tokens = states.len() / hidden;
 
@@ -169,7 +161,8 @@ impl PackedEncoder {
         update.copy_from_slice(feed_forward);
         let [of_attention, of_feed_forward] =
             layer.write_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
-        self.add_back(update, &layer.output, [of_feed_forward, Some(&layer.output_norm)], attended, derivatives);
+        let norms = [of_feed_forward, Some(&layer.output_norm)];
+        self.add_back(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
         let (inner, width) = (config.intermediate_size, layer.intermediate.bias.len());
         let wide = sized(&mut forward.wide, tokens * width);
         multiply(
@@ -190,7 +183,7 @@ impl PackedEncoder {
         }
         update.copy_from_slice(attention);
         let norms = [of_attention, layer.attention_norm.as_ref()];
-        self.add_back(update, &layer.attention_output, norms, states, derivatives);
+        self.add_back(&layer.attention_output.bias, norms, states, [&mut *update, &mut *derivatives]);
         if plan == BlockPlan::Parallel {
             add_to(derivatives, inputs);
         }
@@ -214,16 +207,15 @@ impl PackedEncoder {
         add_to(&mut forward.states, inputs);
     }
 
-    /// Through [`PackedEncoder::add`]: `derivatives` by the sum become those by the residual stream below, and `update`, what was
-    /// added, becomes the derivatives by it.
+    /// Through [`PackedEncoder::add`]: `derivatives` become those by the residual stream below, and `update` those by what was added.
     fn add_back(
         &self,
-        update: &mut [f32],
-        Linear { bias, .. }: &Linear,
-        [of_update, of_sum]: [Option<&Norm>; 2],
+        bias: &[f32],
+        norms: [Option<&Norm>; 2],
         states: &[f32],
-        derivatives: &mut [f32],
+        [update, derivatives]: [&mut [f32]; 2],
     ) {
+        let [of_update, of_sum] = norms;
         let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
         for (row, states) in update.chunks_exact_mut(bias.len()).zip(states.chunks_exact(bias.len())) {
             add_to(row, bias);
@@ -241,7 +233,6 @@ impl PackedEncoder {
         }
     }
 
-    /// Through the normalisation of `rows`.
     pub(super) fn norm_back(&self, rows: &[f32], norm: &Norm, derivatives: &mut [f32]) {
         backward::norm(self.parameters.config.norm, rows, &norm.weight, self.epsilon(), derivatives);
     }
