@@ -135,13 +135,6 @@ pub struct Tape {
     pub(super) layers: Writes,
 }
 
-impl Tape {
-    /// Forgets what was kept of another pass; the buffers stay.
-    pub(super) fn clear(&mut self) {
-        self.states.iter_mut().chain([&mut self.predicted]).for_each(Vec::clear);
-    }
-}
-
 impl Visitor for Tape {
     fn needs(&self) -> Needs {
         Needs { layer_inputs: true, predicted_states: true, writes: true, ..Needs::default() }

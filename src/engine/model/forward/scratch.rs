@@ -19,7 +19,8 @@ pub struct Scratch {
     pub(super) logits: Vec<f32>,
     pub(super) direct: DirectScratch,
     pub(super) weights: AttentionScratch,
-    pub(super) values: ValueScratch,
+    /// `[n, head_dim]`: a head's values, without their bias, times the Gram matrix of the output projection; `[n]`: their norms.
+    pub(super) values: [Vec<f32>; 2],
     /// `[n, head_dim]`: a head's contexts without the value bias.
     pub(super) bare: Vec<f32>,
     /// `[n, head_dim]`: those times the Gram matrix of the output projection.
@@ -80,12 +81,4 @@ pub struct AttentionScratch {
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each row of it.
     pub(super) entropies: Vec<f32>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct ValueScratch {
-    /// `[n, head_dim]`: the values of a head, without their bias, times the Gram matrix of the output projection.
-    pub products: Vec<f32>,
-    /// `[n]`
-    pub norms: Vec<f32>,
 }

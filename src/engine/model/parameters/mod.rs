@@ -206,11 +206,9 @@ impl Layer {
             }
             _ => shared.position_bias.clone(),
         };
-        let disentangled = names.disentangled.as_ref().zip(shared.places.as_ref()).map(|(names, places)| {
-            Disentangled::load(places, names, |part, biased| {
-                Linear::load(tensors, &name(part), [width, hidden], biased)
-            })
-        });
+        let of_places = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
+        let disentangled = names.disentangled.as_ref().zip(shared.places.as_ref());
+        let disentangled = disentangled.map(|(names, places)| Disentangled::load(places, names, of_places));
         let wider = config.feed_forward_width();
         let inner = |part, outputs| linear(part, [outputs, hidden], biases.intermediate, |of| of.intermediate);
         let intermediate = match parts.intermediate {

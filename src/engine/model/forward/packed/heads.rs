@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-use super::{Layer, OutputGrams, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, project, sized};
+use super::{Layer, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, project, sized};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::relative::Scores;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::scratch::ValueScratch;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
@@ -215,11 +214,11 @@ impl PackedEncoder {
         place: usize,
         head: usize,
         parts: &Projected<'a>,
-        scratch: &'a mut ValueScratch,
+        [products, norms]: &'a mut [Vec<f32>; 2],
     ) -> ValueNorms<'a> {
         let Projected { n, head_dim, width, .. } = *parts;
         let (gram, bias_product) = self.output_gram(place, head);
-        let (products, norms) = (sized(&mut scratch.products, n * head_dim), sized(&mut scratch.norms, n));
+        let (products, norms) = (sized(products, n * head_dim), sized(norms, n));
         let rows = &parts.rows[parts.start(VALUE, head)..];
         kernels::times_square(rows, width, gram, head_dim, products);
         kernels::biased_norms(rows, width, parts.bias(VALUE, head), products, bias_product, norms);
@@ -231,7 +230,7 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (heads, head_dim, hidden) = (config.num_attention_heads, config.head_dim(), config.hidden_size);
         let (heads_width, square) = (heads * head_dim, head_dim * head_dim);
-        let OutputGrams { grams, bias_products } = self.output_grams[place].get_or_init(|| {
+        let (grams, bias_products) = self.output_grams[place].get_or_init(|| {
             let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; heads_width]);
             let layer = &self.parameters.layers[place];
             // Transposed, so that a head's part are rows.
@@ -243,7 +242,7 @@ impl PackedEncoder {
                 multiply(MatrixMut::new(gram, head_dim, head_dim), part, part.transposed());
                 kernels::times_square(bias, head_dim, gram, head_dim, bias_product);
             }
-            OutputGrams { grams, bias_products }
+            (grams, bias_products)
         });
         (&grams[head * square..][..square], &bias_products[head * head_dim..][..head_dim])
     }

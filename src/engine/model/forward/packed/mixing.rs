@@ -7,7 +7,7 @@ use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::MixingScratch;
 use crate::model::forward::visitor::{Mixing, Values};
-use crate::model::parameters::{Layer, Norm};
+use crate::model::parameters::Norm;
 
 impl MixingScratch {
     /// Makes room for the heads of a layer, `width` values of each token together.
@@ -95,7 +95,10 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
         let layer = self.layer(number);
-        let through = self.through(layer);
+        let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
+        let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
+        let of_sum = layer.attention_norm.as_ref().filter(|_| is_of_sum);
+        let through = Through { kind: config.norm, epsilon: config.layer_norm_eps, of_written, of_sum };
         let Scratch { states, context, mixing, .. } = scratch;
         let MixingScratch { contexts, written, whole, rows, seen, ratios, even, .. } = mixing;
         let tokens = pass.batch.tokens();
@@ -143,14 +146,6 @@ impl PackedEncoder {
             }
             pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios[span.clone()], even: &even[span] });
         }
-    }
-
-    fn through<'a>(&self, layer: &'a Layer) -> Through<'a> {
-        let config = &self.parameters.config;
-        let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
-        let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
-        let of_sum = layer.attention_norm.as_ref().filter(|_| is_of_sum);
-        Through { kind: config.norm, epsilon: config.layer_norm_eps, of_written, of_sum }
     }
 }
 

@@ -33,15 +33,9 @@ pub struct PackedEncoder {
     relative: Vec<Option<Relative>>,
     /// `[head_dim]`: in place of a bias that has been added already.
     no_bias: Vec<f32>,
-    /// The packed weights of each stored layer, made on first use.
-    output_grams: Vec<OnceLock<OutputGrams>>,
-}
-
-struct OutputGrams {
-    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head.
-    grams: Vec<f32>,
-    /// `[heads * head_dim]`: the value bias of each head times that.
-    bias_products: Vec<f32>,
+    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head of each stored layer, made on first use, and `[heads * head_dim]`: its
+    /// products with the value biases.
+    output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
 }
 
 impl PackedEncoder {

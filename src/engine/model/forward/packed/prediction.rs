@@ -50,8 +50,8 @@ impl PackedEncoder {
 
     /// Lends the logits at the predicted positions, from the hidden states there in `scratch.states`.
     pub(super) fn predict(&self, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
-        let Scratch { states, update, logits, .. } = scratch;
         let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
+        let Scratch { states, update, logits, .. } = scratch;
         let mut places = pass.batch.predicted();
         for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
             self.logits(states, update, logits)?;

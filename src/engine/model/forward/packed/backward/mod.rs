@@ -15,7 +15,7 @@ use crate::model::config::BlockPlan;
 use crate::model::config::cost::Cost;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
-use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, Score};
+use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, Score, Tape};
 use crate::model::forward::held::LayerWrites;
 use crate::model::forward::kernels::backward;
 use crate::model::forward::visitor::{Needs, Visitor};
@@ -111,7 +111,8 @@ impl PackedEncoder {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>> {
         let (layers, heads) = (self.parameters.order.len(), self.parameters.config.num_attention_heads);
-        scratch.tape.clear();
+        let Tape { states, predicted, .. } = &mut scratch.tape;
+        states.iter_mut().chain([predicted]).for_each(Vec::clear);
         self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut scratch.tape)?;
         let mut found = vec![GateGradient { loss: 0.0, gates: vec![0.0; layers * heads] }; batch.inputs.len()];
         let mut add = |sequence: usize, position: usize, logits: &mut [f32]| {
@@ -208,19 +209,13 @@ impl PackedEncoder {
     }
 
     /// Through [`PackedEncoder::add`]: `derivatives` become those by the residual stream below, and `update` those by what was added.
-    fn add_back(
-        &self,
-        bias: &[f32],
-        norms: [Option<&Norm>; 2],
-        states: &[f32],
-        [update, derivatives]: [&mut [f32]; 2],
-    ) {
+    fn add_back(&self, bias: &[f32], norms: [Option<&Norm>; 2], below: &[f32], [update, derivatives]: [&mut [f32]; 2]) {
         let [of_update, of_sum] = norms;
         let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
-        for (row, states) in update.chunks_exact_mut(bias.len()).zip(states.chunks_exact(bias.len())) {
+        for (row, below) in update.chunks_exact_mut(bias.len()).zip(below.chunks_exact(bias.len())) {
             add_to(row, bias);
             if of_sum.is_some() {
-                add_to(row, states);
+                add_to(row, below);
             }
         }
         if let Some(norm) = of_sum {
