@@ -68,7 +68,7 @@ pub fn centred_dot(a: &[f32], mean: f32, b: &[f32]) -> f32 {
     across(partial, |a, b| a + b)
 }
 
-/// `(a + a_shift) · (b + b_shift)` of rows of equal length: what a shift mostly cancels is not lost in the rounding of larger terms.
+/// `(a + a_shift) · (b + b_shift)` of rows: what a shift mostly cancels is not lost in the rounding of larger terms.
 #[inline(always)]
 pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];

@@ -22,7 +22,7 @@ pub struct Matrix<'a, T = f32> {
 }
 
 impl<'a, T: Number> Matrix<'a, T> {
-    /// A matrix whose rows follow each other.
+    /// A matrix whose rows follow each other. Panics if `values` is shorter than `rows * columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
@@ -43,16 +43,19 @@ impl<'a, T: Number> Matrix<'a, T> {
         self.columns
     }
 
+    /// Panics if there is no such value.
     pub fn at(self, row: usize, column: usize) -> T {
         assert!(row < self.rows && column < self.columns, "a place in the matrix");
         self.values[row * self.row_stride + column * self.column_stride]
     }
 
+    /// Panics if the matrix has fewer columns.
     pub fn columns_from(self, first: usize, columns: usize) -> Self {
         assert!(first + columns <= self.columns, "columns of the matrix");
         Self { values: &self.values[first * self.column_stride..], columns, ..self }
     }
 
+    /// Panics if the matrix has fewer rows.
     pub fn rows_in(self, rows: &Range<usize>) -> Self {
         assert!(rows.end <= self.rows, "rows of the matrix");
         Self { values: &self.values[rows.start * self.row_stride..], rows: rows.len(), ..self }
@@ -79,7 +82,7 @@ pub struct MatrixMut<'a, T = f32> {
 }
 
 impl<'a, T: Number> MatrixMut<'a, T> {
-    /// A matrix whose rows follow each other.
+    /// A matrix whose rows follow each other. Panics if `values` is shorter than `rows * columns`.
     pub fn new(values: &'a mut [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
@@ -105,12 +108,12 @@ const COLUMNS: usize = 256;
 /// The rows of `b` that one call of gemm gets, measured likewise.
 const INNER: usize = 512;
 
-/// `into = a b`, on this thread.
+/// `into = a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, false);
 }
 
-/// `into += a b`, on this thread.
+/// `into += a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, true);
 }

@@ -1,5 +1,5 @@
-//! LoRA adapters (Hu et al. 2021) as peft saves them: the update of a linear layer is `scale * B A`, with `A` `[rank, inputs]` and `B`
-//! `[outputs, rank]`, and `scale` `alpha / rank`, or `alpha / sqrt(rank)` with `use_rslora` (Kalajdzievski 2023).
+//! LoRA adapters (Hu et al. 2021) as peft saves them: the update of a linear layer is `scale * B A`, with `A` `[rank, inputs]`
+//! and `B` `[outputs, rank]`, and `scale` `alpha / rank`, or `alpha / sqrt(rank)` with `use_rslora` (Kalajdzievski 2023).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -76,7 +76,7 @@ impl AdapterConfig {
         Err(anyhow!("{what} cannot be merged here").hint(merged))
     }
 
-    /// The alpha of a module: that of the first pattern that its name matches, or ends with after a dot (peft: `get_pattern_key`).
+    /// The alpha of a module: of the first pattern that its name matches, or ends with after a dot (peft: `get_pattern_key`).
     fn alpha(&self, module: &str) -> Result<f64> {
         for (key, alpha) in &self.alpha_pattern {
             let matches = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).and_then(|pattern| pattern.is_match(module));

@@ -69,11 +69,12 @@ impl Model {
         Self::loaded(files, None).class(Class::Model)
     }
 
-    /// Loads a model with the head by which it was trained, if it has one, so that it predicts.
+    /// Loads a model with the head by which it was trained, if it has one, so that it predicts. Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
         Self::loaded(files, Some(HeadKind::Training)).class(Class::Model)
     }
 
+    /// Loads a model with the head that classifies. Fails as [`Model::load`], and if it has no such head.
     pub fn load_with_classifier(files: ModelFiles, of: Classified) -> Result<Self> {
         Self::loaded(files, Some(HeadKind::Classifier(of))).class(Class::Model)
     }
@@ -137,18 +138,18 @@ impl Model {
         self.architecture.config.visibility.are_causal()
     }
 
-    /// This architecture before training: fresh weights by the family's own initialisation.
+    /// This architecture before training, by the family's own initialisation. Fails if `initializer_range` is no deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
     }
 
-    /// As [`Model::untrained`], but each layer attends as far from evenly as the trained one over a sample.
+    /// As [`Model::untrained`], but each layer attends as far from evenly as the trained one over a sample that fits the model.
     pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
         let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))
     }
 
-    /// These weights, with the output of each head turned at random.
+    /// These weights, with the output of each head turned at random. Fails if the files of the weights were changed.
     pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;

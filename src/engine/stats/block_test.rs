@@ -1,5 +1,5 @@
-//! Student's test of a number against a margin, and its interval, by leaving out one block at a time (the jackknife: Efron & Tibshirani
-//! 1993, chapter 11). Both are of the same `t`, so that an interval crosses a margin just where the test finds nothing.
+//! Student's test of a number against a margin, and its interval, by leaving out one block at a time (the jackknife: Efron &
+//! Tibshirani 1993, chapter 11). An interval crosses a margin just where the test finds nothing.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use statrs::function::beta::beta_reg;
 
 use super::interval::Interval;
 
-/// The fewest blocks with a denominator for a test: with fewer, Student's distribution says more of its assumptions than of the data.
+/// The fewest blocks with a denominator for a test: with fewer, Student's distribution says little of the data.
 pub const FEWEST_BLOCKS: usize = 10;
 
 /// The fewest effective blocks for a test: with fewer, one large document decides both the number and its standard error.
@@ -183,7 +183,7 @@ impl Jackknife {
         Self::of(above / below, numerators.iter().zip(denominators).map(without).collect(), denominators)
     }
 
-    /// A number that is no ratio of sums, the same without each block, and how much of the corpus each block has, both `[blocks]`.
+    /// A number that is no ratio of sums, the same without each block, and how much of the corpus each has, both `[blocks]`.
     pub fn of(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
         Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }

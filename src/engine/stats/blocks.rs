@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (docs/methodology/units.md). It is even,
-/// so that the two folds are whole blocks.
+/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (docs/methodology/units.md). It is
+/// even, so that the two folds are whole blocks.
 pub const BLOCKS: usize = 64;
 
 /// The block of the family with this 0-based number.

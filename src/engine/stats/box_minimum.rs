@@ -1,5 +1,5 @@
-//! Minima of a smooth function over the unit box, by spectral projected gradients (Birgin, Martínez & Raydan 2000, "Nonmonotone spectral
-//! projected gradient methods on convex sets", Algorithm 2.2).
+//! Minima of a smooth function over the unit box, by spectral projected gradients (Birgin, Martínez & Raydan 2000, "Nonmonotone
+//! spectral projected gradient methods on convex sets", Algorithm 2.2).
 //!
 //! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found.
 
@@ -31,8 +31,8 @@ pub struct BoxMinimum {
     pub converged: bool,
 }
 
-/// The minimum that is reached from `start`, where no coordinate of the projected gradient `P(x - g) - x` is beyond `tolerance`, or
-/// after `most` evaluations.
+/// The minimum that is reached from `start`, where no coordinate of the projected gradient `P(x - g) - x` is beyond `tolerance`,
+/// or after `most` evaluations. Fails if the function does.
 pub fn box_minimum<E>(
     start: &[f64],
     (tolerance, most): (f64, usize),

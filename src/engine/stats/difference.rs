@@ -29,7 +29,7 @@ pub struct ReportedNumber {
 
 /// The block test of two numbers over the same sentences in the same blocks; `None` where their difference has no estimate.
 ///
-/// If it is the same in all `m` blocks, `p` is the chance of `2^(1 - m)` that all have one sign by chance (Fisher 1935, section 21).
+/// If it is the same in all `m` blocks, `p` is the chance of `2^(1 - m)` that all have one sign (Fisher 1935, section 21).
 pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
     let estimate = b.minus(a).estimate()?;
     let constant = || (1.0 - estimate.blocks as f64).exp2();
@@ -70,8 +70,8 @@ fn tested(
 }
 
 impl ReportedNumber {
-    /// The standard error that half of its interval implies. A share has at least the variance of as many independent trials, since the
-    /// words of one sentence depend on each other, which adds to it: a smaller value is luck, and some of thousands have much of it.
+    /// The standard error that half of its interval implies. A share has at least the variance of as many independent trials,
+    /// since the words of one sentence depend on each other, which adds to it: a smaller value is luck.
     fn standard_error(&self, half: f64) -> f64 {
         let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();

@@ -3,8 +3,8 @@
 use statrs::distribution::{Binomial, Discrete};
 
 /// The exact one-sided McNemar test (McNemar 1947): the chance that a head is right on at least `head_only` of the words on which
-/// just one of head and baseline is right, if both are equally good. The tail of the binomial is summed from its largest term, which
-/// keeps small values exact, where statrs' own stops after 140 terms of its continued fraction.
+/// just one of head and baseline is right, if both are equally good. The tail of the binomial is summed from its largest term,
+/// which keeps small values exact, where statrs' own stops after 140 terms of its continued fraction.
 pub fn mcnemar(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)
@@ -42,10 +42,10 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     q
 }
 
-/// The q-values of verdicts that numbers are above their margins: `p` has the one-sided p-values of those whose estimate is above.
+/// The q-values of verdicts that numbers are above their margins: `p` has the one-sided ones of those whose estimate is above.
 ///
-/// Given that, a p-value is at most one half if the number is not above, so twice the p-value is valid again (Zhao, Small & Su 2019,
-/// "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
+/// Given that, a p-value is at most one half if the number is not above, so twice the p-value is valid again (Zhao, Small & Su
+/// 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
 pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<f64> = p.iter().flatten().map(|p| (2.0 * p).min(1.0)).collect();
     let mut q = benjamini_hochberg(&doubled).into_iter();

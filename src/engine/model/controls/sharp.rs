@@ -28,8 +28,8 @@ pub struct SharpnessSample<'a> {
 }
 
 /// Scales the queries and keys of each layer of `fresh` by one factor, from the first up, until its heads are as far from even
-/// attention, in the mean of squared Hellinger distances, as those of `trained`, or as near to that as a factor brings them. Layers
-/// that share their weights have the factor of the first of them.
+/// attention, in the mean of squared Hellinger distances, as those of `trained`, or as near to that as a factor brings them.
+/// Layers that share their weights have the factor of the first of them. Fails if the sample does not fit the model.
 pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &SharpnessSample<'_>) -> Result<Parameters> {
     let wanted = distances(trained, &fresh, sample)?;
     for (number, &wanted) in wanted.iter().enumerate() {
@@ -48,7 +48,7 @@ pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &Sharpnes
     Ok(fresh)
 }
 
-/// The mean squared Hellinger distance from even attention of the heads of each layer, over the rows of the sample.
+/// The mean squared Hellinger distance from even attention of the heads of each layer. Fails as the forward pass.
 pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSample<'_>) -> Result<Vec<f64>> {
     let layers = shape.config.num_hidden_layers;
     let layers = vec![DistanceSum::default(); layers];

@@ -12,14 +12,14 @@ pub struct AttentionView<'a> {
 }
 
 impl<'a> AttentionView<'a> {
-    /// Views `weights`, row-major `[tokens, tokens]`, which has at least one token.
+    /// Views `weights`, `[tokens, tokens]` row-major. Panics if it has another length, or there are no tokens.
     pub fn new(layer: usize, head: usize, tokens: usize, weights: &'a [f32]) -> Self {
         assert!(tokens > 0, "a sentence has at least one token");
         assert_eq!(weights.len(), tokens * tokens, "attention is [tokens, tokens]");
         Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
     }
 
-    /// Views rows that begin `stride` weights apart, `[tokens, stride]`, with the entropies of all rows, in nats.
+    /// Views rows of `[tokens, stride]`, with their entropies in nats. Panics if the lengths do not fit, or there are no tokens.
     pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
         let tokens = entropies.len();
         assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");

@@ -54,7 +54,7 @@ pub struct Input<'a> {
     pub predicted: &'a [usize],
     /// The tokens on whose logits the direct effects of heads are wanted.
     pub compared: &'a [u32],
-    /// Where the sequence exchanges contexts of [exchanged](super::gates::Gates::exchange) heads with the next one, which is as long.
+    /// Where the sequence [exchanges](super::gates::Gates::exchange) contexts of heads with the next one, which is as long.
     pub exchange: Option<Exchange>,
 }
 
@@ -65,7 +65,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// This batch with the class of every token, `[tokens]`, one sequence after the other.
+    /// This batch with the class of every token, `[tokens]`, sequence by sequence. Panics if `classes` has another length.
     pub fn with_classes(mut self, classes: &'a [TokenClass]) -> Self {
         assert_eq!(classes.len(), self.tokens(), "a class for each token");
         let mut rest = classes;
@@ -75,7 +75,7 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// This batch with the positions whose logits are wanted, for each sequence.
+    /// This batch with the positions whose logits are wanted, for each sequence. Panics if there is another number of sequences.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
         self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted = positions);

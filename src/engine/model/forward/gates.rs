@@ -11,7 +11,7 @@ use crate::model::config::Config;
 /// The vectors that stand in for a head's context, `[head_dim]` for each token class, in the order of [`TokenClass::ALL`].
 pub type Replacement = [Vec<f32>; TokenClass::COUNT];
 
-/// An intervention on a head's context `z`, before the output projection: it becomes `r + keep (z - r)`, with `r` the replacement.
+/// An intervention on a head's context `z`, before the output projection: it becomes `r + keep (z - r)`, `r` the replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
     /// The share of the head that is kept: 1 for all of it, which changes no bit, 0 for none.
@@ -62,8 +62,8 @@ pub type AttentionRows = BTreeMap<usize, Vec<f32>>;
 /// The furthest that the weights of a row may be from a sum of 1: a softmax in float32 over hundreds of tokens stays well below.
 const ROW_TOLERANCE: f64 = 1e-4;
 
-/// The interventions in a forward pass, by layer and head; the default keeps everything. Gates act on what a head writes, patched rows
-/// on its attention, and exchanges on both sequences of a [pair](super::batch::Input::exchange), after the gates.
+/// The interventions in a forward pass, by layer and head; the default keeps everything. Gates act on what a head writes, patched
+/// rows on its attention, and exchanges on both sequences of a [pair](super::batch::Input::exchange), after the gates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gated: BTreeMap<(usize, usize), Gate>,

@@ -21,8 +21,8 @@ pub struct GateGradient {
     pub gates: Vec<f64>,
 }
 
-/// The derivatives of a loss along the straight path on which all gates open together: integrated gradients over gates (Sundararajan
-/// et al. 2017, arXiv:1703.01365, section 3).
+/// The derivatives of a loss along the straight path on which all gates open together: integrated gradients over gates
+/// (Sundararajan et al. 2017, arXiv:1703.01365, section 3).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathGradient {
     pub steps: NonZeroU16,
@@ -45,8 +45,8 @@ pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
 }
 
 pub trait Differentiable: Sync {
-    /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and towards the replacements
-    /// of `gates`: a head without a gate is whole, and goes towards zero.
+    /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and towards the
+    /// replacements of `gates`: a head without a gate is whole, and goes towards zero.
     /// Fails as a forward pass with logits, for patched rows or exchanges in a batch that is too large, and if one is not finite.
     fn gradients(
         &self,
@@ -56,6 +56,7 @@ pub trait Differentiable: Sync {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>>;
 
+    /// The score of each sequence of a batch. Fails as a forward pass with logits.
     fn scores(
         &self,
         batch: &Batch<'_>,
@@ -67,7 +68,7 @@ pub trait Differentiable: Sync {
     fn gradient_cost(&self, lengths: &[usize]) -> Cost;
 
     /// The gradients of a batch along the path on which the gates that are fully open in `whole` open together: at the middles of
-    /// `steps` equal steps from 0 to 1.
+    /// `steps` equal steps from 0 to 1. Fails as [`Differentiable::gradients`].
     fn path_gradients(
         &self,
         batch: &Batch<'_>,

@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 use super::visitor::{Needs, Visitor, Written};
 use crate::model::config::Config;
 
-/// The outputs of one layer over a batch, as the encoder computes them before their sum with the residual stream; only the encoder that
-/// showed them takes them back. The last layer has rows for the predicted positions alone, or none, where only its logits are asked for.
+/// The outputs of one layer over a batch, as the encoder computes them before their sum with the residual stream; only the
+/// encoder that showed them takes them back. The last layer has rows for the predicted positions alone, or none.
 #[derive(Clone, Debug, Default)]
 pub struct LayerWrites {
     /// `[tokens, 3 * heads * head_dim]`; empty unless it is kept for derivatives.
@@ -43,6 +43,7 @@ impl Writes {
         kept.extend_from_slice(values);
     }
 
+    /// Panics if nothing was kept of the layer.
     pub fn of_layer(&self, layer: usize) -> &LayerWrites {
         &self.0[layer]
     }

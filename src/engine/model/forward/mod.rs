@@ -1,5 +1,5 @@
-//! The forward pass: it shows each head's attention over each sequence of a batch, and every other activation that a visitor needs.
-//! [`packed`] is its encoder; a readable one among the tests is its oracle (`tests/support/tensor/`).
+//! The forward pass: it shows each head's attention over each sequence of a batch, and every other activation that a visitor
+//! needs. [`packed`] is its encoder; a readable one among the tests is its oracle (`tests/support/tensor/`).
 
 pub mod attention;
 pub mod batch;
@@ -42,8 +42,8 @@ pub enum Start<'a> {
         /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
         states: &'a [f32],
     },
-    /// As the one above, with all that layers wrote in that pass held, but for the heads of this layer that have a gate, whose lack
-    /// the residual stream alone carries on. The heads of later layers are shown, and nothing of them but their attention.
+    /// As the one above, with all that layers wrote in that pass held, but for the heads of this layer that have a gate, whose
+    /// lack the residual stream alone carries on. The heads of later layers are shown, and nothing of them but their attention.
     Held {
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered it.
@@ -69,8 +69,8 @@ pub trait Encoder: Send + Sync {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// A pass from a chosen start and with interventions. If it starts from the hidden states of a layer, as a whole pass over the same
-    /// batch showed them, it is equal to the rest of that pass, bit for bit.
+    /// A pass from a chosen start and with interventions. If it starts from the hidden states of a layer, as a whole pass over
+    /// the same batch showed them, it is equal to the rest of that pass, bit for bit.
     /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
     fn forward_from(
         &self,
@@ -143,13 +143,14 @@ pub struct QueriesKeys {
 
 /// The heads of a layer, which attend from any rows with their own queries and keys, mask, scale and normalisations.
 pub trait LayerAttention {
-    /// Makes queries and keys of `inputs`, `[tokens, hidden]`, in place of what the layer makes them of: sequences of these lengths.
+    /// Makes queries and keys of `inputs`, `[tokens, hidden]`, in place of the layer's own: sequences of these lengths.
     fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
         self.products(inputs, &mut into.rows);
         self.prepare(lengths, into);
     }
 
     /// Queries and keys of any rows `[rows, hidden]` without biases, `[rows, 2 * heads * head_dim]`: linear in the rows.
+    /// Panics if `inputs` has other rows.
     fn products(&self, inputs: &[f32], into: &mut Vec<f32>);
 
     /// Makes queries and keys of such products for each token.
@@ -189,7 +190,7 @@ impl WordEmbeddings {
         self.width
     }
 
-    /// The embedding of a token, `[width]`.
+    /// The embedding of a token, `[width]`. Panics if there is none.
     pub fn of(&self, id: u32) -> &[f32] {
         &self.weights[id as usize * self.width..][..self.width]
     }

@@ -7,8 +7,8 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::config::PositionEmbedding;
 use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
 
-/// The term that the distance of two tokens, key less query, adds to their score in one layer. The tables run from the most negative
-/// distance to the largest, so that what a query's row needs lies in a row.
+/// The term that the distance of two tokens, key less query, adds to their score in one layer. The tables run from the most
+/// negative distance to the largest, so that what a query's row needs lies in a row.
 pub(super) enum Relative {
     /// `[heads, 2 * reach + 1]`; from `reach` on all distances of a direction have the same.
     Buckets { table: Arc<Vec<f32>>, reach: usize },
@@ -186,7 +186,7 @@ impl Relative {
     }
 }
 
-/// The places of the distances `i - j` of a sentence, at `i + n - 1 - j`; the first of them, and how many there are up to the last.
+/// The places of the distances `i - j` of a sentence, at `i + n - 1 - j`; the first, and how many there are up to the last.
 fn of_sentence(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)

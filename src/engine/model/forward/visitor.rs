@@ -97,8 +97,8 @@ impl BitOr for Needs {
     }
 }
 
-/// One head at work on one sequence of `n` tokens, as it is in this pass: patched rows and gates have acted. Its attention is always
-/// there, since everything else comes of it; the other parts are there if they are needed.
+/// One head at work on one sequence of `n` tokens, as it is in this pass: patched rows and gates have acted. Its attention is
+/// always there, since everything else comes of it; the other parts are there if they are needed.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadView<'a> {
     pub layer: usize,
@@ -107,8 +107,8 @@ pub struct HeadView<'a> {
     pub attention: AttentionView<'a>,
     pub values: Option<Values<'a>>,
     pub value_norms: Option<ValueNorms<'a>>,
-    /// `[n, head_dim]`: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value bias included, after the head's
-    /// gate and before sequences exchange anything.
+    /// `[n, head_dim]`: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value bias included, after the
+    /// head's gate and before sequences exchange anything.
     pub context: Option<Rows<'a>>,
     pub output: Option<Output<'a>>,
 }
@@ -137,13 +137,13 @@ pub struct ValueNorms<'a> {
     pub products: Rows<'a>,
     /// `[head_dim]`: the same of the value bias.
     pub bias_product: &'a [f32],
-    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output projection. It gives
-    /// `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
+    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output projection. It
+    /// gives `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
     pub gram: &'a [f32],
 }
 
-/// The output of one head to the residual stream, `o_i = z_i W_O`, without vectors as wide as the hidden states, before its gate. The
-/// value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to.
+/// The output of one head to the residual stream, `o_i = z_i W_O`, without vectors as wide as the hidden states, before its gate.
+/// The value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// `[n, head_dim]`: `z°_i = sum_j A[i,j] v°_j`.
@@ -156,11 +156,11 @@ pub struct Output<'a> {
     pub input_norms: &'a [f32],
 }
 
-/// How much of each token's vector the heads of a layer mix in from other tokens of one sequence (Kobayashi et al. 2021, section 3),
-/// through attention, the residual connection and the normalisation of what is written or of the sum, where there is one.
+/// How much of each token's vector the heads of a layer mix in from other tokens of one sequence (Kobayashi et al. 2021, section
+/// 3), through attention, the residual connection and the normalisation of what is written or of the sum, where there is one.
 ///
-/// It is `|mixed| / (|mixed| + |preserved|)`, and 0 where nothing is mixed in. What is the same whatever is attended to, biases and
-/// vectors in place of removed heads, is in neither part.
+/// It is `|mixed| / (|mixed| + |preserved|)`, and 0 where nothing is mixed in. What is the same whatever is attended to, biases
+/// and vectors in place of removed heads, is in neither part.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixing<'a> {
     /// `[n]`
@@ -212,8 +212,8 @@ pub trait Visitor {
     /// One head over one sequence; called if any part of a head is needed.
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
-    /// The hidden states of one sequence, `[n, hidden]`. The states of number `l` enter layer `l`; the last ones leave the last layer, as
-    /// in transformers' `hidden_states`, and the layer normalisation after it, if there is one, as its `last_hidden_state`.
+    /// The hidden states of one sequence, `[n, hidden]`. The states of number `l` enter layer `l`; the last ones leave the last
+    /// layer, as in transformers' `hidden_states`, and the layer normalisation after it, as its `last_hidden_state`.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
     /// The last hidden states at the predicted positions, `[positions, hidden]`, if there are any; of the packed encoder alone.
@@ -225,9 +225,9 @@ pub trait Visitor {
     /// How much the heads of a layer mix into the tokens of one sequence; called after them.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// The direct effects of a part on the logits of [compared](super::batch::Input::compared) tokens over one sequence, `[n, compared]`:
-    /// `x_i · v_t`, with `x_i` the part and `v_t` the vector of each compared token, by the weights of the final norm and, where that
-    /// subtracts means, without its mean. A norm of what a block writes acts with the scale that it has in this pass.
+    /// The direct effects of a part over one sequence, `[n, compared]`: `x_i · v_t`, with `x_i` the part and `v_t` the vector of each
+    /// [compared](super::batch::Input::compared) token, by the weights of the final norm and, where that subtracts means, without
+    /// its mean. A norm of what a block writes acts with the scale that it has in this pass.
     ///
     /// Over the scales of the [final norm](Visitor::final_norm), all parts and the constants sum up to the logits of the compared
     /// tokens before any bound (Elhage et al. 2021, "direct path").
@@ -239,8 +239,8 @@ pub trait Visitor {
     /// The logits at one of the sequence's predicted positions, `[classes]`.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// A part of what a layer writes over the whole batch, `[tokens, width]`; after the last heads over the predicted positions alone,
-    /// if nothing else is needed, or not at all.
+    /// A part of what a layer writes over the whole batch, `[tokens, width]`; after the last heads over the predicted positions
+    /// alone, if nothing else is needed, or not at all.
     fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
     /// The end of a sequence: everything that was needed of it has been shown.

@@ -110,7 +110,7 @@ pub struct Tile {
     pub keys: Range<usize>,
 }
 
-/// The queries of a tile: enough for a product, and few enough that most see most of its keys where windows are of a hundred keys.
+/// The queries of a tile: enough for a product, and few enough that most see most of its keys in windows of a hundred keys.
 const TILE: usize = 64;
 
 /// The classes of a model's layers: those of a class see the same keys, so they have one chance level.

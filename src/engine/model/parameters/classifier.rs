@@ -1,4 +1,4 @@
-//! Heads that classify sequences or tokens, as transformers has them (`...ForSequenceClassification`, `...ForTokenClassification`).
+//! Heads that classify sequences or tokens (transformers' `...ForSequenceClassification`, `...ForTokenClassification`).
 //! Encoders classify sequences at the first token, decoders at the last one, which alone has seen all others.
 
 use std::collections::BTreeMap;

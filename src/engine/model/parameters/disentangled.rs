@@ -39,7 +39,7 @@ pub(super) fn places(tensors: &impl Tensors, names: &DisentangledNames, config: 
 }
 
 impl Disentangled {
-    /// Multiplies the embeddings of places by a layer's projections; `projection` loads one by its name and whether it has a bias.
+    /// Multiplies the embeddings of places by a layer's projections; `projection` loads one by its name and if it has a bias.
     pub(super) fn load(
         places: &[f32],
         names: &DisentangledNames,

@@ -29,7 +29,7 @@ pub use prediction::{Objective, PredictionHead, Transform};
 pub struct Embeddings {
     /// `[vocab, embedding width]`
     pub words: Arc<Vec<f32>>,
-    /// `[max_positions, embedding width]`, with what a family adds to every token of plain text; `None` if positions are relative.
+    /// `[max_positions, embedding width]`, with what a family adds to each token of plain text; `None` if relative.
     pub positions: Option<Vec<f32>>,
     /// `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
@@ -47,7 +47,7 @@ pub struct Layer {
     pub query_key_norms: Option<[Norm; 2]>,
     /// The rotation of queries and keys by their positions.
     pub rotary: Option<Arc<RotaryAngles>>,
-    /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, for all heads, if positions are relative.
+    /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, if positions are relative.
     pub distances: Option<Vec<f32>>,
     /// The terms of a distance and the content of either token.
     pub disentangled: Option<Disentangled>,
@@ -62,7 +62,7 @@ pub struct Layer {
     pub output: Linear,
     /// Over the sum with the residual; pre-norm, of what goes to `intermediate`.
     pub output_norm: Norm,
-    /// Of the outputs of the two blocks, before they are added to the residual stream.
+    /// Norms of what the two blocks write, before it is added to the residual stream.
     pub write_norms: Option<[Norm; 2]>,
 }
 
@@ -239,7 +239,7 @@ impl Layer {
         })
     }
 
-    /// These parameters with queries and keys, `width` values each, times a factor, or their norms, and what stands for places alike.
+    /// These parameters with queries and keys, `width` values each, or their norms, times a factor, and what stands for places.
     #[must_use]
     pub fn sharpened(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
@@ -324,6 +324,7 @@ impl Parameters {
         Ok(Self { config: config.clone(), embeddings, layers, order, final_norm, prediction: None })
     }
 
+    /// Loads the head for `objective` as well. Fails as [`Parameters::load`].
     pub fn with_prediction(self, tensors: &impl Tensors, of: &Architecture, objective: Objective) -> Result<Self> {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, of, objective)?), ..self })
     }

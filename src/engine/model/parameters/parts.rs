@@ -67,7 +67,7 @@ impl Linear {
         Self { weight, bias: spread(&self.bias, present, (heads, size)) }
     }
 
-    /// The same of inputs.
+    /// So many heads of inputs likewise.
     pub(super) fn with_inputs_of(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -78,7 +78,7 @@ impl Linear {
         Self { weight, ..self }
     }
 
-    /// A convolution of width 1 in groups, `[outputs, inputs / groups, 1]`, as the linear layer it is: 0 for inputs of other groups.
+    /// A convolution of width 1 in groups, `[outputs, inputs / groups, 1]`, as a linear layer: 0 for inputs of other groups.
     pub(super) fn grouped(tensors: &impl Tensors, name: &str, shape: [usize; 2], groups: usize) -> Result<Self> {
         let [outputs, inputs] = shape;
         let (rows, columns) = (outputs / groups, inputs / groups);

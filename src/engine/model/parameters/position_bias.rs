@@ -31,8 +31,8 @@ impl PositionBias {
         Ok(Self::Buckets { weight, buckets, furthest })
     }
 
-    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number those of the next smaller
-    /// power of two, then every second one of the next larger (the authors' released code).
+    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number those of the next
+    /// smaller power of two, then every second one of the next larger (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
@@ -50,7 +50,7 @@ impl PositionBias {
     }
 }
 
-/// The bucket of a distance, key less query: half for each direction, of which half hold one distance each, the others longer spans.
+/// The bucket of a distance, key less query: half for each direction, half of them of one distance, the others of longer spans.
 fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

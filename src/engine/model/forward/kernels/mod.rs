@@ -1,6 +1,6 @@
-//! The element-wise parts of the packed encoder, written so that the compiler vectorises them.
-//! Each is compiled once for each instruction set by `multiversion`, which chooses at run time. Fused multiply-add is written out, so
-//! every instruction set gives the same values; a machine without it (x86-64 before 2013) computes it in software, slowly.
+//! The element-wise parts of the packed encoder, written so that the compiler vectorises them. Each is compiled once for each
+//! instruction set by `multiversion`, which chooses at run time. Fused multiply-add is written out, so every instruction set
+//! gives the same values; a machine without it (x86-64 before 2013) computes it in software, slowly.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 #![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
@@ -19,8 +19,8 @@ mod tests;
 /// The factor by which the logistic function comes near the normal distribution function (Hendrycks & Gimpel 2016, section 2).
 pub const QUICK_GELU: f32 = 1.702;
 
-/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row becoming 0; the
-/// entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
+/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row becoming 0;
+/// the entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
 ///
 /// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`: nothing cancels.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
@@ -41,8 +41,8 @@ pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize)
     }
 }
 
-/// The activation of `x + bias`, for each row of `states`, in place; where it gates, rows are `[2 * width]`, and the activation of
-/// the first half times the second half takes the place of the first.
+/// The activation of `x + bias`, for each row of `states`, in place; where it gates, rows are `[2 * width]`, and the activation
+/// of the first half times the second half takes the place of the first.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, gates: bool, states: &mut [f32], bias: &[f32]) {
     match activation {
@@ -91,8 +91,8 @@ pub fn row_norms(rows: &[f32], width: usize, norms: &mut [f32]) {
     rows.chunks_exact(width).zip(norms).for_each(|(row, norm)| *norm = dot(row, row).sqrt());
 }
 
-/// The norm by a Gram matrix of each row plus a bias: `sqrt((x + b) G (x + b)ᵀ)`, from the rows, which begin `stride` values apart,
-/// and from the products of rows and bias with `G`; into `norms`, `[rows]`.
+/// The norm by a Gram matrix of each row plus a bias: `sqrt((x + b) G (x + b)ᵀ)`, from the rows, which begin `stride` values
+/// apart, and from the products of rows and bias with `G`; into `norms`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn biased_norms(
     rows: &[f32],
@@ -112,8 +112,8 @@ pub fn biased_norms(
 /// The rows that are multiplied at once: their partial results, two vectors each, take half of the registers of AVX-512.
 const ROWS: usize = 4;
 
-/// Each row, `stride` values from the next, times a square matrix, `[width, width]`, into adjacent rows: for the small products of
-/// one head over one sentence, where the preparations of gemm would take longer.
+/// Each row, `stride` values from the next, times a square matrix, `[width, width]`, into adjacent rows: for the small products
+/// of one head over one sentence, where the preparations of gemm would take longer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;
@@ -334,8 +334,8 @@ fn gelu(x: f32) -> f32 {
 
 /// The factors of `2 Phi(-|x|)`; the last one is `e^(-x^2 / 2)`.
 ///
-/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)` (Abramowitz & Stegun
-/// 7.1.26). P was fitted at Chebyshev nodes of `0 <= u <= 7.2` to a relative error of 2.5e-8.
+/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)` (Abramowitz &
+/// Stegun 7.1.26). P was fitted at Chebyshev nodes of `0 <= u <= 7.2` to a relative error of 2.5e-8.
 #[inline(always)]
 fn normal_tail(x: f32) -> [f32; 3] {
     const P: [f32; 9] = [

@@ -12,8 +12,8 @@ use crate::model::forward::{NO_DIRECT, Pass};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Works out the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector of the token in
-    /// the head that predicts, and shows the part that the residual stream begins with.
+    /// Works out the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector of the
+    /// token in the head that predicts, and shows the part that the residual stream begins with. Fails if there are none.
     pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
         let hidden = self.parameters.config.hidden_size;
@@ -39,8 +39,8 @@ impl PackedEncoder {
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of a block and of its biases; `update` is what it computed, its bias still missing, and `contexts` are those
-    /// of all heads, `[tokens, heads * head_dim]`, if it is of attention.
+    /// Shows the direct effects of a block and of its biases; `update` is what it computed, its bias still missing, and
+    /// `contexts` are those of all heads, `[tokens, heads * head_dim]`, if it is of attention.
     pub(super) fn show_direct(
         &self,
         number: usize,
@@ -127,7 +127,7 @@ impl PackedEncoder {
     }
 }
 
-/// Shows the products of rows, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of the rows, if there are any.
+/// Shows the products of rows, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of rows, if there are any.
 fn show(pass: &mut Pass, part: ResidualPart, of: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
     let (rows, vectors) = of;
     for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {

@@ -192,7 +192,7 @@ impl PackedEncoder {
         let attention = sized(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
-        // Where keys are not turned or normalised, their bias would add the same to all scores of a query: the softmax takes it away.
+        // Where keys are not turned or normalised, the softmax takes away what their bias adds to all scores of a query.
         let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { keys.bias(part, head) };
         let query = queries.biased(QUERY, head, bias_of(QUERY), scale, query);
         score(attention, stride, query, keys.matrix(KEY, head), visibility);

@@ -16,8 +16,8 @@ impl MixingScratch {
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
 
-    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, its values, the contexts that
-    /// the two give without the value bias, `[n, head_dim]`, and the share that its gate keeps.
+    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, its values, the contexts
+    /// that the two give without the value bias, `[n, head_dim]`, and the share that its gate keeps.
     pub fn keep_head(
         &mut self,
         head: usize,
@@ -90,7 +90,7 @@ impl Through<'_> {
 }
 
 impl PackedEncoder {
-    /// Shows how much the heads of a layer mix into each token, from what was kept of each and the residual stream below the layer.
+    /// Shows how much the heads of a layer mix into each token, from what was kept of each and the states below the layer.
     pub(super) fn show_mixing(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));

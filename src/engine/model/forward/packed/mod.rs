@@ -1,4 +1,4 @@
-//! The encoder over slices: products go over all tokens of a batch, attention over one sequence and head, looked at while in cache.
+//! The encoder over slices: products go over all tokens of a batch, attention, looked at while in cache, over one sequence.
 
 mod backward;
 mod direct;
@@ -33,8 +33,8 @@ pub struct PackedEncoder {
     relative: Vec<Option<Relative>>,
     /// `[head_dim]`: in place of a bias that has been added already.
     no_bias: Vec<f32>,
-    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head of each stored layer, made on first use, and `[heads * head_dim]`: its
-    /// products with the value biases.
+    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head of each stored layer, made on first use, and `[heads * head_dim]`:
+    /// its products with the value biases.
     output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
 }
 
@@ -79,7 +79,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Queries, keys and, if there are three `projections`, values of all heads, without biases unless they are normalised or turned.
+    /// Queries, keys and, if there are three `projections`, values of all heads, without biases unless normalised or turned.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
         let (config, layer) = (&self.parameters.config, self.layer(number));
@@ -131,8 +131,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Shows the attention of all layers after `first` with what the gates of its heads change of the residual stream, and all that
-    /// others wrote as it was: `scratch.states` are those that entered the first layer.
+    /// Shows the attention of all layers after `first` with what the gates of its heads change of the residual stream, and all
+    /// others wrote as it was, from the states that entered the first layer. Fails if more than attention is needed.
     fn run_held(&self, first: usize, writes: &Writes, pass: &mut Pass, scratch: &mut Scratch) -> Result<()> {
         ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
         let (config, layers) = (&self.parameters.config, self.parameters.order.len());

@@ -12,8 +12,8 @@ use crate::model::grid::visibility::{Tile, Visibility};
 use crate::model::parameters::Layer;
 
 impl PackedEncoder {
-    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer and, above the first,
-    /// to those by queries, keys and values as they meet, in `forward.projected`.
+    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer and, above the
+    /// first, to those by queries, keys and values as they meet, in `forward.projected`.
     pub(super) fn heads_back(
         &self,
         number: usize,

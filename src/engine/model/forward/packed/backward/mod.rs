@@ -130,8 +130,8 @@ impl PackedEncoder {
         Ok(found)
     }
 
-    /// The derivatives by the gates of a layer; `scratch.forward.states` has those by the states above it, at the predicted positions
-    /// alone if it is the last one, and then those by the states below it, if there is a layer below.
+    /// The derivatives by the gates of a layer; `scratch.forward.states` has those by the states above it, at the predicted
+    /// positions alone if it is the last one, and then those by the states below it, if there is a layer below.
     fn layer_back(
         &self,
         number: usize,
@@ -208,7 +208,7 @@ impl PackedEncoder {
         add_to(&mut forward.states, inputs);
     }
 
-    /// Through [`PackedEncoder::add`]: `derivatives` become those by the residual stream below, and `update` those by what was added.
+    /// Through [`PackedEncoder::add`]: `derivatives` become those by the residual stream, and `update` those by what was added.
     fn add_back(&self, bias: &[f32], norms: [Option<&Norm>; 2], below: &[f32], [update, derivatives]: [&mut [f32]; 2]) {
         let [of_update, of_sum] = norms;
         let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
