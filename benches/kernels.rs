@@ -99,7 +99,7 @@ fn bias_gelu(bencher: Bencher, width: usize) {
     let mut out = states.clone();
     bencher.counter(ItemsCount::new(512 * width)).bench_local(|| {
         out.copy_from_slice(&states);
-        kernels::activate(Activation::Gelu, black_box(&mut out), &bias);
+        kernels::activate(Activation::Gelu, false, black_box(&mut out), &bias);
     });
 }
 

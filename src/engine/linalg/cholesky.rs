@@ -9,8 +9,7 @@ pub struct Cholesky {
 }
 
 impl Cholesky {
-    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper half; `None` if it is not positive
-    /// definite.
+    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper half; `None` if it is not positive definite.
     /// Panics if it has another size.
     pub fn new(mut matrix: Vec<f64>, size: usize) -> Option<Self> {
         assert_eq!(matrix.len(), size * size, "a square matrix");
@@ -34,8 +33,7 @@ impl Cholesky {
         &self.upper[row * self.size..][..self.size]
     }
 
-    /// Solves `Uᵀ y = b` for each column of `b`, `[size, columns]`, in its place.
-    /// Panics if `b` has another size.
+    /// Solves `Uᵀ y = b` for each column of `b`, `[size, columns]`, in its place. Panics if `b` has another size.
     pub fn solve_lower(&self, b: &mut [f64], columns: usize) {
         assert_eq!(b.len(), self.size * columns, "as many rows as the matrix has");
         for row in 0..self.size {
@@ -49,8 +47,7 @@ impl Cholesky {
         }
     }
 
-    /// Solves `U x = y` for each column of `y`, `[size, columns]`, in its place.
-    /// Panics if `y` has another size.
+    /// Solves `U x = y` for each column of `y`, `[size, columns]`, in its place. Panics if `y` has another size.
     pub fn solve_upper(&self, y: &mut [f64], columns: usize) {
         assert_eq!(y.len(), self.size * columns, "as many rows as the matrix has");
         for row in (0..self.size).rev() {

@@ -49,27 +49,30 @@ pub fn total<T: Copy + Into<f64>>(values: &[T]) -> f64 {
 /// The dot product of two rows of equal length.
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    centred_dot(a, 0.0, b)
+}
+
+/// `(a - mean) · b`
+#[inline(always)]
+pub fn centred_dot(a: &[f32], mean: f32, b: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];
-    let (a, a_rest) = a.as_chunks::<LANES>();
-    let (b, b_rest) = b.as_chunks::<LANES>();
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in a.iter().zip(b) {
         for lane in 0..LANES {
-            partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
+            partial[lane] = (a[lane] - mean).mul_add(b[lane], partial[lane]);
         }
     }
     for ((partial, a), b) in partial.iter_mut().zip(a_rest).zip(b_rest) {
-        *partial = a.mul_add(*b, *partial);
+        *partial = (a - mean).mul_add(*b, *partial);
     }
     across(partial, |a, b| a + b)
 }
 
-/// `(a + a_shift) · (b + b_shift)` of rows of equal length: the rest of a row that a shift mostly cancels is not lost
-/// in the rounding of larger terms.
+/// `(a + a_shift) · (b + b_shift)` of rows: what a shift mostly cancels is not lost in the rounding of larger terms.
 #[inline(always)]
 pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];
-    let (a, a_rest) = a.as_chunks::<LANES>();
-    let (b, b_rest) = b.as_chunks::<LANES>();
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let (a_shift, a_shift_rest) = a_shift.as_chunks::<LANES>();
     let (b_shift, b_shift_rest) = b_shift.as_chunks::<LANES>();
     for (((a, a_shift), b), b_shift) in a.iter().zip(a_shift).zip(b).zip(b_shift) {

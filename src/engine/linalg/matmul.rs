@@ -5,22 +5,11 @@ use std::ops::Range;
 use gemm::{Parallelism, gemm};
 
 /// The numbers that matrices are of.
-pub trait Number: Copy + 'static {
-    /// 0
-    const ZERO: Self;
-    /// 1
-    const ONE: Self;
-}
+pub trait Number: Copy + From<f32> + 'static {}
 
-impl Number for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-}
+impl Number for f32 {}
 
-impl Number for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-}
+impl Number for f64 {}
 
 /// A matrix to read, with room between its rows.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +22,7 @@ pub struct Matrix<'a, T = f32> {
 }
 
 impl<'a, T: Number> Matrix<'a, T> {
-    /// A matrix whose rows follow each other.
-    /// Panics if `values` is shorter than `rows * columns`.
+    /// A matrix whose rows follow each other. Panics if `values` is shorter than `rows * columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
@@ -47,46 +35,35 @@ impl<'a, T: Number> Matrix<'a, T> {
         Self { values, rows, columns, row_stride, column_stride: 1 }
     }
 
-    /// The number of rows.
     pub fn rows(self) -> usize {
         self.rows
     }
 
-    /// The number of columns.
     pub fn columns(self) -> usize {
         self.columns
     }
 
-    /// One value.
-    /// Panics if there is none.
+    /// Panics if there is no such value.
     pub fn at(self, row: usize, column: usize) -> T {
         assert!(row < self.rows && column < self.columns, "a place in the matrix");
         self.values[row * self.row_stride + column * self.column_stride]
     }
 
-    /// Some of the columns.
-    /// Panics if the matrix has fewer.
+    /// Panics if the matrix has fewer columns.
     pub fn columns_from(self, first: usize, columns: usize) -> Self {
         assert!(first + columns <= self.columns, "columns of the matrix");
         Self { values: &self.values[first * self.column_stride..], columns, ..self }
     }
 
-    /// Some of the rows.
-    /// Panics if the matrix has fewer.
+    /// Panics if the matrix has fewer rows.
     pub fn rows_in(self, rows: &Range<usize>) -> Self {
         assert!(rows.end <= self.rows, "rows of the matrix");
         Self { values: &self.values[rows.start * self.row_stride..], rows: rows.len(), ..self }
     }
 
-    /// The values with rows and columns exchanged.
     pub fn transposed(self) -> Self {
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            row_stride: self.column_stride,
-            column_stride: self.row_stride,
-            ..self
-        }
+        let Self { rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride, .. } = self;
+        Self { rows, columns, row_stride, column_stride, ..self }
     }
 
     /// The values from a row and a column on.
@@ -105,8 +82,7 @@ pub struct MatrixMut<'a, T = f32> {
 }
 
 impl<'a, T: Number> MatrixMut<'a, T> {
-    /// A matrix whose rows follow each other.
-    /// Panics if `values` is shorter than `rows * columns`.
+    /// A matrix whose rows follow each other. Panics if `values` is shorter than `rows * columns`.
     pub fn new(values: &'a mut [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
@@ -132,14 +108,12 @@ const COLUMNS: usize = 256;
 /// The rows of `b` that one call of gemm gets, measured likewise.
 const INNER: usize = 512;
 
-/// `into = a b`, on this thread.
-/// Panics if the shapes do not fit.
+/// `into = a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, false);
 }
 
-/// `into += a b`, on this thread.
-/// Panics if the shapes do not fit.
+/// `into += a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, true);
 }
@@ -170,8 +144,8 @@ fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>
                     b.from(inner, column),
                     stride(b.column_stride),
                     stride(b.row_stride),
-                    if add { T::ONE } else { T::ZERO },
-                    T::ONE,
+                    T::from(if add { 1.0_f32 } else { 0.0 }),
+                    T::from(1.0_f32),
                     false,
                     false,
                     false,

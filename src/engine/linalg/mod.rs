@@ -3,6 +3,5 @@
 pub mod cholesky;
 pub mod lanes;
 pub mod matmul;
-pub mod rotation;
 pub mod search;
 pub mod spectra;

@@ -4,24 +4,10 @@
 
 use super::lanes::{LANES, across};
 
-/// A weight: f32 between tokens, f64 between words.
-pub trait Weight: Copy + PartialOrd {
-    /// Less than any weight.
-    const LEAST: Self;
-}
-
-impl Weight for f32 {
-    const LEAST: Self = f32::NEG_INFINITY;
-}
-
-impl Weight for f64 {
-    const LEAST: Self = f64::NEG_INFINITY;
-}
-
 /// The largest of `values`, whole vectors of [`LANES`].
 #[inline(always)]
-pub fn largest<T: Weight>(values: &[T]) -> T {
-    let mut most = [T::LEAST; LANES];
+pub fn largest<T: Copy + PartialOrd + From<f32>>(values: &[T]) -> T {
+    let mut most = [T::from(f32::NEG_INFINITY); LANES];
     for chunk in values.as_chunks::<LANES>().0 {
         for lane in 0..LANES {
             most[lane] = if chunk[lane] > most[lane] { chunk[lane] } else { most[lane] };
@@ -45,7 +31,7 @@ pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
 
 /// The place of the first of `values` that is not less than `least`; 0 if there is none.
 #[inline(always)]
-pub fn first_at_least<T: Weight>(values: &[T], least: T) -> usize {
+pub fn first_at_least<T: Copy + PartialOrd>(values: &[T], least: T) -> usize {
     for (number, chunk) in values.as_chunks::<LANES>().0.iter().enumerate() {
         let mut found = false;
         for &value in chunk {

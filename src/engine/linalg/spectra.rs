@@ -4,13 +4,11 @@ use nalgebra::{Complex, DMatrix};
 
 use super::matmul::Matrix;
 
-/// A matrix of weights in f64.
 pub fn dense(weights: Matrix<'_>) -> DMatrix<f64> {
     DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.at(row, column)))
 }
 
-/// How many of the largest it takes for their sum to be at least this share of the sum of all; none of them is negative but
-/// by rounding.
+/// How many of the largest values, none below 0 but by rounding, it takes for at least this share of the sum of all.
 pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     values.sort_by(|a, b| b.total_cmp(a));
     let all: f64 = values.iter().sum();
@@ -23,8 +21,7 @@ pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     before.count()
 }
 
-/// `Re(sum of eigenvalues) / sum of their sizes` of a square matrix, from -1 to 1; `None` where all are 0, or the algorithm
-/// does not end.
+/// `Re(sum of eigenvalues) / sum of their sizes` of a square matrix; `None` where all are 0, or the algorithm does not end.
 pub fn positive_share(matrix: DMatrix<f64>) -> Option<f64> {
     /// The eigenvalues of a matrix of n rows take some two steps each; more than this many for one is none.
     const MOST_STEPS: usize = 100;

@@ -1,8 +1,5 @@
-//! LoRA adapters (Hu et al. 2021) as peft saves them: what they add to the weights of a model.
-//!
-//! A folder has `adapter_config.json` and `adapter_model.safetensors` or `.bin`. The update of a linear layer is
-//! `scale * B A`, with `A` `[rank, inputs]` and `B` `[outputs, rank]`, and `scale` `alpha / rank`, or `alpha / sqrt(rank)`
-//! with `use_rslora` (Kalajdzievski 2023). Adapters of other kinds are refused by name.
+//! LoRA adapters (Hu et al. 2021) as peft saves them: the update of a linear layer is `scale * B A`, with `A` `[rank, inputs]`
+//! and `B` `[outputs, rank]`, and `scale` `alpha / rank`, or `alpha / sqrt(rank)` with `use_rslora` (Kalajdzievski 2023).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -22,7 +19,6 @@ use crate::system::errors::Facts;
 #[derive(Deserialize)]
 struct AdapterConfig {
     peft_type: String,
-    #[serde(default)]
     lora_alpha: Option<f64>,
     #[serde(default)]
     alpha_pattern: BTreeMap<String, f64>,
@@ -57,56 +53,41 @@ const RESIDUAL_STARTS: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga
 
 impl AdapterConfig {
     fn read(file: &ModelFile) -> Result<Self> {
-        let path = || file.path().display();
-        let text = file.text(LONGEST_CONFIG)?;
-        let config: Self = serde_json::from_str(&text).cannot("use", path())?;
-        config.refuse().cannot("use", path())?;
+        let (path, text) = (file.path().display(), file.text(LONGEST_CONFIG)?);
+        let config: Self = serde_json::from_str(&text).cannot("use", &path)?;
+        config.refuse().cannot("use", &path)?;
         Ok(config)
     }
 
     fn refuse(&self) -> Result<()> {
-        let merged = "merge it with merge_and_unload() in Python and save the model";
-        let refused = |what: String| Err(anyhow!("{what} cannot be merged here").hint(merged));
-        if self.peft_type != "LORA" {
-            return refused(format!("an adapter of the kind {}", self.peft_type.escape_debug()));
-        }
         let start = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
-        for (is_there, what) in [
-            (self.use_dora, "DoRA (use_dora)"),
-            (self.lora_bias, "LoRA with a bias (lora_bias)"),
-            (
-                RESIDUAL_STARTS.iter().any(|known| start.starts_with(known)),
-                "LoRA whose start changed the model's weights \
-                (init_lora_weights)",
-            ),
-        ] {
-            if is_there {
-                return refused(what.to_owned());
-            }
-        }
+        let is_residual = RESIDUAL_STARTS.iter().any(|known| start.starts_with(known));
         let is_set = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
-        match OTHER_UPDATES.iter().find(|key| self.others.get(**key).is_some_and(is_set)) {
-            Some(key) => refused(format!("LoRA with {key}")),
-            None => Ok(()),
-        }
+        let other = OTHER_UPDATES.iter().find(|key| self.others.get(**key).is_some_and(is_set));
+        let what = match other {
+            _ if self.peft_type != "LORA" => format!("an adapter of the kind {}", self.peft_type.escape_debug()),
+            _ if self.use_dora => "DoRA (use_dora)".to_owned(),
+            _ if self.lora_bias => "LoRA with a bias (lora_bias)".to_owned(),
+            _ if is_residual => "LoRA whose start changed the model's weights (init_lora_weights)".to_owned(),
+            Some(key) => format!("LoRA with {key}"),
+            None => return Ok(()),
+        };
+        let merged = "merge it with merge_and_unload() in Python and save the model";
+        Err(anyhow!("{what} cannot be merged here").hint(merged))
     }
 
-    /// The alpha of a module: that of the first pattern that its whole name matches, or that the name ends with after a dot
-    /// (peft: `get_pattern_key`).
-    /// Fails at a pattern that is no regular expression.
+    /// The alpha of a module: of the first pattern that its name matches, or ends with after a dot (peft: `get_pattern_key`).
     fn alpha(&self, module: &str) -> Result<f64> {
         for (key, alpha) in &self.alpha_pattern {
             let matches = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).and_then(|pattern| pattern.is_match(module));
-            let matches =
-                matches.map_err(|_| anyhow!("alpha_pattern has `{}`, no regular expression", key.escape_debug()));
-            if matches? {
+            let no_pattern = |_| anyhow!("alpha_pattern has `{}`, no regular expression", key.escape_debug());
+            if matches.map_err(no_pattern)? {
                 return Ok(*alpha);
             }
         }
         self.lora_alpha.context("lora_alpha is not there")
     }
 
-    /// The factor of the update of a module.
     fn scale(&self, module: &str, rank: usize) -> Result<f32> {
         let (alpha, rank) = (self.alpha(module)?, rank as f64);
         #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
@@ -114,7 +95,6 @@ impl AdapterConfig {
     }
 }
 
-/// The updates that an adapter adds to a checkpoint.
 pub struct Adapter {
     config: AdapterConfig,
     tensors: Checkpoint,
@@ -137,7 +117,7 @@ struct Update {
 
 impl Adapter {
     /// Reads an adapter of a model of this architecture.
-    /// Fails if its files are damaged, it is of a kind that cannot be merged, or a factor lacks the other.
+    /// Fails if it is damaged, of a kind that cannot be merged, or a factor lacks the other.
     pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
         let config = AdapterConfig::read(&files.config)?;
         let tensors = Checkpoint::of_adapter(files.weights.clone(), architecture.family)?;
@@ -149,15 +129,15 @@ impl Adapter {
             let bare = own.strip_prefix(prefix).unwrap_or(&own);
             let factor = ["lora_A", "lora_embedding_A"].into_iter().find_map(|part| {
                 let (module, _) = own.split_once(&format!(".{part}"))?;
-                Some((module.to_owned(), part))
+                Some((module, part))
             });
             match factor {
                 Some((module, part)) => {
                     let b = name.replacen(part, &part.replace('A', "B"), 1);
                     ensure!(tensors.names().any(|other| *other == b), "`{}` is without `{b}`", name.escape_debug());
                     let is_embedding = part == "lora_embedding_A";
-                    let tensor = format!("{}.weight", module.strip_prefix(prefix).unwrap_or(&module));
-                    let update = Update { module, a: name.clone(), b, is_embedding };
+                    let tensor = format!("{}.weight", module.strip_prefix(prefix).unwrap_or(module));
+                    let update = Update { module: module.to_owned(), a: name.clone(), b, is_embedding };
                     if let Some(other) = updates.insert(tensor, update) {
                         bail!("`{}` and `{}` are updates of one tensor", other.a.escape_debug(), name.escape_debug());
                     }
@@ -214,11 +194,9 @@ impl Overlay for Adapter {
         let updates = self.updates.iter().map(|(bare, update)| (bare, &update.a));
         let lost = updates.chain(&self.replaced).find(|(bare, _)| is_lost(bare));
         lost.map_or(Ok(()), |(_, name)| {
-            let error = anyhow!(
-                "`{}` of the adapter is for a tensor that the model lacks, or shares with another one",
-                name.escape_debug()
-            );
-            Err(error.hint("is this the model that the adapter was trained on?"))
+            let name = name.escape_debug();
+            Err(anyhow!("`{name}` of the adapter is for a tensor that the model lacks, or shares with another one")
+                .hint("is this the model that the adapter was trained on?"))
         })
     }
 }

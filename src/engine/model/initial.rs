@@ -1,6 +1,6 @@
 //! The weights of a model before training, by its family's own initialisation.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal, Uniform};
@@ -9,10 +9,8 @@ use sha2::{Digest, Sha256};
 use super::families::{Distribution as Drawn, FreshWeights};
 use super::weights::Tensors;
 
-/// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors, biases are
-/// 0 and the weights of normalisations what the family has, mostly 1, or 0 where the model adds 1 to them.
-///
-/// transformers also zeroes the embedding of the padding token, which no sentence here has.
+/// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors, biases are 0
+/// and the weights of normalisations what the family has.
 pub struct Initial {
     seed: u64,
     range: f32,
@@ -21,7 +19,7 @@ pub struct Initial {
 
 impl Initial {
     /// Matrices with the scale `range`, `initializer_range` in `config.json`, where the family has no other.
-    /// Fails if a scale is not positive, or a distribution is cut so far in that little of it is left.
+    /// Fails if a scale is not positive, or a distribution is cut too far in.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
@@ -29,11 +27,8 @@ impl Initial {
         if let Drawn::CutNormal(cutoff) = fresh.distribution {
             ensure!(cutoff >= 1.0, "initializer_cutoff_factor is {cutoff}: a number of 1 or more is expected");
         }
-        for (part, scale) in &fresh.scales {
-            ensure!(
-                positive(*scale),
-                "{part}: config.json gives fresh weights the scale {scale}, a positive number is expected"
-            );
+        if let Some((part, scale)) = fresh.scales.iter().find(|(_, scale)| !positive(*scale)) {
+            bail!("{part}: config.json gives fresh weights the scale {scale}, a positive number is expected");
         }
         if norms_add_one {
             fresh.norms = 0.0;
@@ -41,7 +36,6 @@ impl Initial {
         Ok(Self { seed, range: range as f32, fresh })
     }
 
-    /// The values of a matrix.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn matrix(&self, name: &str, count: usize, random: ChaCha8Rng) -> Result<Vec<f32>> {
         let of_name = self.fresh.scales.iter().find(|(part, _)| name.contains(part));
@@ -67,8 +61,7 @@ impl Tensors for Initial {
             return Ok(vec![if name.ends_with("bias") { 0.0 } else { self.fresh.norms as f32 }; count]);
         }
         let seed = Sha256::digest(format!("{} {name}", self.seed));
-        let random = ChaCha8Rng::from_seed(seed.into());
-        self.matrix(name, count, random)
+        self.matrix(name, count, ChaCha8Rng::from_seed(seed.into()))
     }
 
     /// Every name counts as present, because nothing is stored; but frequencies of rotary positions, which are no weights.

@@ -38,17 +38,14 @@ use weights::{Checkpoint, Overlay};
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
-/// A model that is ready to run.
 pub struct Model {
     /// Hub id, name in the box, or the folder's name.
     pub id: String,
     /// The Hub commit; `None` for a folder.
     pub revision: Option<String>,
-    /// Its family, sizes and options.
     pub architecture: Architecture,
     /// The training task of the checkpoint's head, if it has one beside the encoder.
     pub objective: Option<Objective>,
-    /// The labels of its head that classifies sequences, if that was loaded.
     pub labels: Option<Labels>,
     /// How it pools the last hidden states of a text, or why that is not known.
     pub pooling: Result<Pooling, String>,
@@ -62,34 +59,24 @@ pub struct Model {
     pub constant_heads: Vec<HeadPlace>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
-    /// The forward pass.
     pub encoder: Box<dyn Encoder>,
-    /// The files of its weights, for [`Model::rotated`].
     sources: Sources,
 }
 
 impl Model {
-    /// Loads a model from its files.
-    /// Fails if a file cannot be read, the architecture is not supported, or the weights or the tokenizer do not fit
-    /// `config.json`.
+    /// Fails if a file cannot be read, the architecture is not supported, or weights or tokenizer do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, None)
+        Self::loaded(files, None).class(Class::Model)
     }
 
-    /// Loads a model with the head by which it was trained, if it has one, so that it predicts.
-    /// Fails as [`Model::load`].
+    /// Loads a model with the head by which it was trained, if it has one, so that it predicts. Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Some(HeadKind::Training))
+        Self::loaded(files, Some(HeadKind::Training)).class(Class::Model)
     }
 
-    /// Loads a model with the head that classifies sequences, or tokens.
-    /// Fails as [`Model::load`], and if it has no such head.
+    /// Loads a model with the head that classifies. Fails as [`Model::load`], and if it has no such head.
     pub fn load_with_classifier(files: ModelFiles, of: Classified) -> Result<Self> {
-        Self::load_as(files, Some(HeadKind::Classifier(of)))
-    }
-
-    fn load_as(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
-        Self::loaded(files, head).class(Class::Model)
+        Self::loaded(files, Some(HeadKind::Classifier(of))).class(Class::Model)
     }
 
     fn loaded(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
@@ -138,12 +125,10 @@ impl Model {
         })
     }
 
-    /// How many layers and heads there are.
     pub fn grid(&self) -> HeadGrid {
         self.architecture.grid()
     }
 
-    /// The heads that its checkpoint was saved without.
     pub fn absent(&self) -> &[HeadPlace] {
         &self.architecture.config.absent
     }
@@ -153,21 +138,18 @@ impl Model {
         self.architecture.config.visibility.are_causal()
     }
 
-    /// This architecture before training: fresh weights by the family's own initialisation.
-    /// Fails if `initializer_range` of `config.json` is no standard deviation.
+    /// This architecture before training, by the family's own initialisation. Fails if `initializer_range` is no deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
     }
 
-    /// As [`Model::untrained`], but each layer attends as far from evenly as the trained one over a sample.
-    /// Fails as [`Model::untrained`], and if the sample does not fit the model.
+    /// As [`Model::untrained`], but each layer attends as far from evenly as the trained one over a sample that fits the model.
     pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
         let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))
     }
 
-    /// These weights, with the output of each head turned at random.
-    /// Fails if the files of the weights were changed.
+    /// These weights, with the output of each head turned at random. Fails if the files of the weights were changed.
     pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
@@ -178,15 +160,12 @@ impl Model {
 
     fn fresh(&self, seed: u64) -> Result<Parameters> {
         let Architecture { config, names, .. } = &self.architecture;
-        let matrices = names.fresh.clone();
-        let initial =
-            Initial::new(config.initializer_range, seed, matrices, names.norms_add_one).class(Class::Model)?;
-        Parameters::load(&initial, &self.architecture)
+        let initial = Initial::new(config.initializer_range, seed, names.fresh.clone(), names.norms_add_one);
+        Parameters::load(&initial.class(Class::Model)?, &self.architecture)
     }
 }
 
-/// Makes sure that there is memory for the weights of a model, before they are read.
-/// Fails if there is not.
+/// Fails if there is no memory for the weights of a model, before they are read.
 fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
     let stored = architecture.names.layers.iter().collect::<BTreeSet<_>>().len();
     let needed = architecture.config.weight_bytes(stored);
@@ -199,14 +178,12 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
 enum HeadKind {
     /// The one by which it was trained, if it has that.
     Training,
-    /// The one that classifies sequences, or tokens.
     Classifier(Classified),
 }
 
-/// The files of a model's weights.
+/// The files of a model's weights, and the adapter that is merged into them.
 struct Sources {
     weights: Vec<ModelFile>,
-    /// The adapter that is merged into them.
     adapter: Option<AdapterFiles>,
 }
 
@@ -229,11 +206,10 @@ impl Sources {
 /// SHA-256 of a model's files, lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
-    /// The hash of `config.json`.
     pub config: String,
-    /// The hash of the weights; several files are hashed as one, in the order of their names.
+    /// Several files are hashed as one, in the order of their names.
     pub weights: String,
-    /// The hash of each file of the tokenizer, by its name.
+    /// By the names of the files.
     pub tokenizer: BTreeMap<String, String>,
 }
 
@@ -249,30 +225,23 @@ impl Hashes {
     }
 }
 
-/// Hashes in progress: hundreds of megabytes of weights are hashed while the model already runs.
-pub struct Fingerprint(Hashing);
-
-enum Hashing {
-    /// On a thread of its own.
-    Running(JoinHandle<Result<Hashes>>),
-    /// No thread could be started.
-    ToDo(Box<ModelFiles>),
-}
+/// Hashes in progress: on a thread of their own while the model already runs, or later if none could be started.
+pub struct Fingerprint(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
 
 impl Fingerprint {
     /// Begins to hash a model's files: the open files that [`Model::load`] reads, so that the hashes name what runs.
     pub fn start(files: &ModelFiles) -> Self {
         let hashed = files.clone();
         let begun = thread::Builder::new().spawn(move || Hashes::of(&hashed));
-        Self(begun.map_or_else(|_| Hashing::ToDo(Box::new(files.clone())), Hashing::Running))
+        Self(begun.map_err(|_| Box::new(files.clone())))
     }
 
     /// Waits for the hashes.
     /// Fails if a file cannot be read, or was changed since it was opened.
     pub fn finish(self) -> Result<Hashes> {
         let hashes = match self.0 {
-            Hashing::Running(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
-            Hashing::ToDo(files) => Hashes::of(&files),
+            Ok(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
+            Err(files) => Hashes::of(&files),
         };
         hashes.class(Class::Model)
     }

@@ -49,8 +49,7 @@ impl CategoryAgreement {
         }
         // Whole numbers as long as they can be: the shares of one category are 1 exactly.
         let products: usize = sizes.values().map(|[a, b]| a * b).sum();
-        let (share, expected) = (same as f64 / count, products as f64 / (count * count));
-        let ci95 = wilson(same, things);
+        let (share, expected, ci95) = (same as f64 / count, products as f64 / (count * count), wilson(same, things));
         let beyond = |share: f64| (share - expected) / (1.0 - expected);
         let has_both = |side: usize| sizes.values().filter(|of| of[side] > 0).count() > 1;
         let is_defined = has_both(0) && has_both(1);
@@ -68,7 +67,6 @@ impl CategoryAgreement {
     }
 }
 
-/// Random orders of the things of one side.
 const ORDERS: usize = 1000;
 
 /// The seed of the orders: the year of the Hungarian method (Kuhn 1955).
@@ -88,13 +86,12 @@ impl ShareByChance {
     pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(ORDERS_SEED);
         let mut order: Vec<usize> = (0..pairs.len()).collect();
-        let mut shares: Vec<f64> = (0..ORDERS)
-            .map(|_| {
-                order.chunks_mut(size).for_each(|group| group.shuffle(&mut random));
-                let same = order.iter().zip(pairs).filter(|&(&other, (a, _))| *a == pairs[other].1).count();
-                same as f64 / pairs.len().max(1) as f64
-            })
-            .collect();
+        let share = |_| {
+            order.chunks_mut(size).for_each(|group| group.shuffle(&mut random));
+            let same = order.iter().zip(pairs).filter(|&(&other, (a, _))| *a == pairs[other].1).count();
+            same as f64 / pairs.len().max(1) as f64
+        };
+        let mut shares: Vec<f64> = (0..ORDERS).map(share).collect();
         shares.sort_by(f64::total_cmp);
         let beyond = ORDERS / 40;
         let range95 = Interval(shares[beyond], shares[ORDERS - 1 - beyond]);
@@ -102,8 +99,7 @@ impl ShareByChance {
     }
 }
 
-/// The 95 % interval of a share of `all` independent things (Wilson 1927): the shares that a two-sided test at 5 % does not
-/// reject. It has a width where all agree, and where none does.
+/// The 95 % interval of a share of `all` independent things (Wilson 1927): it has a width where all agree, and where none does.
 fn wilson(count: usize, all: usize) -> Interval {
     let (share, all, z2) = (count as f64 / all as f64, all as f64, Z * Z);
     let centre = share + z2 / (2.0 * all);

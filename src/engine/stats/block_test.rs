@@ -1,7 +1,5 @@
-//! Student's test of a number against a margin, and its interval, by leaving out one block at a time (the jackknife: Efron
-//! & Tibshirani 1993, chapter 11).
-//!
-//! Interval and test are of the same `t`, so that an interval crosses a margin just where the test finds nothing.
+//! Student's test of a number against a margin, and its interval, by leaving out one block at a time (the jackknife: Efron &
+//! Tibshirani 1993, chapter 11). An interval crosses a margin just where the test finds nothing.
 
 use std::ops::RangeInclusive;
 
@@ -10,12 +8,10 @@ use statrs::function::beta::beta_reg;
 
 use super::interval::Interval;
 
-/// The fewest blocks with a denominator for a test: with fewer, Student's distribution says more of its assumptions
-/// than of the data.
+/// The fewest blocks with a denominator for a test: with fewer, Student's distribution says little of the data.
 pub const FEWEST_BLOCKS: usize = 10;
 
-/// The fewest effective blocks for a test. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
-/// 12.7: below, one large document decides both the number and its standard error.
+/// The fewest effective blocks for a test: with fewer, one large document decides both the number and its standard error.
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
@@ -34,25 +30,19 @@ pub enum Scale {
     Share,
     /// The difference of two shares: `t` is of the number itself, and an interval ends at -1 and 1.
     Difference,
-    /// Any other number: `t` is of the number itself.
     #[default]
     Real,
 }
 
-/// A number with all that tests and intervals need: its standard error, and how many blocks of equal size would be as good
-/// as those it is over.
+/// A number with all that tests and intervals need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The number.
     pub value: f64,
-    /// Its standard error, by leaving out one block at a time.
     pub standard_error: f64,
     /// The blocks with a denominator.
     pub blocks: usize,
-    /// `(sum n)² / sum n²` of their denominators `n` (Kish 1965, section 11.2): Student's distribution has one degree of
-    /// freedom less. With blocks of unequal size as many degrees as blocks would say more than is known.
+    /// `(sum n)² / sum n²` of their denominators `n` (Kish 1965, section 11.2), one more than there are degrees of freedom.
     pub effective_blocks: f64,
-    /// The scale of its `t`.
     pub scale: Scale,
 }
 
@@ -62,7 +52,6 @@ impl Estimate {
         is_testable(self.blocks, self.effective_blocks).then_some(self)
     }
 
-    /// The degrees of freedom.
     pub fn freedom(&self) -> f64 {
         self.effective_blocks - 1.0
     }
@@ -83,8 +72,8 @@ impl Estimate {
 
     /// Whether the blocks do not vary: a share of 0 or 1 cannot.
     fn is_constant(&self) -> bool {
-        let at_end = self.scale() == Scale::Share && (self.value <= ROUNDING || 1.0 - self.value <= SINGLE);
-        at_end || self.standard_error <= ROUNDING
+        let at_end = self.value <= ROUNDING || 1.0 - self.value <= SINGLE;
+        (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING
     }
 
     /// The 95 % interval: all margins that the number is neither above nor below by a one-sided test at 2.5 %.
@@ -101,15 +90,11 @@ impl Estimate {
         }
     }
 
-    /// The one-sided p-value of the number being above the margin: the chance of at least such an excess if there is none.
-    ///
-    /// Where no block varies, a number above the margin has `2^-m`: the chance that `m` blocks fall on one side (Fisher
-    /// 1935, section 21).
+    /// The one-sided p-value of the number being above the margin; `2^-m` if none of `m` blocks varies (Fisher 1935, section 21).
     pub fn p_above(&self, margin: f64) -> f64 {
         self.one_sided(margin, 1.0)
     }
 
-    /// The one-sided p-value of the number being below the margin.
     pub fn p_below(&self, margin: f64) -> f64 {
         self.one_sided(margin, -1.0)
     }
@@ -190,27 +175,19 @@ impl Jackknife {
         Self::of_parts([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
     }
 
-    /// A ratio of `[numerator, denominator]` over all blocks, and what each block adds to the two, both `[blocks]`. What the
-    /// blocks add need not sum up to a numerator that is no sum, such as a product of two sums.
+    /// A ratio of `[numerator, denominator]` over all blocks, and what each block adds to the two, which need not be sums.
     pub fn of_parts([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
         };
-        Self {
-            all: above / below,
-            without: numerators.iter().zip(denominators).map(without).collect(),
-            effective_blocks: effective_blocks(denominators),
-            scale: Scale::Real,
-        }
+        Self::of(above / below, numerators.iter().zip(denominators).map(without).collect(), denominators)
     }
 
-    /// A number that is no ratio of sums, with the same `without` each block, `None` of a block that has nothing to leave out;
-    /// `denominators` are how much of the corpus each block has, all `[blocks]`.
+    /// A number that is no ratio of sums, the same without each block, and how much of the corpus each has, both `[blocks]`.
     pub fn of(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
         Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }
 
-    /// This value on its scale.
     pub fn on(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
@@ -228,18 +205,15 @@ impl Jackknife {
         Self { all: self.all - other.all, without, effective_blocks, scale }
     }
 
-    /// The ratio or difference over all blocks.
     pub fn all(&self) -> f64 {
         self.all
     }
 
-    /// The blocks with a denominator.
     pub fn blocks(&self) -> usize {
         self.without.iter().flatten().count()
     }
 
-    /// The number with its standard error; `None` where fewer than [`FEWEST_BLOCKS`] have a denominator, these are as good as
-    /// fewer than [`FEWEST_EFFECTIVE_BLOCKS`], or there is no number.
+    /// The number with its standard error; `None` where blocks are too few for a test, or there is no number.
     pub fn estimate(&self) -> Option<Estimate> {
         let &Self { all, effective_blocks, scale, .. } = self;
         let blocks = self.blocks();
@@ -248,23 +222,19 @@ impl Jackknife {
         Some(Estimate { value: all, standard_error, blocks, effective_blocks, scale })
     }
 
-    /// The standard error; `None` as [`Self::estimate`].
     pub fn standard_error(&self) -> Option<f64> {
         self.estimate().map(|estimate| estimate.standard_error)
     }
 
-    /// The 95 % interval; `None` as [`Self::estimate`].
     pub fn interval(&self) -> Option<Interval> {
         self.estimate().map(|estimate| estimate.interval())
     }
 
-    /// The one-sided p-value of the number being above the margin; `None` as [`Self::estimate`].
     pub fn p_above(&self, margin: f64) -> Option<f64> {
         self.estimate().map(|estimate| estimate.p_above(margin))
     }
 
-    /// `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, `θ_(b)` the ratio without block `b`, over the `m` blocks with a
-    /// denominator.
+    /// `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, `θ_(b)` the ratio without block `b`, over the `m` blocks with a denominator.
     fn jackknife(&self) -> f64 {
         let blocks = self.blocks() as f64;
         let mean = self.without.iter().flatten().sum::<f64>() / blocks;

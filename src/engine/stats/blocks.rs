@@ -1,15 +1,14 @@
 //! Blocks of documents or of sentences: the unit that is left out.
 
 use std::collections::BTreeMap;
-use std::ops::{Index, IndexMut};
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (docs/methodology/units.md).
-///
-/// The number is even, so the parity of the block is that of the number: the two folds are whole blocks.
+/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (docs/methodology/units.md). It is
+/// even, so that the two folds are whole blocks.
 pub const BLOCKS: usize = 64;
 
 /// The block of the family with this 0-based number.
@@ -20,13 +19,10 @@ pub fn block_of(family: u64) -> usize {
 /// A quantity of each block.
 pub type PerBlock = [f64; BLOCKS];
 
-/// Sums that add up.
 pub trait Merge {
-    /// Adds the sums of other sentences.
     fn merge(&mut self, other: &Self);
 }
 
-/// Implements [`Merge`] for numbers.
 macro_rules! merge_numbers {
     ($($number:ty),+) => {
         $(impl Merge for $number {
@@ -75,8 +71,7 @@ impl<T: Clone> Merge for Option<T> {
     }
 }
 
-/// Implements [`Merge`] for a struct: each of these fields, by its name or number, is merged. The fields in brackets must
-/// be equal; merging panics where they are not.
+/// Implements [`Merge`] for a struct, field by field; merging panics where the fields in brackets are not equal.
 #[macro_export]
 macro_rules! merge_fields {
     ($name:ident $(<$of:ty>)? $([$($key:ident),+])? { $($field:tt),+ $(,)? }) => {
@@ -90,22 +85,15 @@ macro_rules! merge_fields {
 }
 pub use merge_fields;
 
-/// The sums of each block of sentences; `[BLOCKS]`, by the number of the block.
+/// The sums of each block of sentences, `[BLOCKS]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks<B>(Vec<B>);
 
 impl<B: Merge + Clone> Blocks<B> {
-    /// Equal empty sums in every block.
     pub fn new(empty: B) -> Self {
         Self(vec![empty; BLOCKS])
     }
 
-    /// The blocks in the order of their numbers.
-    pub fn iter(&self) -> std::slice::Iter<'_, B> {
-        self.0.iter()
-    }
-
-    /// All blocks in one.
     pub fn total(&self) -> B {
         self.every(0, 1)
     }
@@ -121,12 +109,11 @@ impl<B: Merge + Clone> Blocks<B> {
     }
 
     fn every(&self, first: usize, step: usize) -> B {
-        let mut total = self.0[first].clone();
-        self.0[first..].iter().step_by(step).skip(1).for_each(|block| total.merge(block));
+        let mut total = self[first].clone();
+        self[first..].iter().step_by(step).skip(1).for_each(|block| total.merge(block));
         total
     }
 
-    /// The blocks with their total beside them.
     pub fn with_total(&self) -> WithTotal<'_, B> {
         WithTotal { blocks: self, total: self.total() }
     }
@@ -143,26 +130,17 @@ impl<B: Merge> Merge for Blocks<B> {
     }
 }
 
-impl<'a, B: Merge + Clone> IntoIterator for &'a Blocks<B> {
-    type Item = &'a B;
-    type IntoIter = std::slice::Iter<'a, B>;
+impl<B> Deref for Blocks<B> {
+    type Target = [B];
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+    fn deref(&self) -> &[B] {
+        &self.0
     }
 }
 
-impl<B> Index<usize> for Blocks<B> {
-    type Output = B;
-
-    fn index(&self, block: usize) -> &B {
-        &self.0[block]
-    }
-}
-
-impl<B> IndexMut<usize> for Blocks<B> {
-    fn index_mut(&mut self, block: usize) -> &mut B {
-        &mut self.0[block]
+impl<B> DerefMut for Blocks<B> {
+    fn deref_mut(&mut self) -> &mut [B] {
+        &mut self.0
     }
 }
 
@@ -173,7 +151,6 @@ pub struct WithTotal<'a, B> {
 }
 
 impl<B> WithTotal<'_, B> {
-    /// All blocks in one.
     pub fn total(&self) -> &B {
         &self.total
     }

@@ -1,10 +1,7 @@
-//! Minima of a smooth function over the unit box, by spectral projected gradients.
+//! Minima of a smooth function over the unit box, by spectral projected gradients (Birgin, Martínez & Raydan 2000, "Nonmonotone
+//! spectral projected gradient methods on convex sets", Algorithm 2.2).
 //!
-//! A step goes along the projected gradient, as long as the last change of the gradient says the function curves, and is taken back
-//! while the value does not fall below the largest of the last ten (Birgin, Martínez & Raydan 2000, "Nonmonotone spectral projected
-//! gradient methods on convex sets", Algorithm 2.2). It needs values and gradients alone, and is the same for equal ones.
-//! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found: a first
-//! step of full length would take most starts to the same corner.
+//! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found.
 
 /// Values that a step may not exceed: the last so many (Birgin et al. 2000, section 3).
 const REMEMBERED: usize = 10;
@@ -24,21 +21,18 @@ const FARTHEST: f64 = 0.25;
 /// A value with its derivatives by all coordinates.
 pub type Valued = (f64, Vec<f64>);
 
-/// The result of a minimisation over the unit box; `converged` says whether it is a minimum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxMinimum {
     /// The point with the lowest value of all that were tried.
     pub point: Vec<f64>,
     pub value: f64,
-    /// How often the function was evaluated.
     pub evaluations: usize,
     /// Whether no coordinate of the projected gradient is larger than the tolerance; otherwise evaluations ended.
     pub converged: bool,
 }
 
-/// The minimum of a function that is reached from `start`, where no coordinate of the projected gradient `P(x - g) - x` is larger
-/// than `tolerance`, or else after `most` evaluations.
-/// Fails if the function does.
+/// The minimum that is reached from `start`, where no coordinate of the projected gradient `P(x - g) - x` is beyond `tolerance`,
+/// or after `most` evaluations. Fails if the function does.
 pub fn box_minimum<E>(
     start: &[f64],
     (tolerance, most): (f64, usize),
@@ -76,11 +70,11 @@ pub fn box_minimum<E>(
             let [low, high] = SHORTER.map(|part| part * share);
             share = if (low..=high).contains(&least) { least } else { share / 2.0 };
         };
-        let step: Vec<f64> = next.iter().zip(&point).map(|(to, from)| to - from).collect();
-        let bend: Vec<f64> = next_gradient.iter().zip(&gradient).map(|(to, from)| to - from).collect();
+        let less = |to: &[f64], from: &[f64]| to.iter().zip(from).map(|(to, from)| to - from).collect::<Vec<f64>>();
+        let (step, bend) = (less(&next, &point), less(&next_gradient, &gradient));
         let curvature = dot(&step, &bend);
-        length = if curvature > 0.0 { dot(&step, &step) / curvature } else { LENGTHS[1] };
-        length = length.clamp(LENGTHS[0], LENGTHS[1]);
+        let [least, greatest] = LENGTHS;
+        length = if curvature > 0.0 { dot(&step, &step) / curvature } else { greatest }.clamp(least, greatest);
         (point, value, gradient) = (next, next_value, next_gradient);
         remembered.push(value);
     }

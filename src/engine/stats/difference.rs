@@ -5,7 +5,6 @@ use statrs::function::factorial::ln_binomial;
 use super::block_test::{Jackknife, ROUNDING, error_of_half, is_testable, student};
 use super::interval::Interval;
 
-/// A difference that was tested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DifferenceTest {
     /// The second number less the first.
@@ -18,9 +17,7 @@ pub struct DifferenceTest {
 /// A number as a report has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReportedNumber {
-    /// The number.
     pub value: f64,
-    /// Its 95 % interval.
     pub ci95: Interval,
     /// Blocks with a denominator.
     pub blocks: usize,
@@ -30,70 +27,57 @@ pub struct ReportedNumber {
     pub trials: Option<u64>,
 }
 
-/// The block test of two numbers over the same sentences in the same blocks; `None` where their difference has no
-/// [estimate](Jackknife::estimate).
+/// The block test of two numbers over the same sentences in the same blocks; `None` where their difference has no estimate.
 ///
-/// A difference that is the same in every block has no standard error. If chance alone gave each block's difference its
-/// sign (Fisher 1935, section 21), all `m` blocks would agree with a chance of `2^(1 - m)`: that is its `p`.
+/// If it is the same in all `m` blocks, `p` is the chance of `2^(1 - m)` that all have one sign (Fisher 1935, section 21).
 pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
-    let difference = b.minus(a);
-    let estimate = difference.estimate()?;
+    let estimate = b.minus(a).estimate()?;
     let constant = || (1.0 - estimate.blocks as f64).exp2();
-    Some(tested(estimate.value, estimate.standard_error, estimate.freedom(), tolerance, constant))
+    Some(tested([estimate.value, estimate.standard_error], estimate.freedom(), tolerance, constant))
 }
 
-/// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on too few
-/// blocks for a test.
+/// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on too few blocks.
 ///
-/// The standard error of the difference is that of the interval that the two intervals make (Zou & Donner 2008): of each
-/// side the half of its interval that faces the other side.
-/// Numbers that differ and vary in no block have none. If chance alone had given each block to its side, they would be
-/// parted as they are in 2 of `C(m_a + m_b, m_a)` cases: that is their `p`.
+/// The standard error of the difference is that of the interval that the two intervals make (Zou & Donner 2008): of each side the
+/// half that faces the other. Numbers that differ and vary in no block are parted as in 2 of `C(m_a + m_b, m_a)` cases.
 pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
     if ![a, b].iter().all(|side| is_testable(side.blocks, side.effective_blocks)) {
         return None;
     }
     let (low, high) = if a.value <= b.value { (a, b) } else { (b, a) };
     let arms = [low.standard_error(low.ci95.high() - low.value), high.standard_error(high.value - high.ci95.low())];
-    let variances = arms.map(|arm| arm * arm);
-    let variance = variances[0] + variances[1];
+    let [of_low, of_high] = arms.map(|arm| arm * arm);
+    let variance = of_low + of_high;
     // Welch 1938; Satterthwaite 1946.
-    let squares = variances[0].powi(2) / low.freedom() + variances[1].powi(2) / high.freedom();
+    let squares = of_low.powi(2) / low.freedom() + of_high.powi(2) / high.freedom();
     let constant = || 2.0 * (-ln_binomial((a.blocks + b.blocks) as u64, a.blocks as u64)).exp();
-    Some(tested(b.value - a.value, variance.sqrt(), variance * variance / squares, tolerance, constant))
+    Some(tested([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, constant))
 }
 
 /// Student's test of a difference against the tolerance; `constant` is `p` where nothing varies.
 fn tested(
-    difference: f64,
-    standard_error: f64,
+    [difference, standard_error]: [f64; 2],
     freedom: f64,
     tolerance: f64,
     constant: impl FnOnce() -> f64,
 ) -> DifferenceTest {
-    let excess = difference.abs() - tolerance;
-    let p = if excess <= ROUNDING {
-        1.0
-    } else if standard_error <= ROUNDING {
-        constant()
-    } else {
-        student(excess / standard_error, freedom)
+    let p = match difference.abs() - tolerance {
+        excess if excess <= ROUNDING => 1.0,
+        _ if standard_error <= ROUNDING => constant(),
+        excess => student(excess / standard_error, freedom),
     };
     DifferenceTest { difference, standard_error, p }
 }
 
 impl ReportedNumber {
-    /// The standard error that half of its interval implies.
-    ///
-    /// A share has at least the variance of as many independent trials, because the words of one sentence depend on each
-    /// other, which adds to it. A smaller value is luck, and some of thousands of shares have much of it.
+    /// The standard error that half of its interval implies. A share has at least the variance of as many independent trials,
+    /// since the words of one sentence depend on each other, which adds to it: a smaller value is luck.
     fn standard_error(&self, half: f64) -> f64 {
         let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();
         error_of_half(half, self.freedom()).max(least)
     }
 
-    /// The degrees of freedom of that standard error.
     fn freedom(&self) -> f64 {
         self.effective_blocks - 1.0
     }

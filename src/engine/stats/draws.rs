@@ -1,19 +1,15 @@
-//! Draws of blocks with replacement (the bootstrap: Efron & Tibshirani 1993, chapter 13), by which clusters of heads that
-//! another corpus would have, too, are told from others.
+//! Draws of blocks with replacement (the bootstrap: Efron & Tibshirani 1993, chapter 13).
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::blocks::{BLOCKS, PerBlock};
 
-/// The seed of the draws: the first eight bytes, little-endian, of the `ChaCha8` key, the others being 0. The year of the
-/// method's first paper (Efron 1979).
+/// The first eight bytes, little-endian, of the `ChaCha8` key, the others being 0: the year of the first paper (Efron 1979).
 pub const SEED: u64 = 1979;
 
-/// How often each block is in each of so many draws of as many blocks as there are: always the same ones.
-///
-/// Each draw of a block is one byte of the `ChaCha8` stream modulo 64, which has no bias since 64 divides 256, and depends
-/// on no library's way of drawing from a range.
+/// How often each block is in each of so many draws of as many blocks as there are: always the same ones. Each draw of a block is
+/// one byte of the `ChaCha8` stream modulo 64, which has no bias, and depends on no library's way of drawing from a range.
 pub fn block_counts(draws: usize) -> Vec<PerBlock> {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&SEED.to_le_bytes());

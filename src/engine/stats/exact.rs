@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A sum kept as a fixed-point integer: adding is exact, so blocks, threads, packs and shards merge to the same value.
 ///
-/// 64 of the 128 bits are the fraction: a resolution of 5.4e-20, and a range of 9.2e18.
-/// The largest addend is a sentence's summed entropy, `n ln n` (about 3200 nats at 512 tokens),
-/// so a block overflows after more than 10^15 sentences.
+/// 64 of the 128 bits are the fraction: a resolution of 5.4e-20, and a range of 9.2e18. The largest addend is a sentence's summed
+/// entropy, `n ln n` (about 3200 nats at 512 tokens), so a block overflows after more than 10^15 sentences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExactSum(i128);
 
@@ -16,16 +15,13 @@ pub struct ExactSum(i128);
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
 impl ExactSum {
-    /// The sum as the nearest f64.
     pub fn value(self) -> f64 {
         self.0 as f64 / ONE
     }
 }
 
 impl AddAssign<f64> for ExactSum {
-    /// Rounds `value` to the resolution, then adds exactly.
-    ///
-    /// The caller checks its values for being finite: NaN counts as 0 here and infinity saturates.
+    /// Rounds `value` to the resolution, then adds exactly. NaN counts as 0 and infinity saturates: the caller checks its values.
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of attention weights is finite");
         // Many sums are of what a sentence has nothing of.
@@ -35,10 +31,7 @@ impl AddAssign<f64> for ExactSum {
     }
 }
 
-/// `value` in units of 2^-64, rounded to the nearest, halves away from 0.
-///
-/// A product with a power of two is a shift: by the bits of the number it is several times as fast as by conversion from
-/// f64 to i128, for which processors have no instruction.
+/// `value` in units of 2^-64, rounded, halves away from 0: by its bits several times as fast as the conversion from f64 to i128.
 fn fixed(value: f64) -> i128 {
     const MANTISSA: u64 = 1 << (f64::MANTISSA_DIGITS - 1);
     /// The exponent as it is stored, of a number whose last binary digit is 2^-64.
@@ -59,11 +52,10 @@ fn fixed(value: f64) -> i128 {
 
 #[cold]
 fn saturated(value: f64) -> i128 {
-    match () {
-        () if value.is_nan() => 0,
-        () if value < 0.0 => i128::MIN,
-        () => i128::MAX,
+    if value.is_nan() {
+        return 0;
     }
+    if value < 0.0 { i128::MIN } else { i128::MAX }
 }
 
 impl AddAssign for ExactSum {
@@ -72,10 +64,8 @@ impl AddAssign for ExactSum {
     }
 }
 
-/// The place in a sum of vectors: fixed-point like [`ExactSum`], in half of the room, for there are many.
-///
-/// 32 of the 64 bits are the fraction: a resolution of 2.3e-10 for what one sentence adds, and a range of 2.1e9, which
-/// vectors with components of 50 fill after 4 · 10^7 tokens of one block, 2.7 · 10^9 of a corpus.
+/// The place in a sum of vectors: fixed-point like [`ExactSum`], in half of the room, with a resolution of 2.3e-10 and a range of
+/// 2.1e9, which vectors with components of 50 fill after 4 · 10^7 tokens of one block, 2.7 · 10^9 of a corpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component(i64);
 
@@ -83,14 +73,12 @@ pub struct Component(i64);
 const COMPONENT_ONE: f64 = 4_294_967_296.0;
 
 impl Component {
-    /// The sum as the nearest f64.
     pub fn value(self) -> f64 {
         self.0 as f64 / COMPONENT_ONE
     }
 }
 
-/// Added to a number below [`LARGEST`] in magnitude it leaves no digits after the point, and those before it in the lowest
-/// bits: 1.5 * 2^52.
+/// Added to a number below [`LARGEST`] it leaves no digits after the point, and those before it in the lowest bits: 1.5 * 2^52.
 const WHOLE: f64 = 6_755_399_441_055_744.0;
 
 /// Up to here that is so: 2^51.
@@ -104,7 +92,6 @@ pub fn nearest(value: f64) -> i64 {
 }
 
 impl AddAssign<f64> for Component {
-    /// Rounds `value` to the resolution, then adds exactly.
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of contexts is finite");
         let scaled = value * COMPONENT_ONE;
@@ -126,11 +113,8 @@ impl AddAssign for Component {
     }
 }
 
-/// Adds each value to the sum at its place.
 pub fn add_each<S: AddAssign<V>, V: Copy>(sums: &mut [S], values: &[V]) {
-    for (sum, &value) in sums.iter_mut().zip(values) {
-        *sum += value;
-    }
+    sums.iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
 }
 
 #[cfg(test)]

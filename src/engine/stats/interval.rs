@@ -20,17 +20,14 @@ impl<'de> Deserialize<'de> for Interval {
 }
 
 impl Interval {
-    /// The lower end.
     pub fn low(self) -> f64 {
         self.0
     }
 
-    /// The upper end.
     pub fn high(self) -> f64 {
         self.1
     }
 
-    /// The interval of a quantity that is larger by `amount`.
     pub fn moved(self, amount: f64) -> Self {
         Self(self.0 + amount, self.1 + amount)
     }

@@ -1,6 +1,4 @@
-//! Uncertainty of numbers: intervals by leaving out blocks of sentences, and tests of heads against their baselines.
-//!
-//! docs/methodology/verdicts.md has the assumptions of each.
+//! Uncertainty of numbers, by leaving out blocks of sentences, and tests of heads (docs/methodology/verdicts.md).
 
 pub mod agreement;
 pub mod assignment;

@@ -3,11 +3,10 @@
 use super::block_test::critical;
 use super::interval::Interval;
 
-/// The fewest corpora for a prediction interval: its Student's distribution has two degrees of freedom fewer, and with less than
-/// three it says next to nothing.
+/// The fewest corpora for a prediction interval: with less than three degrees of freedom it says next to nothing.
 pub const FEWEST_CORPORA: usize = 5;
 
-/// The least standard error that a number is given: one that does not vary in its corpus is not known without error beyond it.
+/// The least standard error: a number that does not vary in its corpus is not known without error beyond it.
 const LEAST_ERROR: f64 = 1e-6;
 
 /// The mean of a number over corpora that have it differently (DerSimonian & Laird 1986).
@@ -17,7 +16,6 @@ pub struct RandomEffects {
     pub standard_error: f64,
     /// The standard deviation of the number between corpora beyond what their sampling explains.
     pub tau: f64,
-    /// How many corpora.
     pub corpora: usize,
 }
 

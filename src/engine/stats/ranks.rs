@@ -2,9 +2,8 @@
 
 use statrs::statistics::{Data, OrderStatistics, RankTieBreaker};
 
-/// Spearman's rank correlation: Pearson's of the ranks, those of equal values being the mean of the ranks that they share
-/// (Kendall & Gibbons 1990, chapters 1 and 3). `None` where all of one side are equal, or a value is no number.
-/// Panics if there are more of the one than of the other.
+/// Spearman's rank correlation, equal values having the mean of their ranks (Kendall & Gibbons 1990, chapters 1 and 3).
+/// `None` where all of one side are equal, or a value is no number. Panics if one side is longer.
 pub fn spearman(these: &[f64], those: &[f64]) -> Option<f64> {
     assert_eq!(these.len(), those.len(), "pairs");
     if these.iter().chain(those).any(|value| value.is_nan()) {

@@ -2,12 +2,9 @@
 
 use statrs::distribution::{Binomial, Discrete};
 
-/// The exact one-sided McNemar test (McNemar 1947): the chance that a head is right on at least `head_only` of the
-/// words on which just one of head and baseline is right, if both are equally good.
-///
-/// `P(X >= head_only)` for `X` of a binomial with `head_only + baseline_only` trials and chance 1/2. The tail is summed
-/// from its largest term, which keeps small values exact down to the smallest f64, where statrs' own tail stops after
-/// 140 terms of its continued fraction.
+/// The exact one-sided McNemar test (McNemar 1947): the chance that a head is right on at least `head_only` of the words on which
+/// just one of head and baseline is right, if both are equally good. The tail of the binomial is summed from its largest term,
+/// which keeps small values exact, where statrs' own stops after 140 terms of its continued fraction.
 pub fn mcnemar(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)
@@ -32,9 +29,7 @@ fn upper_tail(heads: u64, tails: u64) -> f64 {
     (binomial.ln_pmf(heads) + f64::ln(sum)).exp().min(1.0)
 }
 
-/// The q-values of Benjamini & Hochberg (1995): the smallest rate of false discoveries at which each test is accepted.
-///
-/// `q[i]` is the minimum of `p * m / rank` over all tests at least as likely as `i`, at most 1. `[m]`, as `p`.
+/// The q-values of Benjamini & Hochberg (1995): the minimum of `p * m / rank` over all tests at least as likely. `[m]`, as `p`.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -47,12 +42,10 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     q
 }
 
-/// The q-values of a family of verdicts that numbers are above their margins: `p` has the one-sided p-values of those whose
-/// estimate is above, `None` for all others, which have no q-value.
+/// The q-values of verdicts that numbers are above their margins: `p` has the one-sided ones of those whose estimate is above.
 ///
-/// Given that the estimate is above its margin, a p-value is at most one half if the number is not above, so twice the
-/// p-value is valid again, and tests that are surely below do not count (Zhao, Small & Su 2019, "Multiple testing when
-/// many p-values are uniformly conservative"). `[m]`, as `p`.
+/// Given that, a p-value is at most one half if the number is not above, so twice the p-value is valid again (Zhao, Small & Su
+/// 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
 pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
     q_of_those_tested(&doubled)

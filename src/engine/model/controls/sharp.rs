@@ -1,20 +1,15 @@
 //! Fresh weights that attend as sharply as trained ones: the harder null of what heads do (docs/methodology/controls.md).
-//!
-//! Fresh weights attend almost evenly, so that a head that learned nothing but to be sharp would pass for one that learned where to
-//! look. Here the queries and keys of each fresh layer are scaled by one factor, from the first layer up, until the layer is as far
-//! from even attention as the trained one over a few sequences.
-
-use std::ops::Range;
 
 use anyhow::Result;
 
+use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::packed::PackedEncoder;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, Scratch};
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::model::parameters::{Layer, Linear, Parameters};
+use crate::model::parameters::{Embeddings, Layer, Linear, Parameters};
 
 /// How near the distance comes to that of the trained layer, as a share of it.
 const TOLERANCE: f64 = 0.005;
@@ -27,16 +22,14 @@ const FARTHEST: f64 = 4096.0;
 
 /// The sequences over which layers are compared, and the rows of each that count.
 pub struct SharpnessSample<'a> {
-    /// The sequences.
     pub batch: Batch<'a>,
     /// The queries that count, for each sequence: those of text.
     pub rows: &'a [Vec<usize>],
 }
 
-/// Scales the queries and keys of each layer of `fresh` until its heads are as far from even attention, in the mean of squared
-/// Hellinger distances, as those of `trained`; a layer that no factor brings there has the nearest one. Layers that share their
-/// weights have the factor of the first of them.
-/// Fails if the sample does not fit the model.
+/// Scales the queries and keys of each layer of `fresh` by one factor, from the first up, until its heads are as far from even
+/// attention, in the mean of squared Hellinger distances, as those of `trained`, or as near to that as a factor brings them.
+/// Layers that share their weights have the factor of the first of them. Fails if the sample does not fit the model.
 pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &SharpnessSample<'_>) -> Result<Parameters> {
     let wanted = distances(trained, &fresh, sample)?;
     for (number, &wanted) in wanted.iter().enumerate() {
@@ -55,25 +48,39 @@ pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &Sharpnes
     Ok(fresh)
 }
 
-/// The mean squared Hellinger distance from even attention of the heads of each layer, over the rows of the sample.
-/// Fails as the forward pass.
+/// The mean squared Hellinger distance from even attention of the heads of each layer. Fails as the forward pass.
 pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSample<'_>) -> Result<Vec<f64>> {
     let layers = shape.config.num_hidden_layers;
-    let mut sums =
-        DistanceSums { classes: &shape.config.visibility, rows: sample.rows, layers: vec![(0.0, 0); layers] };
+    let layers = vec![DistanceSum::default(); layers];
+    let mut sums = DistanceSums { classes: &shape.config.visibility, rows: sample.rows, layers };
     encoder.forward(&sample.batch, &mut Scratch::default(), &mut sums)?;
-    Ok(sums.layers.into_iter().map(mean).collect())
+    Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
 
-fn mean((sum, rows): (f64, usize)) -> f64 {
-    if rows == 0 { 0.0 } else { sum / rows as f64 }
+/// A sum of distances from even attention over so many rows.
+#[derive(Clone, Default)]
+struct DistanceSum {
+    sum: f64,
+    rows: usize,
 }
 
-/// Sums of distances, and how many rows they are over, by layer.
+impl DistanceSum {
+    fn add(&mut self, attention: AttentionView<'_>, queries: &[usize], visibility: Visibility) {
+        for &query in queries {
+            self.sum += from_even(attention.row(query), visibility, query);
+        }
+        self.rows += queries.len();
+    }
+
+    fn mean(self) -> f64 {
+        if self.rows == 0 { 0.0 } else { self.sum / self.rows as f64 }
+    }
+}
+
 struct DistanceSums<'a> {
     classes: &'a LayerClasses,
     rows: &'a [Vec<usize>],
-    layers: Vec<(f64, usize)>,
+    layers: Vec<DistanceSum>,
 }
 
 impl Visitor for DistanceSums<'_> {
@@ -82,12 +89,7 @@ impl Visitor for DistanceSums<'_> {
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        let visibility = self.classes.of_layer(view.layer);
-        let (sum, count) = &mut self.layers[view.layer];
-        for &query in &self.rows[sequence] {
-            *sum += from_even(view.attention.row(query), visibility, query);
-            *count += 1;
-        }
+        self.layers[view.layer].add(view.attention, &self.rows[sequence], self.classes.of_layer(view.layer));
     }
 }
 
@@ -108,7 +110,6 @@ fn inputs_of(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Resul
     Ok(inputs.rows)
 }
 
-/// The inputs of one layer, sequence by sequence.
 struct LayerInputs {
     number: usize,
     rows: Vec<f32>,
@@ -128,60 +129,41 @@ impl Visitor for LayerInputs {
 
 /// An encoder of which only the heads of one layer are there, under every number.
 fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
-    let hidden = parameters.config.hidden_size;
-    let nothing = || Linear { weight: vec![0.0; hidden], bias: vec![0.0] };
+    let Parameters { config, order, embeddings, .. } = parameters;
+    let nothing = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
     let layer = Layer { intermediate: nothing(), output: nothing(), attention_output: nothing(), ..layer };
-    let order = vec![0; parameters.order.len()];
-    let embeddings = crate::model::parameters::Embeddings { positions: None, ..parameters.embeddings.clone() };
-    let Parameters { config, .. } = parameters;
+    let embeddings = Embeddings { positions: None, ..embeddings.clone() };
+    let (layers, order) = (vec![layer], vec![0; order.len()]);
     let config = config.clone();
-    PackedEncoder::new(Parameters {
-        config,
-        embeddings,
-        layers: vec![layer],
-        order,
-        final_norm: None,
-        prediction: None,
-    })
+    PackedEncoder::new(Parameters { config, embeddings, layers, order, final_norm: None, prediction: None })
 }
 
 /// The mean distance of the heads of one layer that attend from these inputs.
 fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample: &SharpnessSample<'_>) -> f64 {
     let config = encoder.config();
     let layer = encoder.layer_attention(number, Positions::Seen).expect("the packed encoder has its heads");
-    let spans: Vec<Range<usize>> = sample.batch.spans().collect();
-    let lengths: Vec<usize> = spans.iter().map(Range::len).collect();
+    let lengths: Vec<usize> = sample.batch.spans().map(|span| span.len()).collect();
     let (mut queries_keys, mut scratch) = (QueriesKeys::default(), AttentionScratch::default());
     layer.project(inputs, &lengths, &mut queries_keys);
-    let (visibility, mut sum) = (config.visibility.of_layer(number), (0.0, 0));
+    let (visibility, mut sum) = (config.visibility.of_layer(number), DistanceSum::default());
     for head in 0..config.num_attention_heads {
-        for (span, rows) in spans.iter().zip(sample.rows) {
-            let attention = layer.between(head, span, [&queries_keys; 2], &mut scratch);
-            for &query in rows {
-                sum.0 += from_even(attention.row(query), visibility, query);
-                sum.1 += 1;
-            }
+        for (span, rows) in sample.batch.spans().zip(sample.rows) {
+            sum.add(layer.between(head, &span, [&queries_keys; 2], &mut scratch), rows, visibility);
         }
     }
-    mean(sum)
+    sum.mean()
 }
 
 /// The factor for which the distance, which grows with it, is within [`TOLERANCE`] of the wanted one; by bisection of its logarithm.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
-    let is_near = |found: f64| (found - wanted).abs() <= TOLERANCE * wanted;
-    let (mut low, mut high) = (1.0 / FARTHEST, FARTHEST);
-    let mut factor = 1.0_f64;
+    let (mut low, mut high, mut factor) = (1.0 / FARTHEST, FARTHEST, 1.0_f64);
     for _ in 0..MOST_STEPS {
         let found = distance(factor as f32);
-        if is_near(found) {
+        if (found - wanted).abs() <= TOLERANCE * wanted {
             break;
         }
-        if found < wanted {
-            low = factor;
-        } else {
-            high = factor;
-        }
+        (low, high) = if found < wanted { (factor, high) } else { (low, factor) };
         factor = (low * high).sqrt();
     }
     factor as f32

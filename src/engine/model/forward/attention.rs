@@ -1,34 +1,25 @@
-//! One head's attention over one sentence, borrowed from the encoder.
-//!
-//! Nothing from here on knows about tensors: what looks at attention sees plain slices.
+//! One head's attention over one sentence, borrowed from the encoder: what looks at it sees plain slices, and no tensors.
 
 use super::rows::Rows;
 
-/// The attention of one head over one sentence: `n` rows (queries) of `n` weights (keys).
-///
-/// Each row sums to 1. There is no padding: `n` is the sentence's own number of tokens, special tokens included.
+/// The attention of one head over one sentence, without padding: `n` rows (queries) of `n` weights (keys), which sum to 1.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionView<'a> {
-    /// Layer, counted from 0.
     pub layer: usize,
-    /// Head within the layer, counted from 0.
     pub head: usize,
     weights: Rows<'a>,
     entropies: Option<&'a [f32]>,
 }
 
 impl<'a> AttentionView<'a> {
-    /// Views `weights`, row-major `[tokens, tokens]`, as the attention of `head` in `layer`.
-    /// Panics if `weights` does not hold `tokens * tokens` values, or `tokens` is 0.
+    /// Views `weights`, `[tokens, tokens]` row-major. Panics if it has another length, or there are no tokens.
     pub fn new(layer: usize, head: usize, tokens: usize, weights: &'a [f32]) -> Self {
         assert!(tokens > 0, "a sentence has at least one token");
         assert_eq!(weights.len(), tokens * tokens, "attention is [tokens, tokens]");
         Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
     }
 
-    /// Views rows that begin `stride` weights apart, with the entropy of each row, in nats, from the encoder's softmax:
-    /// `weights` is `[tokens, stride]`, and only its first `tokens` columns count.
-    /// Panics if the lengths do not fit, or there are no tokens.
+    /// Views rows of `[tokens, stride]`, with their entropies in nats. Panics if the lengths do not fit, or there are no tokens.
     pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
         let tokens = entropies.len();
         assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");
@@ -41,7 +32,6 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::new(&[], 1), entropies: None }
     }
 
-    /// The number of tokens `n`, special tokens included.
     pub fn tokens(&self) -> usize {
         self.weights.count()
     }
@@ -52,7 +42,6 @@ impl<'a> AttentionView<'a> {
         self.weights.row(query)
     }
 
-    /// The rows in order.
     pub fn rows(&self) -> impl Iterator<Item = &'a [f32]> + use<'a> {
         self.weights.iter()
     }

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-/// The class of a token, by which a gate chooses the replacement of a head's context.
-///
-/// The mean context of a head differs most between these classes: special tokens hardly depend on the sentence, and a
-/// mask hides its word.
+use super::rows::Rows;
+
+/// The class of a token, by which a gate chooses the replacement of a head's context: its mean differs most between these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.
@@ -21,24 +20,18 @@ pub enum TokenClass {
 }
 
 impl TokenClass {
-    /// All classes, in order.
     pub const ALL: [Self; 5] = [Self::FirstSpecial, Self::OtherSpecial, Self::Mask, Self::Text, Self::First];
-
-    /// The number of classes.
     pub const COUNT: usize = Self::ALL.len();
 }
 
 /// The positions at which two sequences exchange the contexts of heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// All positions.
     Everywhere,
-    /// This position alone.
     At(usize),
 }
 
 impl Exchange {
-    /// The positions, of sequences of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
             Self::Everywhere => 0..n,
@@ -47,7 +40,6 @@ impl Exchange {
     }
 }
 
-/// One sequence of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
     /// The number of its sentence, for messages.
@@ -62,23 +54,18 @@ pub struct Input<'a> {
     pub predicted: &'a [usize],
     /// The tokens on whose logits the direct effects of heads are wanted.
     pub compared: &'a [u32],
-    /// Where the sequence exchanges the contexts of [exchanged](super::gates::Gates::exchange) heads with the next one, which has as
-    /// many tokens; `None` of sequences that exchange nothing with the next one.
+    /// Where the sequence [exchanges](super::gates::Gates::exchange) contexts of heads with the next one, which is as long.
     pub exchange: Option<Exchange>,
 }
 
-/// Whole sequences side by side.
-///
-/// Matrix products run over the tokens of all of them together; attention stays within each.
+/// Whole sequences side by side: matrix products run over the tokens of all of them together, attention stays within each.
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
-    /// The sequences in order.
     pub inputs: Vec<Input<'a>>,
 }
 
 impl<'a> Batch<'a> {
-    /// This batch with the class of every token, `[tokens]`, one sequence after the other.
-    /// Panics if `classes` has another length.
+    /// This batch with the class of every token, `[tokens]`, sequence by sequence. Panics if `classes` has another length.
     pub fn with_classes(mut self, classes: &'a [TokenClass]) -> Self {
         assert_eq!(classes.len(), self.tokens(), "a class for each token");
         let mut rest = classes;
@@ -88,26 +75,30 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// This batch with the positions whose logits are wanted, for each sequence.
-    /// Panics if there is another number of sequences.
+    /// This batch with the positions whose logits are wanted, for each sequence. Panics if there is another number of sequences.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
         self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted = positions);
         self
     }
 
-    /// The number of tokens of all sequences.
     pub fn tokens(&self) -> usize {
-        self.inputs.iter().map(|input| input.ids.len()).sum()
+        self.lengths().sum()
+    }
+
+    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> + Clone {
+        self.inputs.iter().map(|input| input.ids.len())
     }
 
     /// The range of rows that each sequence has in the batch, in order.
     pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
-        self.inputs.iter().scan(0, |start, input| {
-            let span = *start..*start + input.ids.len();
-            *start = span.end;
-            Some(span)
-        })
+        spans(self.lengths())
+    }
+
+    /// The number of each sequence with its rows of `values`, `[tokens, width]`.
+    pub(super) fn rows<'b>(&self, values: &'b [f32], width: usize) -> impl Iterator<Item = (usize, Rows<'b>)> {
+        let own = move |span: Range<usize>| Rows::new(&values[span.start * width..span.end * width], width);
+        self.spans().map(own).enumerate()
     }
 
     /// The rows that exchange the contexts of heads, of a sequence and of the next one, for each sequence that exchanges any.
@@ -120,11 +111,7 @@ impl<'a> Batch<'a> {
 
     /// The compared tokens of each sequence, among those of all sequences.
     pub(super) fn compared(&self) -> impl Iterator<Item = Range<usize>> {
-        self.inputs.iter().scan(0, |start, input| {
-            let span = *start..*start + input.compared.len();
-            *start = span.end;
-            Some(span)
-        })
+        spans(self.inputs.iter().map(|input| input.compared.len()))
     }
 
     /// The positions whose logits are wanted, in order: the sequence, the position in it, and the row in the batch.
@@ -134,6 +121,14 @@ impl<'a> Batch<'a> {
             input.predicted.iter().map(move |&position| (sequence, position, span.start + position))
         })
     }
+}
+
+/// The ranges of parts of these lengths that follow each other.
+fn spans(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
+    lengths.scan(0, |start, length| {
+        *start += length;
+        Some(*start - length..*start)
+    })
 }
 
 #[cfg(test)]

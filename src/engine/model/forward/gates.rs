@@ -8,27 +8,23 @@ use anyhow::{Result, bail, ensure};
 use super::batch::{Batch, TokenClass};
 use crate::model::config::Config;
 
-/// The vectors that stand in for a head's context, `[head_dim]` for each token class, in the order of
-/// [`TokenClass::ALL`].
+/// The vectors that stand in for a head's context, `[head_dim]` for each token class, in the order of [`TokenClass::ALL`].
 pub type Replacement = [Vec<f32>; TokenClass::COUNT];
 
-/// An intervention on a head's context `z`, before the output projection: it becomes `r + keep (z - r)`, with `r` the
-/// replacement.
+/// An intervention on a head's context `z`, before the output projection: it becomes `r + keep (z - r)`, `r` the replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
     /// The share of the head that is kept: 1 for all of it, which changes no bit, 0 for none.
     pub keep: f32,
-    /// The vectors that take the place of the rest, one for each class of tokens; `None`: zero.
+    /// The vectors that take the place of the rest; `None`: zero.
     pub replacement: Option<Arc<Replacement>>,
 }
 
 impl Gate {
-    /// The context times `factor`.
     pub fn scale(factor: f32) -> Self {
         Self { keep: factor, replacement: None }
     }
 
-    /// The replacement in place of the context.
     pub fn replace(by: Replacement) -> Self {
         Self { keep: 0.0, replacement: Some(Arc::new(by)) }
     }
@@ -63,14 +59,11 @@ impl Gate {
 /// Rows of attention by their query, each `[n]`, with weights that sum to 1.
 pub type AttentionRows = BTreeMap<usize, Vec<f32>>;
 
-/// The furthest that the weights of a row may be from a sum of 1: a softmax in float32 over hundreds of tokens stays
-/// well below.
+/// The furthest that the weights of a row may be from a sum of 1: a softmax in float32 over hundreds of tokens stays well below.
 const ROW_TOLERANCE: f64 = 1e-4;
 
-/// The interventions in a forward pass, by layer and head; the default keeps everything.
-///
-/// Gates act on what a head writes, patched rows on its attention, and exchanges on both sequences of a
-/// [pair](super::batch::Input::exchange), after the gates. All act within the pass, so all later layers see them.
+/// The interventions in a forward pass, by layer and head; the default keeps everything. Gates act on what a head writes, patched
+/// rows on its attention, and exchanges on both sequences of a [pair](super::batch::Input::exchange), after the gates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gated: BTreeMap<(usize, usize), Gate>,
@@ -81,7 +74,7 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Gates a head in all sequences, in place of a gate it may have.
+    /// Gates a head in all sequences, in place of a gate that it may have.
     pub fn set(&mut self, layer: usize, head: usize, gate: Gate) {
         self.gated.insert((layer, head), gate);
     }
@@ -97,13 +90,8 @@ impl Gates {
     }
 
     /// Exchanges the contexts of a layer, rows of `width` values with `head_dim` for each head, between the sequences of each pair.
-    pub(super) fn exchange_contexts(
-        &self,
-        layer: usize,
-        batch: &Batch<'_>,
-        contexts: &mut [f32],
-        [head_dim, width]: [usize; 2],
-    ) {
+    pub(super) fn exchange_contexts(&self, layer: usize, batch: &Batch, contexts: &mut [f32], sizes: [usize; 2]) {
+        let [head_dim, width] = sizes;
         for head in self.exchanged_in(layer) {
             for [here, there] in batch.exchanged() {
                 let (before, after) = contexts.split_at_mut(there.start * width);
@@ -115,7 +103,16 @@ impl Gates {
         }
     }
 
-    /// The heads of a layer whose contexts are exchanged.
+    /// Lets the gates of a layer act on the contexts of its heads, of sizes as above.
+    pub(super) fn apply(&self, layer: usize, batch: &Batch<'_>, contexts: &mut [f32], [head_dim, width]: [usize; 2]) {
+        for (input, span) in batch.inputs.iter().zip(batch.spans()) {
+            for (head, gate) in self.of_layer(layer) {
+                let own = &mut contexts[span.start * width + head * head_dim..span.end * width];
+                gate.apply(own, head_dim, width, input.classes);
+            }
+        }
+    }
+
     pub fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
         self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
     }
@@ -148,13 +145,11 @@ impl Gates {
         rows.map(|(&query, row)| (query, row.as_slice()))
     }
 
-    /// Puts the rows that stand in place of a head's own over one sequence into its weights, rows that begin `stride` values
-    /// apart, and their entropies, in nats, into `entropies`; whether there are any.
+    /// Puts those rows into the weights of the head, `[n, stride]`, and their entropies into `entropies`; whether there are any.
     pub(super) fn patch_weights(
         &self,
         place: (usize, usize, usize),
-        weights: &mut [f32],
-        stride: usize,
+        (weights, stride): (&mut [f32], usize),
         entropies: &mut [f32],
     ) -> bool {
         for (query, row) in self.rows_of(place) {
@@ -165,7 +160,6 @@ impl Gates {
         self.rows.contains_key(&place)
     }
 
-    /// Checks that the interventions fit the model and the batch.
     pub(super) fn check(&self, config: &Config, batch: &Batch<'_>) -> Result<()> {
         let (layers, heads, head_dim) = (config.num_hidden_layers, config.num_attention_heads, config.head_dim());
         let there = |layer: usize, head: usize| -> Result<()> {
@@ -180,9 +174,9 @@ impl Gates {
             ensure!(gate.keep.is_finite(), "the gate of L{layer}H{head} keeps {}: a number is expected", gate.keep);
             let Some(replacement) = &gate.replacement else { continue };
             for vector in replacement.iter() {
-                let (length, finite) = (vector.len(), vector.iter().all(|value| value.is_finite()));
+                let (length, is_finite) = (vector.len(), vector.iter().all(|value| value.is_finite()));
                 ensure!(length == head_dim, "the replacement of L{layer}H{head} has {length} values, not {head_dim}");
-                ensure!(finite, "the replacement of L{layer}H{head} has values that are not finite");
+                ensure!(is_finite, "the replacement of L{layer}H{head} has values that are not finite");
             }
             for input in &batch.inputs {
                 let (number, n, classes) = (input.number, input.ids.len(), input.classes.len());
@@ -192,9 +186,7 @@ impl Gates {
                 );
             }
         }
-        for &(layer, head) in &self.exchanged {
-            there(layer, head)?;
-        }
+        self.exchanged.iter().try_for_each(|&(layer, head)| there(layer, head))?;
         for (place, input) in batch.inputs.iter().enumerate() {
             let Some(exchange) = input.exchange else { continue };
             let (number, n) = (input.number, input.ids.len());
@@ -257,9 +249,9 @@ mod tests {
         gates.patch(1, 2, 0, BTreeMap::from([(0, vec![0.0, 1.0, 0.0])]));
         // Three rows of three weights, four apart.
         let (mut weights, mut entropies) = ([9.0; 11], [9.0; 3]);
-        gates.patch_weights((1, 2, 1), &mut weights, 4, &mut entropies);
+        gates.patch_weights((1, 2, 1), (&mut weights, 4), &mut entropies);
         assert_eq!((weights, entropies), ([9.0; 11], [9.0; 3]));
-        gates.patch_weights((1, 2, 0), &mut weights, 4, &mut entropies);
+        gates.patch_weights((1, 2, 0), (&mut weights, 4), &mut entropies);
         assert_eq!(weights, [0.0, 1.0, 0.0, 9.0, 0.5, 0.0, 0.5, 9.0, 9.0, 9.0, 9.0]);
         assert_eq!(entropies, [0.0, 2.0_f32.ln(), 9.0]);
     }

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::batch::Batch;
 use super::gates::Gates;
+use super::held::Writes;
 use super::kernels::backward::shares;
 use super::rows::Rows;
 use super::scratch::{AttentionScratch, Scratch};
@@ -20,13 +21,12 @@ pub struct GateGradient {
     pub gates: Vec<f64>,
 }
 
-/// The derivatives of a loss along the straight path on which all gates open together: integrated gradients (Sundararajan et
-/// al. 2017, arXiv:1703.01365, section 3) over gates.
+/// The derivatives of a loss along the straight path on which all gates open together: integrated gradients over gates
+/// (Sundararajan et al. 2017, arXiv:1703.01365, section 3).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathGradient {
-    /// The points of the path at which derivatives were taken.
     pub steps: NonZeroU16,
-    /// The loss at its beginning, where every gate is closed.
+    /// The loss where every gate is closed.
     pub closed_loss: f64,
     /// `[layers * heads]`: the mean of `d loss / d keep` over the points, layer by layer.
     pub gates: Vec<f64>,
@@ -44,12 +44,10 @@ pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
     total - own
 }
 
-/// An encoder that has derivatives.
 pub trait Differentiable: Sync {
     /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and towards the
-    /// replacements of `gates`. A head without a gate is whole, and goes towards zero.
-    /// Fails as a forward pass with logits, for patched rows or exchanges in a batch that is too large to be kept at a time, and if a
-    /// derivative is not finite.
+    /// replacements of `gates`: a head without a gate is whole, and goes towards zero.
+    /// Fails as a forward pass with logits, for patched rows or exchanges in a batch that is too large, and if one is not finite.
     fn gradients(
         &self,
         batch: &Batch<'_>,
@@ -58,8 +56,7 @@ pub trait Differentiable: Sync {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>>;
 
-    /// The score of each sequence of a batch.
-    /// Fails as a forward pass with logits.
+    /// The score of each sequence of a batch. Fails as a forward pass with logits.
     fn scores(
         &self,
         batch: &Batch<'_>,
@@ -68,12 +65,10 @@ pub trait Differentiable: Sync {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<f64>>;
 
-    /// The cost of derivatives over sequences of these lengths.
     fn gradient_cost(&self, lengths: &[usize]) -> Cost;
 
     /// The gradients of a batch along the path on which the gates that are fully open in `whole` open together: at the middles of
-    /// `steps` equal steps from 0 to 1. Other gates stay as they are.
-    /// Fails as [`Differentiable::gradients`].
+    /// `steps` equal steps from 0 to 1. Fails as [`Differentiable::gradients`].
     fn path_gradients(
         &self,
         batch: &Batch<'_>,
@@ -88,17 +83,15 @@ pub trait Differentiable: Sync {
         for step in 0..steps.get() {
             let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
             let points = self.gradients(batch, &whole.opened_to(keep), score, scratch)?;
-            for (path, point) in paths.iter_mut().zip(points) {
-                path.gates.resize(point.gates.len(), 0.0);
-                let sums = path.gates.iter_mut().zip(point.gates);
-                sums.for_each(|(sum, derivative)| *sum += derivative / f64::from(steps.get()));
+            for (PathGradient { gates, .. }, point) in paths.iter_mut().zip(points) {
+                gates.resize(point.gates.len(), 0.0);
+                gates.iter_mut().zip(point.gates).for_each(|(sum, found)| *sum += found / f64::from(steps.get()));
             }
         }
         Ok(paths)
     }
 }
 
-/// Buffers of a worker that takes derivatives, reused from batch to batch.
 #[derive(Clone, Debug, Default)]
 pub struct GradientScratch {
     /// Bytes that are kept of a forward pass at a time, where that is not the default.
@@ -132,35 +125,15 @@ pub struct HeadScratch {
     pub(super) key: Vec<f32>,
 }
 
-/// State that a forward pass leaves for its derivatives.
+/// The states and products that a forward pass leaves for its derivatives.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
     /// `[layers][tokens, hidden]`: the states that enter each layer.
     pub(super) states: Vec<Vec<f32>>,
     /// `[positions, hidden]`: the last states at the predicted positions.
     pub(super) predicted: Vec<f32>,
-    pub(super) layers: Vec<LayerTape>,
-}
-
-/// The products of a layer, without the biases of their linear layers; after the heads of the last layer, at the predicted positions
-/// alone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LayerTape {
-    /// `[tokens, 3 * heads * head_dim]`
-    pub projected: Vec<f32>,
-    /// `[tokens, hidden]`
-    pub attention: Vec<f32>,
-    /// `[tokens, intermediate]`, twice as wide where it is gated.
-    pub wide: Vec<f32>,
-    /// `[tokens, hidden]`
-    pub feed_forward: Vec<f32>,
-}
-
-impl Tape {
-    /// Forgets what was kept of another pass; the buffers stay.
-    pub(super) fn clear(&mut self) {
-        self.states.iter_mut().chain([&mut self.predicted]).for_each(Vec::clear);
-    }
+    /// The products of each layer; no contexts, whose derivatives need the weights of attention, which are computed again.
+    pub(super) layers: Writes,
 }
 
 impl Visitor for Tape {
@@ -180,20 +153,9 @@ impl Visitor for Tape {
     }
 
     fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
-        if self.layers.len() <= layer {
-            self.layers.resize_with(layer + 1, LayerTape::default);
+        if part != Written::Contexts {
+            self.layers.keep(layer, part, values);
         }
-        let LayerTape { projected, attention, wide, feed_forward } = &mut self.layers[layer];
-        let kept = match part {
-            // Their derivatives need the weights of attention, which are computed again.
-            Written::Contexts => return,
-            Written::Projected => projected,
-            Written::Attention => attention,
-            Written::Wide => wide,
-            Written::FeedForward => feed_forward,
-        };
-        kept.clear();
-        kept.extend_from_slice(values);
     }
 }
 

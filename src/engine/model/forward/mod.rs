@@ -1,8 +1,5 @@
-//! The forward pass: it takes a batch and shows each head's attention over each sequence, and every other activation
-//! that a visitor needs.
-//!
-//! One definition of the parameters ([`parameters`](crate::model::parameters)) has two encoders: [`packed`], and a readable one among
-//! the tests, its oracle (`tests/support/tensor/`).
+//! The forward pass: it shows each head's attention over each sequence of a batch, and every other activation that a visitor
+//! needs. [`packed`] is its encoder; a readable one among the tests is its oracle (`tests/support/tensor/`).
 
 pub mod attention;
 pub mod batch;
@@ -10,58 +7,52 @@ pub mod gates;
 pub mod gradient;
 pub mod held;
 pub mod kernels;
-mod layer_attention;
 pub mod packed;
 mod relative;
 pub mod rows;
 mod scratch;
 pub mod visitor;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::linalg::matmul::Matrix;
 use crate::model::config::Config;
 use crate::model::config::cost::Cost;
 use crate::system::errors::{Class, Facts};
+use attention::AttentionView;
 use batch::{Batch, Input};
 use gates::Gates;
 use gradient::Differentiable;
 use held::Writes;
-pub use layer_attention::{LayerAttention, Positions, QueriesKeys};
-use rows::Rows;
 pub use scratch::{AttentionScratch, Scratch};
 use visitor::{Needs, Visitor, Written};
 
 /// The place where a forward pass starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Start<'a> {
-    /// The embeddings of the tokens.
     #[default]
     Embeddings,
     /// The hidden states that entered a layer in an earlier pass over the same batch.
     Layer {
-        /// The first layer that runs; with the number of layers there are, only the prediction head does.
+        /// The first layer that runs; if it is the number of layers, only the prediction head does.
         layer: usize,
         /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
         states: &'a [f32],
     },
-    /// As the one above, with everything that layers wrote in that pass held, but for the heads of this layer that have a gate: they are
-    /// gone from what its attention wrote, and only the residual stream carries that on. The heads of later layers are shown, and
-    /// nothing of them but their attention.
+    /// As the one above, with all that layers wrote in that pass held, but for the heads of this layer that have a gate, whose
+    /// lack the residual stream alone carries on. The heads of later layers are shown, and nothing of them but their attention.
     Held {
-        /// The layer of the heads with gates.
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered it.
         states: &'a [f32],
-        /// The outputs of all layers.
         writes: &'a Writes,
     },
 }
 
 impl Start<'_> {
-    /// The first layer that runs.
     pub fn layer(&self) -> usize {
         match self {
             Self::Embeddings => 0,
@@ -72,15 +63,14 @@ impl Start<'_> {
 
 /// An encoder that shows its activations to a visitor.
 pub trait Encoder: Send + Sync {
-    /// Runs a batch through all layers. `scratch` keeps buffers from one batch of a worker to its next.
-    /// Fails if a token id, a segment or a position has no embedding, logits are needed of an encoder that was loaded without its
-    /// prediction head, or the numbers stop being finite.
+    /// Runs a batch through all layers.
+    /// Fails if something has no embedding, logits are needed without a prediction head, or the numbers stop being finite.
     fn forward(&self, batch: &Batch<'_>, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// A pass from a chosen start and with interventions. A pass that starts from the hidden states of a layer, as a
-    /// whole pass over the same batch showed them, is equal to the rest of that pass, bit for bit.
+    /// A pass from a chosen start and with interventions. If it starts from the hidden states of a layer, as a whole pass over
+    /// the same batch showed them, it is equal to the rest of that pass, bit for bit.
     /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
     fn forward_from(
         &self,
@@ -96,13 +86,11 @@ pub trait Encoder: Send + Sync {
         Cost::default()
     }
 
-    /// The word embeddings, if the encoder gives access to them.
     fn word_embeddings(&self) -> Option<WordEmbeddings> {
         None
     }
 
-    /// The linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias, if there is one and
-    /// the encoder gives access to it.
+    /// The linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias.
     fn embedding_projection(&self) -> Option<Matrix<'_>> {
         None
     }
@@ -112,36 +100,70 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// Whether logits, before any bound, are linear in the residual stream once the scale of the final norm is known, so that its parts
-    /// have direct effects on them.
+    /// Whether the parts of the residual stream have direct effects on logits: see [`Visitor::direct`].
     fn has_direct_effects(&self) -> bool {
         false
     }
 
-    /// The encoder as one that has derivatives, if it has them.
     fn differentiable(&self) -> Option<&dyn Differentiable> {
         None
     }
 
-    /// The weights of the heads of a layer, if the encoder gives access to them.
     fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
         None
     }
 }
 
-/// The weights of all heads of a layer, without their biases, as rows of hidden states are multiplied by them.
-///
-/// Heads are side by side: head `h` has the columns from `h * head_dim` of the first three, and these rows of the
-/// output projection.
+/// The weights of all heads of a layer, without biases: head `h` has the columns, or rows, from `h * head_dim` on.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
-    /// Those of queries and of keys, `[hidden, heads * head_dim]` each; `None` where both are normalised, or turned by their
-    /// positions, before they meet: no matrix is between two tokens then.
+    /// Those of queries and of keys, `[hidden, heads * head_dim]` each; `None` where no matrix alone is between two tokens.
     pub query_key: Option<[Matrix<'a>; 2]>,
     /// `[hidden, heads * head_dim]`
     pub value: Matrix<'a>,
     /// `[heads * head_dim, hidden]`
     pub output: Matrix<'a>,
+}
+
+/// Whether scores see the positions of query and key, beyond what inputs and masks tell of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    Seen,
+    /// Every pair of tokens stands at the same place.
+    Unseen,
+}
+
+/// Queries and keys in all heads of a layer.
+#[derive(Clone, Debug, Default)]
+pub struct QueriesKeys {
+    /// `[tokens, 2 * heads * head_dim]`
+    pub rows: Vec<f32>,
+    angles: Vec<f32>,
+}
+
+/// The heads of a layer, which attend from any rows with their own queries and keys, mask, scale and normalisations.
+pub trait LayerAttention {
+    /// Makes queries and keys of `inputs`, `[tokens, hidden]`, in place of the layer's own: sequences of these lengths.
+    fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
+        self.products(inputs, &mut into.rows);
+        self.prepare(lengths, into);
+    }
+
+    /// Queries and keys of any rows `[rows, hidden]` without biases, `[rows, 2 * heads * head_dim]`: linear in the rows.
+    /// Panics if `inputs` has other rows.
+    fn products(&self, inputs: &[f32], into: &mut Vec<f32>);
+
+    /// Makes queries and keys of such products for each token.
+    fn prepare(&self, lengths: &[usize], of: &mut QueriesKeys);
+
+    /// The attention of a head over one sequence, whose tokens are `span`, from queries to keys, which may be of other rows.
+    fn between<'b>(
+        &self,
+        head: usize,
+        span: &Range<usize>,
+        queries_keys: [&QueriesKeys; 2],
+        scratch: &'b mut AttentionScratch,
+    ) -> AttentionView<'b>;
 }
 
 /// Word embeddings as they are stored: before position, segment, normalisation and projection.
@@ -153,25 +175,22 @@ pub struct WordEmbeddings {
 }
 
 impl WordEmbeddings {
-    /// Embeddings, `[vocab, width]`.
-    /// Panics if they are not whole rows.
+    /// Panics unless they are whole rows.
     pub fn new(weights: Arc<Vec<f32>>, width: usize) -> Self {
         assert!(width > 0 && weights.len().is_multiple_of(width), "embeddings are [vocab, width]");
         Self { weights, width }
     }
 
-    /// All of them, `[vocab, width]`.
+    /// `[vocab, width]`
     pub fn matrix(&self) -> Matrix<'_> {
         Matrix::new(&self.weights, self.weights.len() / self.width, self.width)
     }
 
-    /// The number of values of an embedding.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The embedding of a token, `[width]`.
-    /// Panics if there is none.
+    /// The embedding of a token, `[width]`. Panics if there is none.
     pub fn of(&self, id: u32) -> &[f32] {
         &self.weights[id as usize * self.width..][..self.width]
     }
@@ -188,10 +207,8 @@ pub struct Pass<'a> {
 impl Pass<'_> {
     /// Lends hidden states, `[tokens, hidden]`, sequence by sequence.
     pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
-        for (sequence, span) in self.batch.spans().enumerate() {
-            let own = &states[span.start * hidden..span.end * hidden];
-            self.visitor.hidden_states(sequence, layer, Rows::new(own, hidden));
-        }
+        let rows = self.batch.rows(states, hidden);
+        rows.for_each(|(sequence, rows)| self.visitor.hidden_states(sequence, layer, rows));
     }
 
     /// Lends a part of what a layer writes, if that is needed.
@@ -201,25 +218,19 @@ impl Pass<'_> {
         }
     }
 
-    /// Lends the rows of which queries and keys of a layer are made, `[tokens, hidden]`, sequence by sequence, if they are
-    /// needed.
+    /// Lends the rows of which queries and keys of a layer are made, `[tokens, hidden]`, sequence by sequence, if that is needed.
     pub fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
-        if !self.needs.attention_inputs {
-            return;
-        }
-        for (sequence, span) in self.batch.spans().enumerate() {
-            let own = &inputs[span.start * hidden..span.end * hidden];
-            self.visitor.attention_inputs(sequence, layer, Rows::new(own, hidden));
+        if self.needs.attention_inputs {
+            let rows = self.batch.rows(inputs, hidden);
+            rows.for_each(|(sequence, rows)| self.visitor.attention_inputs(sequence, layer, rows));
         }
     }
 
-    /// Ends every sequence.
     pub fn end(&mut self) {
         (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end(sequence));
     }
 }
 
-/// Checks that a batch, its start and its interventions fit the model.
 pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
     let (words, positions, segments) = (config.vocab_size, config.longest(), config.type_vocab_size);
     for Input { number, ids, segments: segment_ids, predicted, .. } in &batch.inputs {
@@ -235,7 +246,7 @@ pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: 
             "sentence {number} has segment {segment}, the model {segments} segment embeddings"
         );
         if let Some(position) = predicted.iter().find(|&&position| position >= n) {
-            anyhow::bail!("logits are wanted at position {position} of sentence {number}, which has {n} tokens");
+            bail!("logits are wanted at position {position} of sentence {number}, which has {n} tokens");
         }
     }
     if let Start::Layer { layer, states } | Start::Held { layer, states, .. } = start {
@@ -262,13 +273,9 @@ pub fn check_finite(values: &[f32], layer: usize) -> Result<()> {
         .class(Class::Model)
 }
 
-/// The message where more of held heads is needed than there is.
+// Messages where more is needed than there is.
 pub const HELD_SHOWS_ATTENTION: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
-
-/// The message where direct effects are needed of an encoder that has none.
 pub const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \
     loaded with the encoder";
-
-/// The message where logits are needed and the prediction head was not loaded.
 pub const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

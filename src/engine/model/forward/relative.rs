@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::kernels::add_to;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::config::PositionEmbedding;
-use crate::model::parameters::{Disentangled, Parameters, PositionBias};
+use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
 
 /// The term that the distance of two tokens, key less query, adds to their score in one layer. The tables run from the most
 /// negative distance to the largest, so that what a query's row needs lies in a row.
@@ -47,8 +48,7 @@ impl Relative {
         };
         // All layers have the same places.
         let mut all_places: Option<Arc<[usize]>> = None;
-        let mut taken = Vec::with_capacity(layers.len());
-        for layer in layers {
+        let take = |layer: &mut Layer| {
             if let Some(Disentangled { keys, queries, places }) = layer.disentangled.take() {
                 let rows = places.rows();
                 let by_head = |table: Vec<f32>| {
@@ -59,37 +59,26 @@ impl Relative {
                 let longest = config.positions().cast_signed();
                 let places = all_places
                     .get_or_insert_with(|| (1 - longest..longest).map(|distance| places.of(distance)).collect());
-                taken.push(Some(Self::Disentangled {
-                    keys: keys.map(by_head),
-                    queries: queries.map(by_head),
-                    places: Arc::clone(places),
-                    rows,
-                    head_dim,
-                }));
-                continue;
+                let (keys, queries, places) = (keys.map(by_head), queries.map(by_head), Arc::clone(places));
+                return Some(Self::Disentangled { keys, queries, places, rows, head_dim });
             }
-            let own = match layer.position_bias.take() {
-                Some(bias) => Some(match &*bias {
-                    PositionBias::Buckets { furthest, .. } => {
-                        Self::Buckets { table: table_of(&bias, *furthest), reach: *furthest }
+            if let Some(bias) = layer.position_bias.take() {
+                return Some(match &*bias {
+                    &PositionBias::Buckets { furthest: reach, .. } => {
+                        Self::Buckets { table: table_of(&bias, reach), reach }
                     }
                     PositionBias::Slopes { slopes } => Self::Slopes { slopes: slopes.clone() },
-                }),
-                None => layer.distances.take().map(|table| {
-                    // The checkpoint has distances as query less key, and by rows.
-                    let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
-                    Self::Embedding { table: (0..head_dim).flat_map(column).collect(), reach, head_dim, keys }
-                }),
-            };
-            taken.push(own);
-        }
-        taken
+                });
+            }
+            let table = layer.distances.take()?;
+            // The checkpoint has distances as query less key, and by rows.
+            let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
+            Some(Self::Embedding { table: (0..head_dim).flat_map(column).collect(), reach, head_dim, keys })
+        };
+        layers.iter_mut().map(take).collect()
     }
 
-    /// Adds to the scores of one head over a sentence.
-    ///
-    /// `scores` are `[n, stride]`, and their first `n` columns count. `query` and `key` are `[n, head_dim]`; queries
-    /// are multiplied by the `scale` of the scores already, keys are not.
+    /// Adds to the scores of one head over a sentence. `query` and `key` are `[n, head_dim]`, queries times the `scale` already.
     pub fn add(&self, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
         let Scores { values, n, stride, scale } = scores;
         let rows = values.chunks_exact_mut(stride).enumerate();
@@ -101,7 +90,7 @@ impl Relative {
                     let (near, far) = (i.saturating_sub(*reach), n.min(i + reach + 1));
                     row[..near].iter_mut().for_each(|score| *score += table[0]);
                     row[far..].iter_mut().for_each(|score| *score += table[2 * reach]);
-                    add(&mut row[near..far], &table[reach + near - i..]);
+                    add_to(&mut row[near..far], &table[reach + near - i..]);
                 }
             }
             Self::Slopes { slopes } => {
@@ -143,7 +132,7 @@ impl Relative {
                 work.resize(n * span, 0.0);
                 multiply(MatrixMut::new(work, n, span), query, table);
                 for ((i, row), products) in rows.zip(work.chunks_exact(span)) {
-                    add(&mut row[..n], &products[n - 1 - i..]);
+                    add_to(&mut row[..n], &products[n - 1 - i..]);
                 }
                 if *keys {
                     multiply(MatrixMut::new(work, n, span), key, table);
@@ -157,16 +146,14 @@ impl Relative {
         }
     }
 
-    /// Adds to the derivatives by queries and keys, `[n, head_dim]` each, those through what [`Relative::add`] added to the scores:
-    /// `scores` has the derivatives by these. Queries are multiplied by their `scale`.
+    /// Adds to the derivatives by queries and keys those through [`Relative::add`]: `scores` has the derivatives by the scores.
     pub fn back(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
-        let Scores { values, n, stride, scale } = scores;
-        let (n, scale) = (*n, *scale);
+        let &Scores { ref values, n, stride, scale } = scores;
         let mut of_table =
             |table: Matrix<'_>, into: &mut [f32], place: &dyn Fn(usize, usize) -> [usize; 2], factor: f32| {
                 work.clear();
                 work.resize(n * table.columns(), 0.0);
-                for (i, row) in values.chunks_exact(*stride).enumerate() {
+                for (i, row) in values.chunks_exact(stride).enumerate() {
                     for (j, derivative) in row[..n].iter().enumerate() {
                         let [vector, column] = place(i, j);
                         work[vector * table.columns() + column] += factor * derivative;
@@ -199,8 +186,7 @@ impl Relative {
     }
 }
 
-/// The places of the distances of a sentence, query less key, that of `i - j` at `i + n - 1 - j`; the first of them, and how many
-/// there are up to the last.
+/// The places of the distances `i - j` of a sentence, at `i + n - 1 - j`; the first, and how many there are up to the last.
 fn of_sentence(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)
@@ -212,20 +198,12 @@ fn own_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, s
     Matrix::strided(own, head_dim, span, rows)
 }
 
-/// The scores of one head over a sentence, before the softmax.
+/// The scores of one head over a sentence of `n` tokens, before the softmax.
 pub(super) struct Scores<'a> {
     /// `[n, stride]`
     pub values: &'a mut [f32],
-    /// Tokens.
     pub n: usize,
-    /// Rows begin this many values apart.
     pub stride: usize,
-    /// The factor of the products of query and key: 1 over the square root of `head_dim`.
+    /// The factor of the products of query and key.
     pub scale: f32,
-}
-
-fn add(row: &mut [f32], values: &[f32]) {
-    for (score, value) in row.iter_mut().zip(values) {
-        *score += value;
-    }
 }

@@ -10,15 +10,13 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows that follow each other: `values` is `[rows, width]`.
-    /// Panics if `values` is no whole number of rows, or the width is 0.
+    /// Rows that follow each other, `[rows, width]`. Panics if `values` is no whole number of rows, or the width is 0.
     pub fn new(values: &'a [f32], width: usize) -> Self {
         assert!(width > 0 && values.len().is_multiple_of(width), "{} values in rows of {width}", values.len());
         Self { values, count: values.len() / width, width, stride: width }
     }
 
-    /// `count` rows that begin `stride` values apart.
-    /// Panics if rows overlap, or `values` does not reach to the end of the last one.
+    /// `count` rows that begin `stride` values apart. Panics if rows overlap, or `values` ends before the last one.
     pub fn strided(values: &'a [f32], count: usize, width: usize, stride: usize) -> Self {
         let reach = count.checked_sub(1).map_or(0, |last| last * stride + width);
         assert!(0 < width && width <= stride, "rows of {width} values, {stride} apart");
@@ -26,12 +24,10 @@ impl<'a> Rows<'a> {
         Self { values, count, width, stride }
     }
 
-    /// The number of rows.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The number of values in a row.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -42,7 +38,6 @@ impl<'a> Rows<'a> {
         &self.values[index * self.stride..][..self.width]
     }
 
-    /// The rows in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [f32]> + use<'a> {
         let Self { values, count, width, stride } = *self;
         values.chunks(stride).take(count).map(move |row| &row[..width])

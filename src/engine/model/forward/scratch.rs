@@ -17,28 +17,23 @@ pub struct Scratch {
     pub(super) wide: Vec<f32>,
     /// `[positions, classes]`: logits of some of the predicted positions.
     pub(super) logits: Vec<f32>,
-    /// Buffers for direct effects on logits.
     pub(super) direct: DirectScratch,
-    /// Buffers for one head's attention over one sentence.
     pub(super) weights: AttentionScratch,
-    /// A buffer for the norms of its values.
-    pub(super) values: ValueScratch,
-    /// `[n, head_dim]`: its contexts without the value bias.
+    /// `[n, head_dim]`: a head's values, without their bias, times the Gram matrix of the output projection; `[n]`: their norms.
+    pub(super) values: [Vec<f32>; 2],
+    /// `[n, head_dim]`: a head's contexts without the value bias.
     pub(super) bare: Vec<f32>,
     /// `[n, head_dim]`: those times the Gram matrix of the output projection.
     pub(super) products: Vec<f32>,
     /// `[tokens]`: the norms of the residual stream below the layer.
     pub(super) input_norms: Vec<f32>,
-    /// Buffers for how much the heads of a layer mix.
     pub(super) mixing: MixingScratch,
 }
 
 /// Buffers for direct effects on the logits of compared tokens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectScratch {
-    /// Compared tokens of all sequences.
-    pub count: usize,
-    /// `[compared, hidden]`: their vectors.
+    /// `[compared, hidden]`: the vectors of the compared tokens of all sequences.
     pub vectors: Vec<f32>,
     /// `[compared]`: what the biases behind the last layer add to their logits.
     pub constants: Vec<f32>,
@@ -52,7 +47,6 @@ pub(super) struct DirectScratch {
     pub effects: Vec<f32>,
 }
 
-/// Buffers for how much the heads of a layer mix into each token from others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MixingScratch {
     /// `heads * head_dim`
@@ -87,13 +81,4 @@ pub struct AttentionScratch {
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each row of it.
     pub(super) entropies: Vec<f32>,
-}
-
-/// Buffers for the norms of one head's values over one sentence.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ValueScratch {
-    /// `[n, head_dim]`: the values, without their bias, times the Gram matrix of the output projection.
-    pub products: Vec<f32>,
-    /// `[n]`
-    pub norms: Vec<f32>,
 }

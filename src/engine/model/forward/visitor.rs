@@ -1,45 +1,32 @@
 //! The visitor of a forward pass: its needs, and the activations that it sees.
 
-use std::ops::{BitOr, BitOrAssign};
+use std::ops::BitOr;
 
 use super::attention::AttentionView;
 use super::rows::Rows;
 
-/// The activations that a visitor needs; those that no visitor needs are not computed.
-///
-/// Needs of several visitors are combined with `|`.
+/// The activations that a visitor needs, combined with `|` for several visitors; those that none needs are not computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Each head's attention.
+    // As parts of `HeadView`:
     pub attention: bool,
-    /// Each head's values.
     pub values: bool,
-    /// The norms of each head's values after the output projection.
     pub value_norms: bool,
-    /// Each head's context vectors.
     pub contexts: bool,
-    /// The norms and projections of each head's output.
     pub outputs: bool,
-    /// The direct effects of all parts of the residual stream on the logits of [compared](super::batch::Input::compared) tokens.
+    // As methods of `Visitor`:
     pub direct: bool,
-    /// The hidden states below and above each layer.
     pub hidden_states: bool,
-    /// Those below each layer, and not those above the last one.
+    /// The hidden states below each layer, and not those above the last one.
     pub layer_inputs: bool,
-    /// Those that the prediction head reads; the packed encoder alone shows them.
     pub predicted_states: bool,
-    /// The rows of which queries and keys of each layer are made.
     pub attention_inputs: bool,
-    /// How much of each token's vector each layer's heads mix in from other tokens.
     pub mixing: bool,
-    /// The prediction head's logits at the predicted positions.
     pub logits: bool,
-    /// The outputs of the blocks of each layer, and what they are made of.
     pub writes: bool,
 }
 
 impl Needs {
-    /// Each head's attention and nothing else.
     pub const ATTENTION: Self = Self {
         attention: true,
         values: false,
@@ -61,7 +48,7 @@ impl Needs {
         self.attention || self.values || self.value_norms || self.outputs || self.contexts
     }
 
-    /// Whether visitors see more of a head than its attention, so that the last layer needs values, too.
+    /// Whether more of a head than its attention is needed, so that the last layer needs values, too.
     pub(super) fn beyond_attention(self) -> bool {
         self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
     }
@@ -76,14 +63,13 @@ impl Needs {
         self.hidden_states || self.direct
     }
 
-    /// Whether whoever needs `others` is shown all of that by what is needed here.
+    /// Whether these needs show all that `others` need.
     pub fn covers(self, others: Self) -> bool {
-        let layer_inputs = self.layer_inputs || (others.layer_inputs && self.hidden_states);
-        let own = Self { layer_inputs, ..self };
+        let own = Self { layer_inputs: self.layer_inputs || (others.layer_inputs && self.hidden_states), ..self };
         own | others == own
     }
 
-    /// Whether the hidden states that enter this layer are shown, or leave the last one.
+    /// Whether the hidden states that enter this layer, or leave the last one, are shown.
     pub fn states_of(self, layer: usize, layers: usize) -> bool {
         self.hidden_states || (self.layer_inputs && layer < layers)
     }
@@ -111,36 +97,22 @@ impl BitOr for Needs {
     }
 }
 
-impl BitOrAssign for Needs {
-    fn bitor_assign(&mut self, other: Self) {
-        *self = *self | other;
-    }
-}
-
-/// One head at work on one sequence of `n` tokens, as it is in this pass: patched rows and gates have acted.
-///
-/// The view ends with the call. Its attention is always there, since everything else comes of it; the other parts are
-/// there if they are needed.
+/// One head at work on one sequence of `n` tokens, as it is in this pass: patched rows and gates have acted. Its attention is
+/// always there, since everything else comes of it; the other parts are there if they are needed.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadView<'a> {
-    /// Layer, counted from 0.
     pub layer: usize,
-    /// Head within the layer, counted from 0.
     pub head: usize,
     /// `[n, n]`, with patched rows.
     pub attention: AttentionView<'a>,
-    /// The values, if needed.
     pub values: Option<Values<'a>>,
-    /// The values' norms after the output projection, if needed.
     pub value_norms: Option<ValueNorms<'a>>,
-    /// `[n, head_dim]`, if needed: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value
-    /// bias included, after the head's gate and before sequences exchange anything.
+    /// `[n, head_dim]`: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value bias included, after the
+    /// head's gate and before sequences exchange anything.
     pub context: Option<Rows<'a>>,
-    /// The output of the head, if needed.
     pub output: Option<Output<'a>>,
 }
 
-/// A head of which nothing is needed but its attention.
 impl<'a> From<AttentionView<'a>> for HeadView<'a> {
     fn from(attention: AttentionView<'a>) -> Self {
         let AttentionView { layer, head, .. } = attention;
@@ -148,7 +120,6 @@ impl<'a> From<AttentionView<'a>> for HeadView<'a> {
     }
 }
 
-/// The values of one head over one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     /// `[n, head_dim]`, without their bias.
@@ -166,15 +137,13 @@ pub struct ValueNorms<'a> {
     pub products: Rows<'a>,
     /// `[head_dim]`: the same of the value bias.
     pub bias_product: &'a [f32],
-    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output
-    /// projection. It gives `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
+    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output projection. It
+    /// gives `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
     pub gram: &'a [f32],
 }
 
-/// The output of one head to the residual stream, `o_i = z_i W_O`, without vectors as wide as the hidden states.
-///
-/// The value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to. The
-/// head's gate has not acted yet: this is the product of attention and values.
+/// The output of one head to the residual stream, `o_i = z_i W_O`, without vectors as wide as the hidden states, before its gate.
+/// The value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// `[n, head_dim]`: `z°_i = sum_j A[i,j] v°_j`.
@@ -187,15 +156,14 @@ pub struct Output<'a> {
     pub input_norms: &'a [f32],
 }
 
-/// How much of each token's vector the heads of a layer mix in from other tokens of one sequence: the mixing ratio of
-/// Kobayashi et al. 2021 (section 3), through attention, the residual connection and the normalisation of what is written or
-/// of the sum, where there is one.
+/// How much of each token's vector the heads of a layer mix in from other tokens of one sequence (Kobayashi et al. 2021, section
+/// 3), through attention, the residual connection and the normalisation of what is written or of the sum, where there is one.
 ///
-/// It is `|mixed| / (|mixed| + |preserved|)`, and 0 where nothing is mixed in. What is the same whatever is attended to is in
-/// neither part: the bias of the output projection, that of the normalisation, and vectors in place of removed heads.
+/// It is `|mixed| / (|mixed| + |preserved|)`, and 0 where nothing is mixed in. What is the same whatever is attended to, biases
+/// and vectors in place of removed heads, is in neither part.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixing<'a> {
-    /// `[n]`: the ratio of each token.
+    /// `[n]`
     pub ratios: &'a [f32],
     /// `[n]`: the same if all heads attended evenly to the keys that the token sees.
     pub even: &'a [f32],
@@ -223,52 +191,43 @@ pub struct FinalNorm<'a> {
     pub constants: &'a [f32],
 }
 
-/// A part of what a layer writes, as it is kept for later runs and for derivatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Queries, keys and values as projected, without their biases; the packed encoder alone shows them.
     Projected,
     /// The contexts of all heads, after their gates.
     Contexts,
-    /// The output of the attention block for the residual stream.
     Attention,
     /// The input of the activation, without its bias; the packed encoder alone shows it.
     Wide,
-    /// The output of the feed-forward block.
     FeedForward,
 }
 
-/// Something that looks at a forward pass.
+/// Something that looks at a forward pass; but for `end`, methods are called if what they show is needed.
 ///
-/// Calls come layer by layer, within a layer sequence by sequence, within those head by head. Sequences are numbered
-/// as in the batch, layers and heads from 0.
+/// Calls come layer by layer, within a layer sequence by sequence, within those head by head.
 pub trait Visitor {
-    /// The activations to compute and to show.
     fn needs(&self) -> Needs;
 
     /// One head over one sequence; called if any part of a head is needed.
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
-    /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. The states of number `l` enter
-    /// layer `l`; the last ones leave the last layer, as in transformers' `hidden_states`, and the layer normalisation
-    /// after it, if there is one, as its `last_hidden_state`. A pass that starts from a layer begins with the states it
-    /// was given.
+    /// The hidden states of one sequence, `[n, hidden]`. The states of number `l` enter layer `l`; the last ones leave the last
+    /// layer, as in transformers' `hidden_states`, and the layer normalisation after it, as its `last_hidden_state`.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
-    /// The last hidden states at the predicted positions of the batch, `[positions, hidden]`; called if they are needed and there are
-    /// any.
+    /// The last hidden states at the predicted positions, `[positions, hidden]`, if there are any; of the packed encoder alone.
     fn predicted_states(&mut self, _states: Rows<'_>) {}
 
-    /// The rows of one sequence, `[n, hidden]`, of which queries and keys of a layer are made: its input, normalised where the
-    /// layer does that first. Called before the layer's heads if they are needed.
+    /// The rows of one sequence, `[n, hidden]`, of which queries and keys of a layer are made; called before the layer's heads.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
-    /// How much the heads of a layer mix into the tokens of one sequence; called after them if it is needed.
+    /// How much the heads of a layer mix into the tokens of one sequence; called after them.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// The direct effects of a part over one sequence, `[n, compared]`, if they are needed: `x_i · v_t`, with `x_i` the part and `v_t`
-    /// the vector of each compared token, by the weights of the final norm and, where that subtracts means, without its mean. A norm
-    /// of what a block writes acts with the scale that it has in this pass.
+    /// The direct effects of a part over one sequence, `[n, compared]`: `x_i · v_t`, with `x_i` the part and `v_t` the vector of each
+    /// [compared](super::batch::Input::compared) token, by the weights of the final norm and, where that subtracts means, without
+    /// its mean. A norm of what a block writes acts with the scale that it has in this pass.
     ///
     /// Over the scales of the [final norm](Visitor::final_norm), all parts and the constants sum up to the logits of the compared
     /// tokens before any bound (Elhage et al. 2021, "direct path").
@@ -277,11 +236,11 @@ pub trait Visitor {
     /// The final norm over one sequence; called after all layers if direct effects are needed.
     fn final_norm(&mut self, _sequence: usize, _norm: FinalNorm<'_>) {}
 
-    /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
+    /// The logits at one of the sequence's predicted positions, `[classes]`.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// A part of what a layer writes over the whole batch, `[tokens, width]`; called if it is needed. After the heads of the last layer
-    /// that is over the predicted positions alone, if nothing else is needed from its end, and not called if these neither.
+    /// A part of what a layer writes over the whole batch, `[tokens, width]`; after the last heads over the predicted positions
+    /// alone, if nothing else is needed, or not at all.
     fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
     /// The end of a sequence: everything that was needed of it has been shown.
@@ -295,9 +254,9 @@ mod tests {
     #[test]
     fn needs_are_combined() {
         let contexts = Needs { contexts: true, ..Needs::default() };
-        let mut all = Needs::ATTENTION | contexts;
-        assert_eq!(all, Needs { attention: true, contexts: true, ..Needs::default() });
-        all |= Needs { logits: true, ..Needs::default() };
+        let both = Needs::ATTENTION | contexts;
+        assert_eq!(both, Needs { attention: true, contexts: true, ..Needs::default() });
+        let all = both | Needs { logits: true, ..Needs::default() };
         assert!(all.logits && all.attention && all.contexts && !all.values);
         assert!(!Needs::default().heads() && contexts.heads() && !Needs::ATTENTION.beyond_attention());
         let mixing = Needs { mixing: true, ..Needs::default() };

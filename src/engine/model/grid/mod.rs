@@ -15,9 +15,7 @@ use crate::system::printable::one_line;
 /// How many layers, and heads in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
-    /// Layers.
     pub layers: usize,
-    /// Heads per layer.
     pub heads: usize,
 }
 
@@ -28,7 +26,6 @@ impl fmt::Display for HeadGrid {
 }
 
 impl HeadGrid {
-    /// The number of all heads.
     pub fn count(self) -> usize {
         self.layers * self.heads
     }
@@ -43,7 +40,6 @@ impl HeadGrid {
         (index / self.heads, index % self.heads)
     }
 
-    /// The head at a place in that list.
     pub fn place(self, index: usize) -> HeadPlace {
         let (layer, head) = self.at(index);
         HeadPlace { layer, head }

@@ -5,14 +5,12 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use super::HeadPlace;
 
-/// Writes the names.
-/// Fails if the writer does.
+/// Writes the names. Fails if the writer does.
 pub fn serialize<S: Serializer>(heads: &[HeadPlace], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(heads.iter().map(ToString::to_string))
 }
 
-/// Reads what [`serialize`] wrote.
-/// Fails if it is no list of names of heads.
+/// Reads the names. Fails if it is no list of names of heads.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HeadPlace>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     names.iter().map(|name| name.parse().map_err(D::Error::custom)).collect()

@@ -17,7 +17,6 @@ pub struct Visibility {
 }
 
 impl Visibility {
-    /// Every query sees every key.
     pub const ALL: Self = Self { before: None, after: None };
 
     /// A query sees itself and every key before it.
@@ -52,7 +51,6 @@ impl Visibility {
         self.keys(query, tokens).len()
     }
 
-    /// Whether a query sees a key.
     #[inline]
     pub fn sees(self, query: usize, key: usize) -> bool {
         let near = |distance: usize, farthest: Option<usize>| farthest.is_none_or(|farthest| distance <= farthest);
@@ -79,19 +77,15 @@ impl Visibility {
             Some(0) => format!("none {side} it"),
             Some(farthest) => format!("{farthest} {side} it"),
         };
-        match self {
-            Self::ALL => None,
-            Self { before: Some(before), after: Some(after) } if before == after => {
-                Some(format!("tokens at most {before} away"))
-            }
-            Self { before, after } => {
-                Some(format!("itself, {} and {}", on_side(before, "before"), on_side(after, "after")))
-            }
+        let Self { before, after } = self;
+        match before {
+            None if after.is_none() => None,
+            Some(before) if after == Some(before) => Some(format!("tokens at most {before} away")),
+            _ => Some(format!("itself, {} and {}", on_side(before, "before"), on_side(after, "after"))),
         }
     }
 
-    /// The queries of a sequence of `tokens`, some at a time with the keys that any of them sees; all at once where each sees
-    /// every key.
+    /// The queries of a sequence, some at a time with the keys that any of them sees; all at once where each sees every key.
     pub fn tiles(self, tokens: usize) -> impl Iterator<Item = Tile> {
         let rows = if self.is_whole(tokens) { tokens.max(1) } else { TILE };
         (0..tokens).step_by(rows).map(move |start| {
@@ -112,14 +106,11 @@ impl Visibility {
 /// Queries that follow each other, and the keys that any of them sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
-    /// The queries.
     pub queries: Range<usize>,
-    /// The keys.
     pub keys: Range<usize>,
 }
 
-/// The queries of a tile: few enough that most of its keys are seen by most of them where windows are of a hundred keys,
-/// and enough for a product of matrices.
+/// The queries of a tile: enough for a product, and few enough that most see most of its keys in windows of a hundred keys.
 const TILE: usize = 64;
 
 /// The classes of a model's layers: those of a class see the same keys, so they have one chance level.
@@ -145,7 +136,6 @@ pub struct LayerClass {
 }
 
 impl LayerClass {
-    /// The keys that queries of its layers see.
     pub fn visibility(&self) -> Visibility {
         Visibility { before: self.before, after: self.after }
     }
@@ -162,14 +152,13 @@ impl LayerClasses {
     /// The classes of layers that see these keys, one entry a layer; where there are none, every layer sees every key.
     pub fn new(layers: &[Visibility]) -> Self {
         let mut kinds: Vec<Visibility> = Vec::new();
-        let mut of_layers = Vec::with_capacity(layers.len());
-        for layer in layers {
-            let known = kinds.iter().position(|kind| kind == layer);
-            of_layers.push(known.unwrap_or(kinds.len()));
-            if known.is_none() {
+        let class = |layer: &Visibility| {
+            kinds.iter().position(|kind| kind == layer).unwrap_or_else(|| {
                 kinds.push(*layer);
-            }
-        }
+                kinds.len() - 1
+            })
+        };
+        let mut of_layers: Vec<usize> = layers.iter().map(class).collect();
         if kinds.len() < 2 {
             of_layers.clear();
         }
@@ -179,7 +168,6 @@ impl LayerClasses {
         Self { kinds, of_layers }
     }
 
-    /// The keys that queries see in each class.
     pub fn kinds(&self) -> &[Visibility] {
         &self.kinds
     }
@@ -190,13 +178,11 @@ impl LayerClasses {
         self.of_layers.get(layer).copied().unwrap_or(0)
     }
 
-    /// The keys that the queries of a layer see.
     #[inline]
     pub fn of_layer(&self, layer: usize) -> Visibility {
         self.kinds[self.of(layer)]
     }
 
-    /// The keys that queries see in every layer.
     pub fn in_all_layers(&self) -> Visibility {
         self.kinds.iter().fold(Visibility::ALL, |all, kind| all.and(*kind))
     }
@@ -206,7 +192,6 @@ impl LayerClasses {
         self.kinds.iter().all(|kind| kind.is_causal())
     }
 
-    /// Whether every layer sees every key.
     pub fn are_whole(&self) -> bool {
         self.kinds == [Visibility::ALL]
     }

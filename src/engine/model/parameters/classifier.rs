@@ -1,8 +1,5 @@
-//! Heads that classify sequences or tokens, as transformers' `...ForSequenceClassification` and `...ForTokenClassification` have them.
-//!
-//! Those of tokens are one linear layer over the last hidden states, but for ModernBERT's, which has a layer before it.
-//! Those of sequences are a [`PredictionHead`] at one token: a layer with an activation, which encoders have and decoders do not, and a
-//! vector for each class. Encoders have it at the first token, decoders at the last one, which alone has seen all others.
+//! Heads that classify sequences or tokens (transformers' `...ForSequenceClassification`, `...ForTokenClassification`).
+//! Encoders classify sequences at the first token, decoders at the last one, which alone has seen all others.
 
 use std::collections::BTreeMap;
 
@@ -17,47 +14,14 @@ use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// The names of the parts of a head, and the families that have it.
-struct ClassifierNames {
-    families: &'static [&'static str],
-    dense: &'static str,
-    activation: Activation,
-    output: &'static str,
-}
-
-/// The heads of encoders.
-const OF_ENCODERS: &[ClassifierNames] = &[
-    ClassifierNames {
-        families: &["bert", "ernie"],
-        dense: "pooler.dense",
-        activation: Activation::Tanh,
-        output: "classifier",
-    },
-    ClassifierNames { families: &["albert"], dense: "pooler", activation: Activation::Tanh, output: "classifier" },
-    ClassifierNames {
-        families: &["roberta", "xlm-roberta", "camembert", "mpnet"],
-        dense: "classifier.dense",
-        activation: Activation::Tanh,
-        output: "classifier.out_proj",
-    },
-    ClassifierNames {
-        families: &["electra"],
-        dense: "classifier.dense",
-        activation: Activation::Gelu,
-        output: "classifier.out_proj",
-    },
-    ClassifierNames {
-        families: &["distilbert"],
-        dense: "pre_classifier",
-        activation: Activation::Relu,
-        output: "classifier",
-    },
-    ClassifierNames {
-        families: &["deberta", "deberta-v2"],
-        dense: "pooler.dense",
-        activation: Activation::Gelu,
-        output: "classifier",
-    },
+/// The heads of encoders: the families that have it, the layer before the classes, its activation, and the last layer.
+const OF_ENCODERS: [(&[&str], &str, Activation, &str); 6] = [
+    (&["bert", "ernie"], "pooler.dense", Activation::Tanh, "classifier"),
+    (&["albert"], "pooler", Activation::Tanh, "classifier"),
+    (&["roberta", "xlm-roberta", "camembert", "mpnet"], "classifier.dense", Activation::Tanh, "classifier.out_proj"),
+    (&["electra"], "classifier.dense", Activation::Gelu, "classifier.out_proj"),
+    (&["distilbert"], "pre_classifier", Activation::Relu, "classifier"),
+    (&["deberta", "deberta-v2"], "pooler.dense", Activation::Gelu, "classifier"),
 ];
 
 /// The output of a decoder's head, which has no bias.
@@ -66,64 +30,48 @@ const OF_DECODERS: &str = "score";
 /// The names of the last layer of heads of tokens: of most models, and of most decoders.
 const OF_TOKENS: [&str; 2] = ["classifier", OF_DECODERS];
 
-/// The layer before that, and its normalisation.
-const BEFORE_TOKENS: [&str; 2] = ["head.dense", "head.norm"];
-
 /// The things that a head classifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Classified {
-    /// Sequences as a whole.
     Sequences,
-    /// Each token.
     Tokens,
 }
 
 impl Classified {
-    /// The objective of such a head.
     pub(in crate::model) fn objective(self) -> Objective {
         match self {
             Self::Sequences => Objective::SequenceClasses,
             Self::Tokens => Objective::TokenClasses,
         }
     }
-}
 
-/// A head that classifies sequences, with its labels.
-pub struct Classifier {
-    pub head: PredictionHead,
-    pub labels: Labels,
-}
-
-/// The labels of a classifier.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Labels {
-    /// Number of classes.
-    pub count: usize,
-    /// Names by number, where `config.json` has one for each class.
-    pub names: Vec<String>,
-    /// Whether the last token of a sequence is classified, and not the first one.
-    pub at_end: bool,
-}
-
-impl Classified {
-    /// Makes sure that a head was trained for these things: its tensors may have the names of another head.
-    /// Fails if transformers' class of the checkpoint is that of another one.
+    /// Fails if a head was trained for other things, as transformers' class says: its tensors may have the names of this one.
     fn ensure_trained(self, classes: &[String]) -> Result<()> {
         let [what, other, ending] = match self {
             Self::Sequences => ["sequences", "tokens", "ForTokenClassification"],
             Self::Tokens => ["tokens", "sequences", "ForSequenceClassification"],
         };
-        let stranger = classes.iter().find(|class| class.ends_with(ending));
-        let error = |class: &String| {
-            anyhow!(
-                "its head classifies {other} (`architectures` of config.json: {}), and the task is about {what}",
-                excerpt(class)
-            )
-            .of_value(class)
-            .hint(format!("name the model that was trained to classify {what}"))
-        };
-        stranger.map_or(Ok(()), |class| Err(error(class)))
+        let Some(class) = classes.iter().find(|class| class.ends_with(ending)) else { return Ok(()) };
+        let named = excerpt(class);
+        let error = anyhow!(
+            "its head classifies {other} (`architectures` of config.json: {named}), and the task is about {what}"
+        );
+        Err(error.of_value(class).hint(format!("name the model that was trained to classify {what}")))
     }
+}
+
+pub struct Classifier {
+    pub head: PredictionHead,
+    pub labels: Labels,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labels {
+    pub count: usize,
+    /// Names by number, where `config.json` has one for each class.
+    pub names: Vec<String>,
+    /// Whether the last token of a sequence is classified, and not the first one.
+    pub at_end: bool,
 }
 
 /// The keys of `config.json` that say what a head is for.
@@ -144,18 +92,17 @@ struct ClassifierConfig {
 
 impl Classifier {
     /// Loads the head of a checkpoint; `config` is the text of its `config.json`.
-    /// Fails if it has none, of a kind that is known, or the head does not choose one of several classes.
+    /// Fails if it has none that is known, or it does not choose one of several classes.
     pub fn load(checkpoint: &Checkpoint, architecture: &Architecture, config: &str, of: Classified) -> Result<Self> {
-        let ClassifierConfig { architectures, .. } = fields(config)?;
-        of.ensure_trained(&architectures)?;
+        let config: ClassifierConfig = fields(config)?;
+        of.ensure_trained(&config.architectures)?;
+        let width = architecture.config.hidden_size;
         if of == Classified::Tokens {
-            return Self::of_tokens(checkpoint, architecture, config);
+            return Self::of_tokens(checkpoint, width, config);
         }
-        let Architecture { family, config: sizes, .. } = architecture;
-        let width = sizes.hidden_size;
-        let ClassifierConfig { id2label, problem_type, pooler_hidden_act, .. } = fields(config)?;
-        let is_decoder = sizes.visibility.are_causal();
-        let names = OF_ENCODERS.iter().find(|names| names.families.contains(&family.model_type));
+        let ClassifierConfig { id2label, problem_type, pooler_hidden_act, .. } = config;
+        let (family, is_decoder) = (architecture.family, architecture.config.visibility.are_causal());
+        let names = OF_ENCODERS.into_iter().find(|(families, ..)| families.contains(&family.model_type));
         ensure!(
             is_decoder || names.is_some(),
             anyhow!("heads of {family} that classify sequences are not supported").hint(
@@ -163,7 +110,7 @@ impl Classifier {
             )
         );
         let names = names.filter(|_| !is_decoder);
-        let output = names.map_or(OF_DECODERS, |names| names.output);
+        let output = names.map_or(OF_DECODERS, |(.., output)| output);
         let weight = format!("{output}.weight");
         ensure!(
             checkpoint.has_tensor(&weight),
@@ -177,19 +124,17 @@ impl Classifier {
             "its head is for {}, and items of a task have one of several classes",
             other.unwrap_or_else(|| "one number".to_owned())
         );
-        let transform = names.map(|names| -> Result<Transform> {
-            let activation = pooler_hidden_act.filter(|_| names.dense == "pooler.dense").unwrap_or(names.activation);
-            Ok(Transform { dense: Linear::load(checkpoint, names.dense, width, width, true)?, activation, norm: None })
+        let transform = names.map(|(_, dense, activation, _)| -> Result<Transform> {
+            let activation = pooler_hidden_act.filter(|_| dense == "pooler.dense").unwrap_or(activation);
+            Ok(Transform { dense: Linear::load(checkpoint, dense, [width, width], true)?, activation, norm: None })
         });
-        let Linear { weight, bias } = Linear::load(checkpoint, output, count, width, !is_decoder)?;
+        let Linear { weight, bias } = Linear::load(checkpoint, output, [count, width], !is_decoder)?;
         let head = PredictionHead { transform: transform.transpose()?, decoder: Some(weight), bias, cap: None };
         Ok(Self { head, labels: Labels::new(count, id2label, is_decoder) })
     }
 
-    /// Loads a head that classifies tokens.
-    fn of_tokens(checkpoint: &Checkpoint, architecture: &Architecture, config: &str) -> Result<Self> {
-        let width = architecture.config.hidden_size;
-        let ClassifierConfig { id2label, classifier_activation, classifier_bias, .. } = fields(config)?;
+    fn of_tokens(checkpoint: &Checkpoint, width: usize, config: ClassifierConfig) -> Result<Self> {
+        let ClassifierConfig { id2label, classifier_activation, classifier_bias, .. } = config;
         let has = |name: &str, part: &str| checkpoint.has_tensor(&format!("{name}.{part}"));
         let found = OF_TOKENS.into_iter().find(|name| has(name, "weight"));
         let output = found.ok_or_else(|| {
@@ -197,15 +142,15 @@ impl Classifier {
                 .hint("name the model that was trained to tag")
         })?;
         let count = checkpoint.rows(&format!("{output}.weight"))?;
-        let [dense, norm] = BEFORE_TOKENS;
+        let [dense, norm] = ["head.dense", "head.norm"];
         let transform = has(dense, "weight").then(|| -> Result<Transform> {
             Ok(Transform {
-                dense: Linear::load(checkpoint, dense, width, width, classifier_bias)?,
+                dense: Linear::load(checkpoint, dense, [width, width], classifier_bias)?,
                 activation: classifier_activation.unwrap_or(Activation::Gelu),
                 norm: Some(Norm::load(checkpoint, norm, width, has(norm, "bias"))?),
             })
         });
-        let Linear { weight, bias } = Linear::load(checkpoint, output, count, width, has(output, "bias"))?;
+        let Linear { weight, bias } = Linear::load(checkpoint, output, [count, width], has(output, "bias"))?;
         let head = PredictionHead { transform: transform.transpose()?, decoder: Some(weight), bias, cap: None };
         Ok(Self { head, labels: Labels::new(count, id2label, false) })
     }

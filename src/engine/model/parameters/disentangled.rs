@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::parts::{Linear, Norm};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::config::Places;
+use crate::model::config::{Config, Places};
 use crate::model::families::DisentangledNames;
 use crate::model::weights::Tensors;
 
@@ -15,16 +15,12 @@ pub struct Disentangled {
     pub keys: Option<Vec<f32>>,
     /// `[places, heads * head_dim]`: what the key of a token is multiplied by.
     pub queries: Option<Vec<f32>>,
-    /// The place of each distance.
     pub places: Places,
 }
 
 /// The embeddings of places, from which each layer has its own: `[places, hidden]`.
-pub(super) fn places(
-    tensors: &impl Tensors,
-    names: &DisentangledNames,
-    (hidden, epsilon): (usize, f64),
-) -> Result<Vec<f32>> {
+pub(super) fn places(tensors: &impl Tensors, names: &DisentangledNames, config: &Config) -> Result<Vec<f32>> {
+    let (hidden, epsilon) = (config.hidden_size, config.layer_norm_eps);
     let mut table = tensors.tensor(&format!("{}.weight", names.table), &[names.places.rows(), hidden])?;
     if let Some(norm) = names.norm {
         let Norm { weight, bias } = Norm::load(tensors, norm, hidden, true)?;
@@ -43,8 +39,7 @@ pub(super) fn places(
 }
 
 impl Disentangled {
-    /// Multiplies the embeddings of places by a layer's projections, which `projection` loads by their names and whether they
-    /// have a bias.
+    /// Multiplies the embeddings of places by a layer's projections; `projection` loads one by its name and if it has a bias.
     pub(super) fn load(
         places: &[f32],
         names: &DisentangledNames,

@@ -7,8 +7,8 @@ use crate::model::config::Config;
 use crate::model::families::{Names, QueryKeyValue};
 use crate::model::weights::Tensors;
 
-/// Loads the projections to queries, keys and values one after the other, those of each head together, a copy of its keys and
-/// values for each head of queries; zeros for heads that are not `present`. `name` is that of a part of the layer.
+/// Loads queries, keys and values one after the other, those of each head together, a copy of its keys and values for each head
+/// of queries; zeros for heads that are not `present`. `name` is that of a part of the layer.
 pub(super) fn load(
     tensors: &impl Tensors,
     (config, names): (&Config, &Names),
@@ -18,26 +18,31 @@ pub(super) fn load(
     let (hidden, heads, size) = (config.hidden_size, present.len(), config.head_dim());
     let groups = config.key_value_heads.unwrap_or(heads);
     let (width, narrow, biased) = (heads * size, groups * size, names.biases.query_key_value);
+    // Queries, keys and values of a layer that has those of each head together.
+    let head_by_head = |part: &str, biased| -> Result<[Linear; 3]> {
+        let all = Linear::load(tensors, &name(part), [3 * width, hidden], biased)?;
+        let rows = |head: usize, place: usize| (0..size).map(move |row| (3 * head + place) * size + row);
+        Ok([0, 1, 2].map(|place| all.select((0..heads).flat_map(|head| rows(head, place)))))
+    };
     let [query, key, value] = match names.parts.query_key_value {
         QueryKeyValue::Apart(parts) => {
             let outputs = [width, narrow, narrow];
-            let load = |place: usize| match &names.convolutions {
-                Some(convolutions) => {
-                    let groups = convolutions.query_key_value[place];
-                    Linear::grouped(tensors, &name(parts[place]), outputs[place], hidden, groups)
+            let load = |place: usize| {
+                let (name, shape) = (name(parts[place]), [outputs[place], hidden]);
+                match &names.convolutions {
+                    Some(groups) => Linear::grouped(tensors, &name, shape, groups.query_key_value[place]),
+                    None => names.linear(tensors, &name, shape, biased),
                 }
-                None => names.linear(tensors, &name(parts[place]), (outputs[place], hidden), biased),
             };
             [load(0)?, load(1)?, load(2)?]
         }
         QueryKeyValue::Blocks(part) => {
-            let all = names.linear(tensors, &name(part), (width + 2 * narrow, hidden), biased)?;
+            let all = names.linear(tensors, &name(part), [width + 2 * narrow, hidden], biased)?;
             let rows = |start: usize, count: usize| all.select(start..start + count);
             [rows(0, width), rows(width, narrow), rows(width + narrow, narrow)]
         }
         QueryKeyValue::HeadByHead(part) => {
-            let [query, key, value] =
-                head_by_head(&Linear::load(tensors, &name(part), 3 * width, hidden, biased)?, heads);
+            let [query, key, value] = head_by_head(part, biased)?;
             // Neighbours turn together; here it is the two halves of a head.
             let turned = |part: Linear| {
                 part.select((0..heads).flat_map(|head| {
@@ -47,12 +52,9 @@ pub(super) fn load(
             };
             [turned(query), turned(key), value]
         }
-        QueryKeyValue::HeadByHeadInHalves(part) => {
-            head_by_head(&Linear::load(tensors, &name(part), 3 * width, hidden, biased)?, heads)
-        }
+        QueryKeyValue::HeadByHeadInHalves(part) => head_by_head(part, biased)?,
         QueryKeyValue::HeadByHeadBiased { part, biases } => {
-            let [query, key, value] =
-                head_by_head(&Linear::load(tensors, &name(part), 3 * width, hidden, false)?, heads);
+            let [query, key, value] = head_by_head(part, false)?;
             let [of_query, of_value] = biases.map(|bias| tensors.tensor(&name(bias), &[width]));
             [Linear { bias: of_query?, ..query }, key, Linear { bias: of_value?, ..value }]
         }
@@ -63,11 +65,4 @@ pub(super) fn load(
     };
     let all = [query, copied(key), copied(value)].map(|part| part.with_outputs_of(present, config.num_attention_heads));
     Ok(Linear::stacked(all))
-}
-
-/// The queries, the keys and the values of all heads, of a layer that has the three of each head together.
-fn head_by_head(all: &Linear, heads: usize) -> [Linear; 3] {
-    let size = all.bias.len() / (3 * heads);
-    [0, 1, 2]
-        .map(|place| all.select((0..heads).flat_map(|head| (0..size).map(move |row| (3 * head + place) * size + row))))
 }

@@ -1,15 +1,10 @@
-//! An encoder's parameters: the one definition of the architecture, for every encoder that runs it.
-//!
-//! All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019): embeddings, then layers of attention and
-//! feed-forward blocks, each with a residual and a normalisation after it, or before it ("pre-norm", Xiong et al. 2020).
-//! Parts that differ are optional. A bias that a family does not have is 0.
+//! An encoder's parameters. All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019), each block with a
+//! normalisation after it, or before it ("pre-norm", Xiong et al. 2020). A bias that a family does not have is 0.
 
 mod classifier;
-mod constant;
 mod disentangled;
 mod heads;
 mod parts;
-mod plain_text;
 mod position_bias;
 mod prediction;
 
@@ -20,6 +15,7 @@ use anyhow::Result;
 
 use super::config::{Config, PositionEmbedding, Rotary};
 use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names, PositionBiasNames};
+use super::grid::HeadPlace;
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
@@ -29,13 +25,11 @@ pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};
 
-/// The embeddings, and what leads from them to the first layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
     /// `[vocab, embedding width]`
     pub words: Arc<Vec<f32>>,
-    /// `[max_positions, embedding width]`; `None` if positions are relative. Each row includes the constant that a
-    /// family adds to every token of plain text.
+    /// `[max_positions, embedding width]`, with what a family adds to each token of plain text; `None` if relative.
     pub positions: Option<Vec<f32>>,
     /// `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
@@ -47,19 +41,16 @@ pub struct Embeddings {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Query, key and value one after the other, `[3 * heads * head_dim, hidden]`: one product instead of three. Where heads
-    /// share keys and values, each has a copy.
+    /// Query, key and value one after the other, `[3 * heads * head_dim, hidden]`, a copy for each head that shares them.
     pub query_key_value: Linear,
     /// Norms of queries and of keys, before they turn: within each head, `[head_dim]`, or over all, `[heads * head_dim]`.
     pub query_key_norms: Option<[Norm; 2]>,
     /// The rotation of queries and keys by their positions.
     pub rotary: Option<Arc<RotaryAngles>>,
-    /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, the most negative one first;
-    /// `None` unless positions are relative. All heads share it.
+    /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, if positions are relative.
     pub distances: Option<Vec<f32>>,
-    /// The terms that the distance of two tokens and the content of either add to the scores.
+    /// The terms of a distance and the content of either token.
     pub disentangled: Option<Disentangled>,
-    /// The term that the distance of two tokens adds to the scores.
     pub position_bias: Option<Arc<PositionBias>>,
     /// After the heads.
     pub attention_output: Linear,
@@ -71,17 +62,15 @@ pub struct Layer {
     pub output: Linear,
     /// Over the sum with the residual; pre-norm, of what goes to `intermediate`.
     pub output_norm: Norm,
-    /// Norms of the outputs of the two blocks, before they are added to the residual stream.
+    /// Norms of what the two blocks write, before it is added to the residual stream.
     pub write_norms: Option<[Norm; 2]>,
 }
 
 /// The rotation of queries and keys by their positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RotaryAngles {
-    /// The angle from one position to the next, in radians, of each pair of dimensions: dimension `i` of a head and
-    /// dimension `i + frequencies.len()`.
+    /// The angle in radians from one position to the next of each pair of dimensions, `i` and `i + frequencies.len()` of a head.
     pub frequencies: Vec<f32>,
-    /// The factor of cosines and sines.
     pub factor: f32,
 }
 
@@ -98,7 +87,7 @@ impl RotaryAngles {
 /// The embeddings that an encoder and a decoder share.
 const SHARED: &str = "shared";
 
-/// The names under which checkpoints have them instead, and whether only models that tie input and output share them so.
+/// The names that checkpoints have for them instead, and whether only models that tie input and output share them so.
 const SHARED_EMBEDDINGS: [(&str, bool); 3] =
     [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
 
@@ -108,49 +97,37 @@ impl Embeddings {
         let name = |table: &str| format!("{table}.weight");
         let table = |kind: &str, rows: usize| tensors.tensor(&name(kind), &[rows, width]);
         let EmbeddingNames { words, positions, segments } = *names.embeddings;
+        let (tied, is_absent) = (config.tie_word_embeddings, !tensors.has_tensor(&name(words)));
         // A checkpoint may store tied embeddings once, under either name.
-        let tied = config.tie_word_embeddings && !tensors.has_tensor(&name(words));
         let decoders = family.token_heads.iter().map(|head| head.decoder).filter(|_| tied);
         // Embeddings that an encoder and a decoder share may be stored once, under the name that either has for them.
-        let shared = SHARED_EMBEDDINGS
-            .iter()
-            .filter(|(_, is_output)| !is_output || config.tie_word_embeddings)
-            .map(|(name, _)| *name);
-        let shared = shared.filter(|_| words == SHARED && !tensors.has_tensor(&name(words)));
-        let other = decoders.chain(shared).find(|name| tensors.has_tensor(name));
-        let words = match other {
-            Some(decoder) => tensors.tensor(decoder, &[config.vocab_size, width])?,
+        let shared = SHARED_EMBEDDINGS.iter().filter(|(_, is_output)| words == SHARED && (tied || !is_output));
+        let mut others = decoders.chain(shared.map(|(name, _)| *name)).filter(|_| is_absent);
+        let words = match others.find(|name| tensors.has_tensor(name)) {
+            Some(other) => tensors.tensor(other, &[config.vocab_size, width])?,
             None => table(words, config.vocab_size)?,
         };
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
         let mut positions = absolute.then(|| table(positions, config.max_position_embeddings)).transpose()?;
         if let (Some(positions), Some(constant)) = (&mut positions, &names.plain_text) {
-            let constant = plain_text::load(tensors, constant, width)?;
+            let constant = parts::plain_text(tensors, constant, width)?;
             for row in positions.chunks_exact_mut(width) {
                 row.iter_mut().zip(&constant).for_each(|(value, constant)| *value += constant);
             }
         }
         let segments = (config.type_vocab_size > 0).then(|| table(segments, config.type_vocab_size)).transpose()?;
         let norm = names.embedding_norm.map(|name| names.norm(tensors, name, width)).transpose()?;
-        let projection = names.projection.map(|name| Linear::load(tensors, name, config.hidden_size, width, true));
+        let projection = names.projection.map(|name| Linear::load(tensors, name, [config.hidden_size, width], true));
         Ok(Self { words: Arc::new(words), positions, segments, norm, projection: projection.transpose()? })
     }
 }
 
 impl Names {
-    /// Loads a linear layer of a layer.
-    fn linear(
-        &self,
-        tensors: &impl Tensors,
-        name: &str,
-        (outputs, inputs): (usize, usize),
-        biased: bool,
-    ) -> Result<Linear> {
+    fn linear(&self, tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Linear> {
         let load = if self.transposed { Linear::load_transposed } else { Linear::load };
-        load(tensors, name, outputs, inputs, biased)
+        load(tensors, name, shape, biased)
     }
 
-    /// Loads a normalisation of the encoder.
     fn norm(&self, tensors: &impl Tensors, name: &str, width: usize) -> Result<Norm> {
         let mut norm = Norm::load(tensors, name, width, self.biases.norms)?;
         if self.norms_add_one {
@@ -171,12 +148,12 @@ struct Shared {
 
 impl Shared {
     fn load(tensors: &impl Tensors, config: &Config, names: &Names) -> Result<Self> {
+        let heads = config.num_attention_heads;
         let position_bias = match names.position_bias {
             Some(PositionBiasNames::Buckets { table, in_each_layer: false, rows, buckets, furthest }) => {
-                let heads = config.num_attention_heads;
-                Some(PositionBias::load(tensors, table, (rows, heads), (buckets, furthest))?)
+                Some(PositionBias::load(tensors, table, [rows, heads], [buckets, furthest])?)
             }
-            Some(PositionBiasNames::Slopes) => Some(PositionBias::slopes(config.num_attention_heads)),
+            Some(PositionBiasNames::Slopes) => Some(PositionBias::slopes(heads)),
             Some(PositionBiasNames::Buckets { in_each_layer: true, .. }) | None => None,
         };
         let stored = names.frequencies.iter().find(|name| tensors.has_tensor(name));
@@ -189,8 +166,7 @@ impl Shared {
             Ok(Arc::new(RotaryAngles { frequencies, factor }))
         };
         let rotary = config.rotary.iter().map(|rotary| rotary.as_ref().map(angles).transpose());
-        let widths = (config.hidden_size, config.layer_norm_eps);
-        let places = names.disentangled.as_ref().map(|names| disentangled::places(tensors, names, widths));
+        let places = names.disentangled.as_ref().map(|names| disentangled::places(tensors, names, config));
         Ok(Self {
             rotary: rotary.collect::<Result<_>>()?,
             position_bias: position_bias.map(Arc::new),
@@ -209,9 +185,9 @@ impl Layer {
     ) -> Result<Self> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("{stem}.{part}");
-        let linear = |part, outputs, inputs, biased, groups: fn(&Groups) -> usize| match &names.convolutions {
-            Some(convolutions) => Linear::grouped(tensors, &name(part), outputs, inputs, groups(convolutions)),
-            None => names.linear(tensors, &name(part), (outputs, inputs), biased),
+        let linear = |part, shape, biased, groups: fn(&Groups) -> usize| match &names.convolutions {
+            Some(convolutions) => Linear::grouped(tensors, &name(part), shape, groups(convolutions)),
+            None => names.linear(tensors, &name(part), shape, biased),
         };
         let (parts, biases) = (names.parts, names.biases);
         let norm = |part: &str, width| names.norm(tensors, &name(part), width);
@@ -226,27 +202,24 @@ impl Layer {
         let write_norms = parts.write_norms.map(|parts| both(parts, hidden));
         let position_bias = match names.position_bias {
             Some(PositionBiasNames::Buckets { table, in_each_layer: true, rows, buckets, furthest }) => {
-                Some(Arc::new(PositionBias::load(tensors, &name(table), (rows, heads), (buckets, furthest))?))
+                Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, furthest])?))
             }
             _ => shared.position_bias.clone(),
         };
-        let disentangled = names.disentangled.as_ref().zip(shared.places.as_ref()).map(|(names, places)| {
-            Disentangled::load(places, names, |part, biased| Linear::load(tensors, &name(part), width, hidden, biased))
-        });
+        let of_places = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
+        let disentangled = names.disentangled.as_ref().zip(shared.places.as_ref());
+        let disentangled = disentangled.map(|(names, places)| Disentangled::load(places, names, of_places));
         let wider = config.feed_forward_width();
+        let inner = |part, outputs| linear(part, [outputs, hidden], biases.intermediate, |of| of.intermediate);
         let intermediate = match parts.intermediate {
-            Intermediate::Plain(part) | Intermediate::GateFirst(part) => {
-                linear(part, wider, hidden, biases.intermediate, |of| of.intermediate)?
-            }
-            Intermediate::GateSecond(part) => {
-                linear(part, wider, hidden, biases.intermediate, |of| of.intermediate)?.halves_exchanged()
-            }
+            Intermediate::Plain(part) | Intermediate::GateFirst(part) => inner(part, wider)?,
+            Intermediate::GateSecond(part) => inner(part, wider)?.select((wider / 2..wider).chain(0..wider / 2)),
             Intermediate::Gated(both) => {
-                let part = |part| linear(part, wide, hidden, biases.intermediate, |of| of.intermediate);
-                let [gate, multiplied] = both.map(part);
+                let [gate, multiplied] = both.map(|part| inner(part, wide));
                 Linear::stacked([gate?, multiplied?])
             }
         };
+        let attended = [hidden, present.len() * config.head_dim()];
         Ok(Self {
             query_key_value: heads::load(tensors, (config, names), &present, &name)?,
             query_key_norms: query_key_norms.transpose()?,
@@ -254,33 +227,25 @@ impl Layer {
             distances: distances.transpose()?,
             disentangled: disentangled.transpose()?,
             position_bias,
-            attention_output: linear(
-                parts.attention_output,
-                hidden,
-                present.len() * config.head_dim(),
-                biases.attention_output,
-                |of| of.attention_output,
-            )?
+            attention_output: linear(parts.attention_output, attended, biases.attention_output, |of| {
+                of.attention_output
+            })?
             .with_inputs_of(&present, heads),
             attention_norm: (number > 0 || names.first_norm).then(|| norm(parts.attention_norm, hidden)).transpose()?,
             intermediate,
-            output: linear(parts.output, hidden, wide, biases.output, |of| of.output)?,
+            output: linear(parts.output, [hidden, wide], biases.output, |of| of.output)?,
             output_norm: norm(parts.output_norm, hidden)?,
             write_norms: write_norms.transpose()?,
         })
     }
 
-    /// These parameters with queries and keys times a factor, `width` values each: where they are normalised the norms are scaled, and
-    /// what stands for places in scores with contents is scaled alike, so that all scores are times its square.
+    /// These parameters with queries and keys, `width` values each, or their norms, times a factor, and what stands for places.
     #[must_use]
     pub fn sharpened(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
         let scale = |values: &mut [f32]| values.iter_mut().for_each(|value| *value *= factor);
         if let Some(norms) = &mut layer.query_key_norms {
-            for norm in norms {
-                scale(&mut norm.weight);
-                scale(&mut norm.bias);
-            }
+            norms.iter_mut().flat_map(|Norm { weight, bias }| [weight, bias]).for_each(|values| scale(values));
         } else {
             let Linear { weight, bias } = &mut layer.query_key_value;
             let inputs = weight.len() / bias.len();
@@ -298,15 +263,24 @@ impl Layer {
         self.rotary.is_some() || self.query_key_norms.is_some()
     }
 
+    /// Whether a head with `size` values writes a constant: its value weights are all 0, or its inputs of the output projection.
+    fn is_constant(&self, head: usize, size: usize) -> bool {
+        let are_zero = |weights: &[f32]| weights.iter().all(|weight| *weight == 0.0);
+        // Queries, keys and values are stacked, each with a copy for every head.
+        let width = self.query_key_value.bias.len() / 3;
+        let inputs = self.query_key_value.weight.len() / (3 * width);
+        let values = &self.query_key_value.weight[(2 * width + head * size) * inputs..][..size * inputs];
+        let mut outputs = self.attention_output.weight.chunks_exact(width);
+        are_zero(values) || outputs.all(|row| are_zero(&row[head * size..][..size]))
+    }
+
     fn linear_layers(&mut self) -> [&mut Linear; 4] {
         [&mut self.query_key_value, &mut self.attention_output, &mut self.intermediate, &mut self.output]
     }
 }
 
-/// The parameters of an encoder, without pooler, and with the masked-LM head if a run needs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
-    /// The sizes that the parameters have.
     pub config: Config,
     pub embeddings: Embeddings,
     /// The layers; one that several layers of the model share is here once.
@@ -320,8 +294,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The final norm and the head that predicts, if logits, before any bound, are linear in the residual stream once the scale of that
-    /// norm is known: nothing is between the norm and the vectors of tokens.
+    /// The final norm and the head that predicts, if nothing is between the norm and the vectors of tokens.
     pub fn direct_head(&self) -> Option<(&Norm, &PredictionHead)> {
         let is_as_wide = |head: &&PredictionHead| head.decoder.is_some() || self.embeddings.projection.is_none();
         let head = self.prediction.as_ref().filter(|head| head.transform.is_none()).filter(is_as_wide)?;
@@ -351,15 +324,9 @@ impl Parameters {
         Ok(Self { config: config.clone(), embeddings, layers, order, final_norm, prediction: None })
     }
 
-    /// Loads the head for `objective` as well.
-    /// Fails as [`Parameters::load`]; a checkpoint without such a head lacks its tensors.
-    pub fn with_prediction(
-        self,
-        tensors: &impl Tensors,
-        architecture: &Architecture,
-        objective: Objective,
-    ) -> Result<Self> {
-        Ok(Self { prediction: Some(PredictionHead::load(tensors, architecture, objective)?), ..self })
+    /// Loads the head for `objective` as well. Fails as [`Parameters::load`].
+    pub fn with_prediction(self, tensors: &impl Tensors, of: &Architecture, objective: Objective) -> Result<Self> {
+        Ok(Self { prediction: Some(PredictionHead::load(tensors, of, objective)?), ..self })
     }
 
     /// These parameters with a head that classifies sequences in place of the one for tokens.
@@ -370,9 +337,19 @@ impl Parameters {
     /// Every linear layer there is, each once; the classes' vectors of the prediction head are none.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
-        layers.chain(&mut self.embeddings.projection).chain(
-            self.prediction.as_mut().and_then(|head| head.transform.as_mut()).map(|transform| &mut transform.dense),
-        )
+        let transform = self.prediction.as_mut().and_then(|head| head.transform.as_mut());
+        layers.chain(&mut self.embeddings.projection).chain(transform.map(|transform| &mut transform.dense))
+    }
+
+    /// The heads that write a constant whatever they attend to, without those that the checkpoint lacks.
+    pub fn constant_heads(&self) -> Vec<HeadPlace> {
+        let size = self.config.head_dim();
+        let of_layer = |(number, layer): (usize, &Layer)| {
+            let present = self.config.present_heads(number).into_iter();
+            let constant = present.filter(|&head| layer.is_constant(head, size)).collect::<Vec<_>>();
+            constant.into_iter().map(move |head| HeadPlace { layer: number, head })
+        };
+        self.layers().enumerate().flat_map(of_layer).collect()
     }
 
     /// The layers of the model, bottom-up.

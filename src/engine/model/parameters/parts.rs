@@ -1,11 +1,11 @@
 //! The parts that layers and heads are made of.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
+use crate::model::families::{Markup, PlainText, TableRow};
 use crate::model::weights::Tensors;
 
-/// A linear layer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Linear {
     /// `[outputs, inputs]`
     pub weight: Vec<f32>,
@@ -23,35 +23,22 @@ pub struct Norm {
 }
 
 impl Linear {
-    pub(super) fn load(
-        tensors: &impl Tensors,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        biased: bool,
-    ) -> Result<Self> {
-        Ok(Self {
-            weight: tensors.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: bias(tensors, name, outputs, biased)?,
-        })
+    /// Loads a layer of `[outputs, inputs]`.
+    pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Self> {
+        let weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
+        Ok(Self { weight, bias: bias(tensors, name, shape[0], biased)? })
     }
 
     /// As above, for weights that are stored as `[inputs, outputs]`.
-    pub(super) fn load_transposed(
-        tensors: &impl Tensors,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        biased: bool,
-    ) -> Result<Self> {
+    pub(super) fn load_transposed(tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Self> {
+        let [outputs, inputs] = shape;
         let stored = tensors.tensor(&format!("{name}.weight"), &[inputs, outputs])?;
         let weight = (0..outputs).flat_map(|output| stored[output..].iter().step_by(outputs)).copied().collect();
         Ok(Self { weight, bias: bias(tensors, name, outputs, biased)? })
     }
 
-    /// The outputs of several layers of the same inputs, one after the other.
     pub(super) fn stacked<const N: usize>(parts: [Self; N]) -> Self {
-        let mut all = Self { weight: Vec::new(), bias: Vec::new() };
+        let mut all = Self::default();
         for Self { weight, bias } in parts {
             all.weight.extend(weight);
             all.bias.extend(bias);
@@ -62,7 +49,7 @@ impl Linear {
     /// Some of its outputs, in this order.
     pub(super) fn select(&self, outputs: impl Iterator<Item = usize>) -> Self {
         let inputs = self.weight.len() / self.bias.len();
-        let mut selected = Self { weight: Vec::new(), bias: Vec::new() };
+        let mut selected = Self::default();
         for output in outputs {
             selected.weight.extend_from_slice(&self.weight[output * inputs..][..inputs]);
             selected.bias.push(self.bias[output]);
@@ -80,7 +67,7 @@ impl Linear {
         Self { weight, bias: spread(&self.bias, present, (heads, size)) }
     }
 
-    /// The same of inputs.
+    /// So many heads of inputs likewise.
     pub(super) fn with_inputs_of(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -91,21 +78,9 @@ impl Linear {
         Self { weight, ..self }
     }
 
-    /// The second half of its outputs before the first.
-    pub(super) fn halves_exchanged(&self) -> Self {
-        let outputs = self.bias.len();
-        self.select((outputs / 2..outputs).chain(0..outputs / 2))
-    }
-
-    /// A convolution of width 1 in groups, whose weights are `[outputs, inputs / groups, 1]`, as the linear layer it is:
-    /// each output has weights of 0 for the inputs of other groups.
-    pub(super) fn grouped(
-        tensors: &impl Tensors,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        groups: usize,
-    ) -> Result<Self> {
+    /// A convolution of width 1 in groups, `[outputs, inputs / groups, 1]`, as a linear layer: 0 for inputs of other groups.
+    pub(super) fn grouped(tensors: &impl Tensors, name: &str, shape: [usize; 2], groups: usize) -> Result<Self> {
+        let [outputs, inputs] = shape;
         let (rows, columns) = (outputs / groups, inputs / groups);
         let blocks = tensors.tensor(&format!("{name}.weight"), &[outputs, columns, 1])?;
         let mut weight = vec![0.0; outputs * inputs];
@@ -118,10 +93,8 @@ impl Linear {
 
 impl Norm {
     pub(super) fn load(tensors: &impl Tensors, name: &str, width: usize, biased: bool) -> Result<Self> {
-        Ok(Self {
-            weight: tensors.tensor(&format!("{name}.weight"), &[width])?,
-            bias: bias(tensors, name, width, biased)?,
-        })
+        let weight = tensors.tensor(&format!("{name}.weight"), &[width])?;
+        Ok(Self { weight, bias: bias(tensors, name, width, biased)? })
     }
 }
 
@@ -137,4 +110,34 @@ fn spread(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> V
 /// The bias of a part that has one, or zeros.
 fn bias(tensors: &impl Tensors, name: &str, outputs: usize, biased: bool) -> Result<Vec<f32>> {
     if biased { tensors.tensor(&format!("{name}.bias"), &[outputs]) } else { Ok(vec![0.0; outputs]) }
+}
+
+/// The sum that a family adds to the embedding of every token of plain text, `[width]`.
+pub(super) fn plain_text(tensors: &impl Tensors, names: &PlainText, width: usize) -> Result<Vec<f32>> {
+    match names {
+        PlainText::Rows(rows) => sum(tensors, rows, width),
+        PlainText::Markup(markup) => {
+            let Markup { none, width: unit, inner, inner_width, output } = markup;
+            let path = none.iter().map(|rows| sum(tensors, rows, *unit)).collect::<Result<Vec<_>>>()?.concat();
+            let mut hidden = apply(&Linear::load(tensors, inner, [*inner_width, path.len()], true)?, &path);
+            hidden.iter_mut().for_each(|value| *value = value.max(0.0));
+            Ok(apply(&Linear::load(tensors, output, [width, *inner_width], true)?, &hidden))
+        }
+    }
+}
+
+fn sum(tensors: &impl Tensors, rows: &[TableRow], width: usize) -> Result<Vec<f32>> {
+    let mut sum = vec![0.0; width];
+    for TableRow { table, rows, row } in rows {
+        ensure!(row < rows, "{table} has {rows} rows, and the one of plain text is row {row}, counted from 0");
+        let values = tensors.tensor(&format!("{table}.weight"), &[*rows, width])?;
+        sum.iter_mut().zip(&values[row * width..]).for_each(|(sum, value)| *sum += value);
+    }
+    Ok(sum)
+}
+
+/// `W x + b`.
+fn apply(Linear { weight, bias }: &Linear, x: &[f32]) -> Vec<f32> {
+    let product = |(row, bias): (&[f32], &f32)| row.iter().zip(x).fold(*bias, |sum, (w, x)| w.mul_add(*x, sum));
+    weight.chunks_exact(x.len()).zip(bias).map(product).collect()
 }

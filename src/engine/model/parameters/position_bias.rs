@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use crate::model::weights::Tensors;
 
-/// The term that each head adds to the score of two tokens by their distance.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PositionBias {
     /// A number for each bucket of distances (Raffel et al. 2020, section 2.1).
@@ -25,19 +24,15 @@ pub enum PositionBias {
 
 impl PositionBias {
     /// Loads a table of buckets, `[rows, heads]`, the first of whose rows are those of the buckets.
-    pub(super) fn load(
-        tensors: &impl Tensors,
-        name: &str,
-        (rows, heads): (usize, usize),
-        (buckets, furthest): (usize, usize),
-    ) -> Result<Self> {
-        let mut weight = tensors.tensor(&format!("{name}.weight"), &[rows, heads])?;
-        weight.truncate(buckets * heads);
+    pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
+        let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
+        let [buckets, furthest] = buckets;
+        weight.truncate(buckets * shape[1]);
         Ok(Self::Buckets { weight, buckets, furthest })
     }
 
-    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number those of the
-    /// next smaller power of two, then every second one of the next larger (the authors' released code).
+    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number those of the next
+    /// smaller power of two, then every second one of the next larger (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
@@ -55,8 +50,7 @@ impl PositionBias {
     }
 }
 
-/// The bucket of a distance, key less query: half of the buckets for each direction. Half of those hold one distance each,
-/// the others ever longer spans, the last all from `furthest` on.
+/// The bucket of a distance, key less query: half for each direction, half of them of one distance, the others of longer spans.
 fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

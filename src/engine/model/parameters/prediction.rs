@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::parts::{Linear, Norm};
-use crate::model::config::Activation;
+use crate::model::config::{Activation, Config};
 use crate::model::families::{Architecture, DiscriminatorNames, TokenHeadNames, TransformNames};
 use crate::model::weights::Tensors;
 
@@ -39,8 +39,7 @@ impl Objective {
     pub fn of(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
         let is_decoder = config.visibility.are_causal();
-        // The embeddings of the input are all that such a head has, so that every checkpoint has it; one that was trained on to
-        // classify has another one beside.
+        // Every checkpoint has such a head, of the embeddings alone; one that was trained on to classify has another one beside.
         let is_tied = |names: &TokenHeadNames| {
             is_decoder && config.tie_word_embeddings && names.transform.is_none() && !has(CLASSIFIER)
         };
@@ -51,21 +50,15 @@ impl Objective {
         }
     }
 
-    /// Why the head of a checkpoint that has another one cannot be used, where it is known; `has` says whether tensor names begin
-    /// so.
+    /// Why the head of a checkpoint that has another one cannot be used, where it is known.
     pub fn refused(has: impl Fn(&str) -> bool) -> Option<&'static str> {
-        const HEADS: [(&str, &str); 2] = [
-            // It is the one that version 3 was trained with, which has the other as well.
-            (
-                "mask_predictions.",
-                "tells replaced tokens from true ones by their sum with the first, which is not supported",
-            ),
-            (
-                "lm_predictions.",
-                "was trained behind the enhanced mask decoder, two more passes through the last layer, which is not supported",
-            ),
-        ];
-        HEADS.into_iter().find(|(name, _)| has(name)).map(|(_, why)| why)
+        // It is the one that version 3 was trained with, which has the other as well.
+        if has("mask_predictions.") {
+            return Some("tells replaced tokens from true ones by their sum with the first, which is not supported");
+        }
+        has("lm_predictions.").then_some(
+            "was trained behind the enhanced mask decoder, two more passes through the last layer, which is not supported",
+        )
     }
 
     /// The tokens that its loss is of, as a summary says it.
@@ -80,8 +73,7 @@ impl Objective {
     }
 }
 
-/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, with `E` a vector for each class, bounded if there is a
-/// `cap`.
+/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, bounded by `cap`, with `E` a vector for each class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
     /// The layer before the product with the classes' vectors; `None`: the hidden states themselves are multiplied.
@@ -94,12 +86,10 @@ pub struct PredictionHead {
     pub cap: Option<f32>,
 }
 
-/// The layer between hidden states and the product with the classes' vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
-    /// The layer from the hidden states to the width of the classes' vectors.
+    /// From the hidden states to the width of the classes' vectors.
     pub dense: Linear,
-    /// After `dense`.
     pub activation: Activation,
     /// After the activation; a discriminator has none.
     pub norm: Option<Norm>,
@@ -118,21 +108,21 @@ impl PredictionHead {
             Objective::ReplacedTokens => {
                 let names = architecture.family.discriminator.as_ref();
                 let names = names.with_context(|| format!("{} has no discriminators", architecture.family))?;
-                Self::discriminator(tensors, architecture, names).context("cannot load the head of the discriminator")
+                Self::discriminator(tensors, &architecture.config, names)
+                    .context("cannot load the head of the discriminator")
             }
         }
     }
 
     fn of_tokens(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
-        let (width, vocabulary, tied) =
-            (config.output_embedding_width(), config.vocab_size, config.tie_word_embeddings);
+        let (vocabulary, tied) = (config.vocab_size, config.tie_word_embeddings);
+        let (width, hidden) = (config.output_embedding_width(), config.hidden_size);
         let has = |name: &str| tensors.has_tensor(name);
         // Spellings may differ in what has a bias alone.
         let fits = |names: &&TokenHeadNames| {
+            let is_there = |name, biased| has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased;
             names.transform.is_none_or(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| {
-                [(dense, of_dense), (norm, of_norm)]
-                    .into_iter()
-                    .all(|(name, biased)| has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased)
+                is_there(dense, of_dense) && is_there(norm, of_norm)
             })
         };
         let all = family.token_heads;
@@ -140,7 +130,7 @@ impl PredictionHead {
         let transform =
             names.transform.map(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| -> Result<_> {
                 Ok(Transform {
-                    dense: Linear::load(tensors, dense, width, config.hidden_size, of_dense)?,
+                    dense: Linear::load(tensors, dense, [width, hidden], of_dense)?,
                     activation: names.activation.unwrap_or(config.hidden_act),
                     norm: Some(Norm::load(tensors, norm, width, of_norm)?),
                 })
@@ -158,19 +148,12 @@ impl PredictionHead {
     }
 
     /// One logit, for a replaced token, is a softmax over two, of which the logit of an original token is always 0.
-    fn discriminator(
-        tensors: &impl Tensors,
-        Architecture { config, .. }: &Architecture,
-        names: &DiscriminatorNames,
-    ) -> Result<Self> {
+    fn discriminator(tensors: &impl Tensors, config: &Config, names: &DiscriminatorNames) -> Result<Self> {
         let width = config.hidden_size;
-        let Linear { weight, bias, .. } = Linear::load(tensors, names.output, 1, width, true)?;
+        let Linear { weight, bias } = Linear::load(tensors, names.output, [1, width], true)?;
+        let dense = Linear::load(tensors, names.dense, [width, width], true)?;
         Ok(Self {
-            transform: Some(Transform {
-                dense: Linear::load(tensors, names.dense, width, width, true)?,
-                activation: config.hidden_act,
-                norm: None,
-            }),
+            transform: Some(Transform { dense, activation: config.hidden_act, norm: None }),
             decoder: Some([vec![0.0; width], weight].concat()),
             bias: vec![0.0, bias[0]],
             cap: None,

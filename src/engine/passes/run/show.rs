@@ -167,7 +167,7 @@ impl Visitor for PackVisitor<'_> {
 
     fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
         if let Some(written) = &mut self.written {
-            written.keep(layer, part, values);
+            written.written(layer, part, values);
         }
     }
 }

@@ -1,38 +1,24 @@
-//! The derivatives of the element-wise parts: each takes the derivatives of a score by what a part gave, in place, to those by what
-//! it was given.
+//! The derivatives of the element-wise parts: from those of a score by what a part gave, in place, to those by what it was given.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
 use multiversion::multiversion;
 
 use super::{QUICK_GELU, TWICE, exp, logistic, normal_tail, reduce};
-use crate::linalg::lanes::{LANES, across, dot};
+use crate::linalg::lanes::{LANES, across, centred_dot, dot};
 use crate::model::config::{Activation, NormKind};
 
-/// Through the activation of `states + bias`, row by row.
+/// Through [`activate`](super::activate) of `states + bias`, row by row; where it gates, the derivatives are in the first half of
+/// their rows, `[2 * width]`, and fill all of them afterwards.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn activate(activation: Activation, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
+pub fn activate(activation: Activation, gates: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
     match activation {
-        Activation::Gelu => through(states, bias, derivatives, gelu),
-        Activation::GeluTanh => through(states, bias, derivatives, gelu_tanh),
-        Activation::Relu => through(states, bias, derivatives, relu),
-        Activation::Silu => through(states, bias, derivatives, silu),
-        Activation::QuickGelu => through(states, bias, derivatives, quick_gelu),
-        Activation::Tanh => through(states, bias, derivatives, tanh),
-    }
-}
-
-/// Through [`gate`](super::gate) of `states`, `[2 * width]` in each row: the derivatives are in the first half of their rows, and
-/// fill all of them afterwards.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn gate(activation: Activation, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
-    match activation {
-        Activation::Gelu => through_gate(states, bias, derivatives, gelu),
-        Activation::GeluTanh => through_gate(states, bias, derivatives, gelu_tanh),
-        Activation::Relu => through_gate(states, bias, derivatives, relu),
-        Activation::Silu => through_gate(states, bias, derivatives, silu),
-        Activation::QuickGelu => through_gate(states, bias, derivatives, quick_gelu),
-        Activation::Tanh => through_gate(states, bias, derivatives, tanh),
+        Activation::Gelu => through(gates, states, bias, derivatives, gelu),
+        Activation::GeluTanh => through(gates, states, bias, derivatives, gelu_tanh),
+        Activation::Relu => through(gates, states, bias, derivatives, |x| [x.max(0.0), f32::from(x > 0.0)]),
+        Activation::Silu => through(gates, states, bias, derivatives, silu),
+        Activation::QuickGelu => through(gates, states, bias, derivatives, quick_gelu),
+        Activation::Tanh => through(gates, states, bias, derivatives, tanh),
     }
 }
 
@@ -42,13 +28,10 @@ pub fn gate(activation: Activation, states: &[f32], bias: &[f32], derivatives: &
 /// of `x` and `g` where the norm is by the root of the mean square.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivatives: &mut [f32]) {
-    let width = weight.len() as f32;
+    let (width, is_centred) = (weight.len() as f32, kind == NormKind::Layer);
     for (row, out) in rows.chunks_exact(weight.len()).zip(derivatives.chunks_exact_mut(weight.len())) {
         out.iter_mut().zip(weight).for_each(|(derivative, weight)| *derivative *= weight);
-        let mean_of = |values: &[f32]| match kind {
-            NormKind::Layer => reduce(values, 0.0, |x| x, |a, b| a + b) / width,
-            NormKind::RootMeanSquare => 0.0,
-        };
+        let mean_of = |values: &[f32]| if is_centred { reduce(values, 0.0, |x| x, |a, b| a + b) / width } else { 0.0 };
         let (mean, mean_derivative) = (mean_of(row), mean_of(out));
         let variance = reduce(row, 0.0, |x| (x - mean) * (x - mean), |a, b| a + b) / width;
         let scale = 1.0 / (variance + epsilon).sqrt();
@@ -111,36 +94,18 @@ pub fn shares(row: &mut [f32]) -> f64 {
     f64::from(largest) + total.ln()
 }
 
-/// `(x - mean) · derivatives`
+/// `both` gives an activation and its derivative.
 #[inline(always)]
-fn centred_dot(row: &[f32], mean: f32, derivatives: &[f32]) -> f32 {
-    let mut partial = [0.0; LANES];
-    let ((row, row_rest), (derivatives, rest)) = (row.as_chunks::<LANES>(), derivatives.as_chunks::<LANES>());
-    for (row, derivatives) in row.iter().zip(derivatives) {
-        for lane in 0..LANES {
-            partial[lane] = (row[lane] - mean).mul_add(derivatives[lane], partial[lane]);
-        }
-    }
-    for ((partial, x), derivative) in partial.iter_mut().zip(row_rest).zip(rest) {
-        *partial = (x - mean).mul_add(*derivative, *partial);
-    }
-    across(partial, |a, b| a + b)
-}
-
-#[inline(always)]
-fn through(states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
-    for (row, out) in states.chunks_exact(bias.len()).zip(derivatives.chunks_exact_mut(bias.len())) {
-        for ((derivative, x), bias) in out.iter_mut().zip(row).zip(bias) {
-            *derivative *= both(x + bias)[1];
-        }
-    }
-}
-
-#[inline(always)]
-fn through_gate(states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
+fn through(gates: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
     let width = bias.len() / 2;
     let (of_gates, of_others) = bias.split_at(width);
     for (row, out) in states.chunks_exact(bias.len()).zip(derivatives.chunks_exact_mut(bias.len())) {
+        if !gates {
+            for ((derivative, x), bias) in out.iter_mut().zip(row).zip(bias) {
+                *derivative *= both(x + bias)[1];
+            }
+            continue;
+        }
         let ((gates, others), (of_gate, of_other)) = (row.split_at(width), out.split_at_mut(width));
         let places = gates.iter().zip(others).zip(of_gates.iter().zip(of_others)).zip(of_gate.iter_mut().zip(of_other));
         for (((x, other), (bias, other_bias)), (derivative, of_other)) in places {
@@ -149,8 +114,6 @@ fn through_gate(states: &[f32], bias: &[f32], derivatives: &mut [f32], both: imp
         }
     }
 }
-
-// Each activation with its derivative.
 
 #[inline(always)]
 fn gelu(x: f32) -> [f32; 2] {
@@ -166,11 +129,6 @@ fn gelu(x: f32) -> [f32; 2] {
 fn gelu_tanh(x: f32) -> [f32; 2] {
     let share = logistic(TWICE * (x + 0.044_715 * x * x * x));
     [x * share, share + x * share * (1.0 - share) * TWICE * (1.0 + 3.0 * 0.044_715 * x * x)]
-}
-
-#[inline(always)]
-fn relu(x: f32) -> [f32; 2] {
-    [x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }]
 }
 
 #[inline(always)]
@@ -228,13 +186,13 @@ mod tests {
     fn activations_and_gates_are_differences() {
         for &(name, activation) in Activation::ALL {
             let mut found: Vec<f32> = weights().take(6).collect();
-            activate(activation, &ROW, &BIAS, &mut found);
-            near(&found, &differences(&ROW, |row| kernels::activate(activation, row, &BIAS)), name);
+            activate(activation, false, &ROW, &BIAS, &mut found);
+            near(&found, &differences(&ROW, |row| kernels::activate(activation, false, row, &BIAS)), name);
             // What the second half of a row becomes is nobody's.
             let mut found: Vec<f32> = weights().take(3).chain([f32::NAN; 3]).collect();
-            gate(activation, &ROW, &BIAS, &mut found);
+            activate(activation, true, &ROW, &BIAS, &mut found);
             let expected = differences(&ROW, |row| {
-                kernels::gate(activation, row, &BIAS);
+                kernels::activate(activation, true, row, &BIAS);
                 row.truncate(3);
             });
             near(&found, &expected, name);
@@ -246,10 +204,10 @@ mod tests {
         let (weight, shift) = ([1.0, 0.5, 2.0, -1.0, 0.0, 1.5], [0.25; 6]);
         let mut found: Vec<f32> = weights().take(6).collect();
         norm(NormKind::Layer, &ROW, &weight, 1e-3, &mut found);
-        near(&found, &differences(&ROW, |row| kernels::norm(row, &weight, &shift, 1e-3)), "layer");
+        near(&found, &differences(&ROW, |row| kernels::norm(NormKind::Layer, row, &weight, &shift, 1e-3)), "layer");
         let mut found: Vec<f32> = weights().take(6).collect();
         norm(NormKind::RootMeanSquare, &ROW, &weight, 1e-3, &mut found);
-        let expected = differences(&ROW, |row| kernels::root_mean_square_norm(row, &weight, 1e-3));
+        let expected = differences(&ROW, |row| kernels::norm(NormKind::RootMeanSquare, row, &weight, &shift, 1e-3));
         near(&found, &expected, "mean square");
     }
 

@@ -1,8 +1,6 @@
-//! The element-wise parts of the packed encoder, written so that the compiler vectorises them.
-//!
-//! Each is plain Rust over slices, compiled once for each instruction set by `multiversion`, which chooses at run time.
-//! There is one definition, with fused multiply-add written out, so every instruction set gives the same values;
-//! a machine without that instruction (x86-64 before 2013) computes it in software, slowly.
+//! The element-wise parts of the packed encoder, written so that the compiler vectorises them. Each is compiled once for each
+//! instruction set by `multiversion`, which chooses at run time. Fused multiply-add is written out, so every instruction set
+//! gives the same values; a machine without it (x86-64 before 2013) computes it in software, slowly.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 #![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
@@ -12,22 +10,19 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
-use crate::model::config::Activation;
+use crate::model::config::{Activation, NormKind};
 
 pub mod backward;
 #[cfg(test)]
 mod tests;
 
-/// The factor by which the logistic function comes near the distribution function of the normal distribution (Hendrycks &
-/// Gimpel 2016, section 2).
+/// The factor by which the logistic function comes near the normal distribution function (Hendrycks & Gimpel 2016, section 2).
 pub const QUICK_GELU: f32 = 1.702;
 
-/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
-/// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.
+/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row becoming 0;
+/// the entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
 ///
-/// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`:
-/// both terms are at least 0, so nothing cancels.
-/// Panics if `stride` is no multiple of [`LANES`].
+/// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`: nothing cancels.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [f32]) {
     assert!(stride.is_multiple_of(LANES), "rows of whole vectors");
@@ -37,8 +32,7 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
     }
 }
 
-/// Takes away from a softmax what queries do not see: of each row of `scores`, `[rows, stride]`, the first `keys` values but
-/// for the `seen` ones become minus infinity.
+/// Makes minus infinity of the first `keys` values of each row of `scores`, `[rows, stride]`, but for those that are `seen`.
 pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize) -> Range<usize>) {
     for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
         let Range { start, end } = seen(query);
@@ -47,30 +41,17 @@ pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize)
     }
 }
 
-/// The activation of `x + bias`, for each row of `states`, in place.
+/// The activation of `x + bias`, for each row of `states`, in place; where it gates, rows are `[2 * width]`, and the activation
+/// of the first half times the second half takes the place of the first.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn activate(activation: Activation, states: &mut [f32], bias: &[f32]) {
+pub fn activate(activation: Activation, gates: bool, states: &mut [f32], bias: &[f32]) {
     match activation {
-        Activation::Gelu => bias_then(states, bias, gelu),
-        Activation::GeluTanh => bias_then(states, bias, gelu_tanh),
-        Activation::Relu => bias_then(states, bias, relu),
-        Activation::Silu => bias_then(states, bias, silu),
-        Activation::QuickGelu => bias_then(states, bias, quick_gelu),
-        Activation::Tanh => bias_then(states, bias, f32::tanh),
-    }
-}
-
-/// Gates each row of `states`, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of
-/// the first.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn gate(activation: Activation, states: &mut [f32], bias: &[f32]) {
-    match activation {
-        Activation::Gelu => gate_with(states, bias, gelu),
-        Activation::GeluTanh => gate_with(states, bias, gelu_tanh),
-        Activation::Relu => gate_with(states, bias, relu),
-        Activation::Silu => gate_with(states, bias, silu),
-        Activation::QuickGelu => gate_with(states, bias, quick_gelu),
-        Activation::Tanh => gate_with(states, bias, f32::tanh),
+        Activation::Gelu => bias_then(gates, states, bias, gelu),
+        Activation::GeluTanh => bias_then(gates, states, bias, gelu_tanh),
+        Activation::Relu => bias_then(gates, states, bias, |x| x.max(0.0)),
+        Activation::Silu => bias_then(gates, states, bias, silu),
+        Activation::QuickGelu => bias_then(gates, states, bias, quick_gelu),
+        Activation::Tanh => bias_then(gates, states, bias, f32::tanh),
     }
 }
 
@@ -104,16 +85,14 @@ pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &
     }
 }
 
-/// The dot product of each row of `a` with that of `b`, `[rows, width]` both, into `dots`, `[rows]`.
+/// The norm of each row, `[rows, width]`, into `norms`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
-    for ((a, b), sum) in a.chunks_exact(width).zip(b.chunks_exact(width)).zip(dots) {
-        *sum = dot(a, b);
-    }
+pub fn row_norms(rows: &[f32], width: usize, norms: &mut [f32]) {
+    rows.chunks_exact(width).zip(norms).for_each(|(row, norm)| *norm = dot(row, row).sqrt());
 }
 
-/// The norm by a Gram matrix of each row plus a bias: `sqrt((x + b) G (x + b)ᵀ)`, from the rows, which begin `stride`
-/// values apart, and from the products of rows and bias with `G`; into `norms`, `[rows]`.
+/// The norm by a Gram matrix of each row plus a bias: `sqrt((x + b) G (x + b)ᵀ)`, from the rows, which begin `stride` values
+/// apart, and from the products of rows and bias with `G`; into `norms`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn biased_norms(
     rows: &[f32],
@@ -130,12 +109,11 @@ pub fn biased_norms(
     }
 }
 
-/// The rows that are multiplied at once: each entry of the matrix is loaded once for all of them, and their partial
-/// results, two vectors each, take half of the registers of AVX-512.
+/// The rows that are multiplied at once: their partial results, two vectors each, take half of the registers of AVX-512.
 const ROWS: usize = 4;
 
-/// Each row, `stride` values from the next, times a square matrix, `[width, width]`: a kernel for the small products of
-/// one head over one sentence, where the preparations of gemm would take longer. The rows of the result are adjacent.
+/// Each row, `stride` values from the next, times a square matrix, `[width, width]`, into adjacent rows: for the small products
+/// of one head over one sentence, where the preparations of gemm would take longer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;
@@ -149,7 +127,6 @@ pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, i
     }
 }
 
-/// A few rows times a square matrix.
 #[inline(always)]
 fn rows_times_square<const R: usize>(rows: [&[f32]; R], square: &[f32], into: &mut [f32]) {
     let width = rows[0].len();
@@ -185,6 +162,11 @@ fn rows_times_square<const R: usize>(rows: [&[f32]; R], square: &[f32], into: &m
     }
 }
 
+/// `sums + more`, into `sums`.
+pub fn add_to(sums: &mut [f32], more: &[f32]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
 /// `x + bias + residual`, for each row, into `residual`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add(x: &[f32], bias: &[f32], residual: &mut [f32]) {
@@ -208,29 +190,18 @@ pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], s
     }
 }
 
-/// Layer normalisation of each row, in place.
+/// The normalisation of each row, in place; by the root of the mean square (Zhang & Sennrich 2019) nothing is shifted.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn norm(states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
+pub fn norm(kind: NormKind, states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     for row in states.chunks_exact_mut(weight.len()) {
-        norm_row(row, weight, shift, epsilon);
-    }
-}
-
-/// Each row over the root of its mean square, times `weight`, in place (Zhang & Sennrich 2019).
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn root_mean_square_norm(states: &mut [f32], weight: &[f32], epsilon: f32) {
-    for row in states.chunks_exact_mut(weight.len()) {
+        if kind == NormKind::Layer {
+            norm_row(row, weight, shift, epsilon);
+            continue;
+        }
         let mean = reduce(row, 0.0, |x| x * x, |a, b| a + b) / weight.len() as f32;
         let scale = 1.0 / (mean + epsilon).sqrt();
-        for (x, weight) in row.iter_mut().zip(weight) {
-            *x *= scale * weight;
-        }
+        row.iter_mut().zip(weight).for_each(|(x, weight)| *x *= scale * weight);
     }
-}
-
-#[inline(always)]
-fn relu(x: f32) -> f32 {
-    x.max(0.0)
 }
 
 /// `1 / (1 + e^-x)`
@@ -254,19 +225,16 @@ fn quick_gelu(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn bias_then(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
-    for row in states.chunks_exact_mut(bias.len()) {
-        for (x, bias) in row.iter_mut().zip(bias) {
-            *x = activation(*x + bias);
-        }
-    }
-}
-
-#[inline(always)]
-fn gate_with(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
+fn bias_then(gates: bool, states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
     let width = bias.len() / 2;
     let (of_gates, of_others) = bias.split_at(width);
     for row in states.chunks_exact_mut(bias.len()) {
+        if !gates {
+            for (x, bias) in row.iter_mut().zip(bias) {
+                *x = activation(*x + bias);
+            }
+            continue;
+        }
         let (gates, others) = row.split_at_mut(width);
         for (((x, other), of_gate), of_other) in gates.iter_mut().zip(others).zip(of_gates).zip(of_others) {
             *x = activation(*x + of_gate) * (*other + of_other);
@@ -278,8 +246,7 @@ fn gate_with(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) 
 #[inline(always)]
 fn softmax_row(row: &mut [f32]) -> f32 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
-    let mut weights = [0.0; LANES];
-    let mut weighted = [0.0; LANES];
+    let (mut weights, mut weighted) = ([0.0; LANES], [0.0; LANES]);
     for chunk in row.chunks_exact_mut(LANES) {
         for lane in 0..LANES {
             let x = chunk[lane] - largest;
@@ -311,8 +278,7 @@ fn norm_row(row: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
 #[inline(always)]
 fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let mut partial = [start; LANES];
-    let chunks = values.chunks_exact(LANES);
-    let rest = chunks.remainder();
+    let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
             partial[lane] = combine(partial[lane], map(chunk[lane]));
@@ -335,8 +301,7 @@ fn at_least(x: f32) -> f32 {
 
 /// `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
 ///
-/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, whose remainder is below 1e-8;
-/// `2^n` by its exponent bits.
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, to 1e-8; `2^n` by its exponent bits.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Adding it rounds to a whole number and leaves that in the low bits: 1.5 * 2^23.
@@ -369,9 +334,8 @@ fn gelu(x: f32) -> f32 {
 
 /// The factors of `2 Phi(-|x|)`; the last one is `e^(-x^2 / 2)`.
 ///
-/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)`,
-/// a form of Abramowitz & Stegun 7.1.26. P was fitted at Chebyshev nodes of `0 <= u <= 7.2`
-/// to a relative error of 2.5e-8.
+/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)` (Abramowitz &
+/// Stegun 7.1.26). P was fitted at Chebyshev nodes of `0 <= u <= 7.2` to a relative error of 2.5e-8.
 #[inline(always)]
 fn normal_tail(x: f32) -> [f32; 3] {
     const P: [f32; 9] = [

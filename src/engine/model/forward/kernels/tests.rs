@@ -16,7 +16,7 @@ fn exp_is_that_of_f64() {
 fn activations_are_those_of_f64() {
     let inputs: Vec<f32> = (-90_000..90_000).map(|step| step as f32 * 1e-4).collect();
     let mut values = inputs.clone();
-    activate(Activation::GeluTanh, &mut values, &[0.0]);
+    activate(Activation::GeluTanh, false, &mut values, &[0.0]);
     for (x, value) in inputs.iter().zip(values) {
         let x = f64::from(*x);
         let y = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
@@ -24,7 +24,7 @@ fn activations_are_those_of_f64() {
         assert!(error < 1e-6, "gelu_tanh({x}) is off by {error:e}");
     }
     let mut values = inputs.clone();
-    activate(Activation::Gelu, &mut values, &[0.0]);
+    activate(Activation::Gelu, false, &mut values, &[0.0]);
     for (x, value) in inputs.iter().zip(values) {
         // candle's own GELU in f64 is the reference: the standard library has no error function.
         let x = candle_core::Tensor::new(&[f64::from(*x)], &candle_core::Device::Cpu).unwrap();
@@ -32,14 +32,14 @@ fn activations_are_those_of_f64() {
         assert!((f64::from(value) - expected).abs() < 5e-7, "gelu({x}) is {value}, not {expected}");
     }
     let mut values = inputs.clone();
-    activate(Activation::Silu, &mut values, &[0.0]);
+    activate(Activation::Silu, false, &mut values, &[0.0]);
     for (x, value) in inputs.iter().zip(values) {
         let x = f64::from(*x);
         let error = (f64::from(value) - x / (1.0 + (-x).exp())).abs();
         assert!(error < 1e-6, "silu({x}) is off by {error:e}");
     }
     let mut values = [-1.0, 2.0];
-    activate(Activation::Relu, &mut values, &[-0.5, 0.5]);
+    activate(Activation::Relu, false, &mut values, &[-0.5, 0.5]);
     assert_eq!(values, [0.0, 2.5]);
 }
 
@@ -64,15 +64,13 @@ proptest! {
 
     /// Whole numbers, so that sums are exact whatever the order of addition.
     #[test]
-    fn dots_are_sums_of_products(width in 1..70_usize, rows in 1..4_usize) {
-        let value = |place: usize| ((place * 31) % 17) as f32 - 8.0;
-        let (a, b): (Vec<f32>, Vec<f32>) =
-            ((0..rows * width).map(value).collect(), (0..rows * width).map(|place| value(place + 5)).collect());
-        let mut dots = vec![0.0; rows];
-        dot_rows(&a, &b, width, &mut dots);
-        for (row, dot) in dots.into_iter().enumerate() {
-            let terms = (row * width..(row + 1) * width).map(|place| a[place] * b[place]);
-            prop_assert_eq!(dot, terms.sum::<f32>());
+    fn norms_are_roots_of_sums_of_squares(width in 1..70_usize, rows in 1..4_usize) {
+        let values: Vec<f32> = (0..rows * width).map(|place| ((place * 31) % 17) as f32 - 8.0).collect();
+        let mut norms = vec![0.0; rows];
+        row_norms(&values, width, &mut norms);
+        for (row, norm) in norms.into_iter().enumerate() {
+            let squares = values[row * width..][..width].iter().map(|value| value * value);
+            prop_assert_eq!(norm, squares.sum::<f32>().sqrt());
         }
     }
 
@@ -81,7 +79,7 @@ proptest! {
         prop_assume!(values.iter().any(|value| (value - values[0]).abs() > 0.1));
         let (ones, zeros) = (vec![1.0; values.len()], vec![0.0; values.len()]);
         let mut row = values.clone();
-        norm(&mut row, &ones, &zeros, 1e-12);
+        norm(NormKind::Layer, &mut row, &ones, &zeros, 1e-12);
         let mut added = vec![0.0; values.len()];
         add_norm(&values, &zeros, &mut added, &ones, &zeros, 1e-12);
         prop_assert_eq!(&row, &added);

@@ -9,13 +9,11 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::DirectScratch;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::forward::{NO_DIRECT, Pass};
-use crate::model::parameters::{Layer, Norm};
+use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Works out the vectors of all compared tokens and shows the part that the residual stream begins with.
-    ///
-    /// A vector is `g ⊙ u`, `g` the weights of the final norm and `u` the vector of the token in the head that predicts.
-    /// Fails if logits are not linear in the residual stream.
+    /// Works out the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector of the
+    /// token in the head that predicts, and shows the part that the residual stream begins with. Fails if there are none.
     pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
         let hidden = self.parameters.config.hidden_size;
@@ -27,11 +25,9 @@ impl PackedEncoder {
             direct.vectors.extend(self.before_norm(vector, norm));
             direct.constants.push(head.bias[token as usize] + dot(vector, &norm.bias));
         }
-        direct.count = direct.constants.len();
-        let DirectScratch { vectors, count, effects, .. } = direct;
-        let vectors = Matrix::new(vectors, *count, hidden).transposed();
-        let states = Matrix::new(states, states.len() / hidden, hidden);
-        show(pass, ResidualPart::Embeddings, states, vectors, &[], effects);
+        let DirectScratch { vectors, effects, .. } = direct;
+        let [vectors, states] = [&vectors[..], states].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
+        show(pass, ResidualPart::Embeddings, (states, vectors.transposed()), &[], effects);
         Ok(())
     }
 
@@ -39,59 +35,41 @@ impl PackedEncoder {
     /// the norm's bias: without its mean where the norm subtracts that of the row, since `<x - mean x, v> = <x, v - mean v>`.
     fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
         let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
-        let mean = match self.parameters.config.norm {
-            NormKind::Layer => scaled.iter().sum::<f32>() / scaled.len() as f32,
-            NormKind::RootMeanSquare => 0.0,
-        };
+        let mean = self.mean_of(&scaled);
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of the heads of a layer, from the contexts of all of them, `[tokens, heads * head_dim]`, and the
-    /// direct effects of the block's biases; `update` is what the block computed, its bias still missing.
-    pub(super) fn show_direct_heads(
+    /// Shows the direct effects of a block and of its biases; `update` is what it computed, its bias still missing, and
+    /// `contexts` are those of all heads, `[tokens, heads * head_dim]`, if it is of attention.
+    pub(super) fn show_direct(
         &self,
         number: usize,
-        layer: &Layer,
         pass: &mut Pass<'_>,
-        contexts: &[f32],
-        update: &[f32],
+        (contexts, update): (Option<&[f32]>, &[f32]),
         direct: &mut DirectScratch,
     ) {
-        let config = &self.parameters.config;
+        let (config, layer) = (&self.parameters.config, self.layer(number));
         let (hidden, head_dim, width) = (config.hidden_size, config.head_dim(), config.heads_width());
-        let (norm, bias) = (layer.write_norms.as_ref().map(|[norm, _]| norm), &layer.attention_output.bias);
-        self.before_write(norm, update, bias, direct);
-        let DirectScratch { written, count, through, effects, scales, .. } = direct;
-        let output = Matrix::new(&layer.attention_output.weight, width, hidden);
-        let through = sized(through, width * *count);
-        multiply(MatrixMut::new(through, width, *count), output, Matrix::new(written, *count, hidden).transposed());
-        let (contexts, through) =
-            (Matrix::new(contexts, contexts.len() / width, width), Matrix::new(through, width, *count));
-        for head in 0..config.num_attention_heads {
-            let own = head * head_dim..(head + 1) * head_dim;
-            let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
-            show(pass, ResidualPart::Head { layer: number, head }, contexts, through, scales, effects);
+        let (block, output) = if contexts.is_some() { (0, &layer.attention_output) } else { (1, &layer.output) };
+        let norm = layer.write_norms.as_ref().map(|norms| &norms[block]);
+        self.before_write(norm, update, &output.bias, direct);
+        let DirectScratch { written, through, effects, scales, .. } = direct;
+        let [vectors, update] = [&written[..], update].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
+        let (vectors, count) = (vectors.transposed(), vectors.rows());
+        if let Some(contexts) = contexts {
+            let through = sized(through, width * count);
+            multiply(MatrixMut::new(through, width, count), Matrix::new(&output.weight, width, hidden), vectors);
+            let through = Matrix::new(through, width, count);
+            let contexts = Matrix::new(contexts, contexts.len() / width, width);
+            for head in 0..config.num_attention_heads {
+                let own = head * head_dim..(head + 1) * head_dim;
+                let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
+                show(pass, ResidualPart::Head { layer: number, head }, (contexts, through), scales, effects);
+            }
+        } else {
+            show(pass, ResidualPart::FeedForward { layer: number }, (update, vectors), scales, effects);
         }
-        Self::show_direct_biases(number, norm, pass, bias, direct);
-    }
-
-    /// Shows the direct effects of a feed-forward block and of its biases; `update` is what it computed, its bias still missing.
-    pub(super) fn show_direct_feed_forward(
-        &self,
-        number: usize,
-        layer: &Layer,
-        pass: &mut Pass<'_>,
-        update: &[f32],
-        direct: &mut DirectScratch,
-    ) {
-        let hidden = self.parameters.config.hidden_size;
-        let (norm, bias) = (layer.write_norms.as_ref().map(|[_, norm]| norm), &layer.output.bias);
-        self.before_write(norm, update, bias, direct);
-        let DirectScratch { written, count, effects, scales, .. } = direct;
-        let vectors = Matrix::new(written, *count, hidden).transposed();
-        let update = Matrix::new(update, update.len() / hidden, hidden);
-        show(pass, ResidualPart::FeedForward { layer: number }, update, vectors, scales, effects);
-        Self::show_direct_biases(number, norm, pass, bias, direct);
+        Self::show_biases(number, norm, pass, &output.bias, direct);
     }
 
     /// The vectors of the compared tokens before what a block writes is normalised, and the scales of its norm, if it has one.
@@ -108,21 +86,15 @@ impl PackedEncoder {
     }
 
     /// Shows the direct effects of the constants of a block, after [`Self::before_write`].
-    fn show_direct_biases(
-        number: usize,
-        norm: Option<&Norm>,
-        pass: &mut Pass<'_>,
-        bias: &[f32],
-        direct: &mut DirectScratch,
-    ) {
+    fn show_biases(number: usize, norm: Option<&Norm>, pass: &mut Pass, bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, written, scales, effects, .. } = direct;
         let of_bias: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
-        let of_norm = vectors.chunks_exact(bias.len()).map(|vector| norm.map_or(0.0, |norm| dot(vector, &norm.bias)));
-        let of_norm: Vec<f32> = of_norm.collect();
+        let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
+        let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
         for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
             effects.clear();
             for token in span {
-                let scale = scales.get(token).copied().unwrap_or(1.0);
+                let scale = scales.get(token).unwrap_or(&1.0);
                 effects.extend(compared.clone().map(|at| of_bias[at] / scale + of_norm[at]));
             }
             if !compared.is_empty() {
@@ -144,25 +116,20 @@ impl PackedEncoder {
 
     /// The scale by which a norm divides a row.
     fn scale_of(&self, row: &[f32]) -> f32 {
-        let centre = match self.parameters.config.norm {
-            NormKind::Layer => row.iter().sum::<f32>() / row.len() as f32,
-            NormKind::RootMeanSquare => 0.0,
-        };
+        let centre = self.mean_of(row);
         let squares: f32 = row.iter().map(|value| (value - centre).powi(2)).sum();
         (squares / row.len() as f32 + self.epsilon()).sqrt()
     }
+
+    fn mean_of(&self, row: &[f32]) -> f32 {
+        let is_centred = self.parameters.config.norm == NormKind::Layer;
+        if is_centred { row.iter().sum::<f32>() / row.len() as f32 } else { 0.0 }
+    }
 }
 
-/// Shows the products of the rows of a part, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of the rows, sequence
-/// by sequence; there are no scales where nothing divides.
-fn show(
-    pass: &mut Pass<'_>,
-    part: ResidualPart,
-    rows: Matrix<'_>,
-    vectors: Matrix<'_>,
-    scales: &[f32],
-    effects: &mut Vec<f32>,
-) {
+/// Shows the products of rows, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of rows, if there are any.
+fn show(pass: &mut Pass, part: ResidualPart, of: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
+    let (rows, vectors) = of;
     for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
         if compared.is_empty() {
             continue;

@@ -1,19 +1,20 @@
 //! The heads of a layer: attention, values, contexts, and their views for the visitor.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result};
 
-use super::{OutputGrams, PackedEncoder, Pass, Positions, Scratch, sized};
+use super::{Layer, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, project, sized};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::relative::Scores;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::scratch::{AttentionScratch, ValueScratch};
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
-use crate::model::forward::{check_finite, kernels};
+use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
-/// Queries, keys and values, in the order in which [`Parameters`](crate::model::parameters::Parameters) has them.
+/// Queries, keys and values, in the order in which [`Parameters`] have them.
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
@@ -31,6 +32,11 @@ pub(super) struct Projected<'a> {
 }
 
 impl<'a> Projected<'a> {
+    /// Those of the sequence whose tokens are `span`, from the rows of all sequences.
+    pub(super) fn of(rows: &'a [f32], span: &Range<usize>, width: usize, (bias, head_dim): (&'a [f32], usize)) -> Self {
+        Self { rows: &rows[span.start * width..span.end * width], n: span.len(), width, bias, head_dim }
+    }
+
     /// The beginning of a head's share of a part in each row.
     pub(super) fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
@@ -46,7 +52,6 @@ impl<'a> Projected<'a> {
         Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// The view of the same rows.
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
@@ -62,16 +67,14 @@ impl<'a> Projected<'a> {
 impl PackedEncoder {
     /// Prepares the buffers of a stored layer for its heads; they write contexts if anybody needs them.
     fn begin_layer(&self, place: usize, writes: bool, pass: &Pass<'_>, scratch: &mut Scratch) {
-        let (config, tokens) = (&self.parameters.config, pass.batch.tokens());
-        let (hidden, heads_width) = (config.hidden_size, config.heads_width());
+        let Parameters { config, layers, .. } = &self.parameters;
+        let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
         if pass.needs.outputs {
-            let norms = sized(&mut scratch.input_norms, tokens);
-            kernels::dot_rows(&scratch.states, &scratch.states, hidden, norms);
-            norms.iter_mut().for_each(|square| *square = square.sqrt());
+            kernels::row_norms(&scratch.states, hidden, sized(&mut scratch.input_norms, tokens));
         }
         if writes {
             // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-            let bias = &self.parameters.layers[place].query_key_value.bias[2 * heads_width..];
+            let bias = &layers[place].query_key_value.bias[2 * heads_width..];
             let context = sized(&mut scratch.context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
         }
@@ -80,8 +83,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
-    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
+    /// Self-attention of all sequences of the batch, from `scratch.projected`; the contexts of the heads into `scratch.context`.
     pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
@@ -100,28 +102,19 @@ impl PackedEncoder {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
             let n = span.len();
-            let parts = Projected { rows: &projected[span.start * width..span.end * width], n, width, bias, head_dim };
+            let parts = Projected::of(projected, &span, width, (bias, head_dim));
             let stride = stride_of(n);
             for head in 0..config.num_attention_heads {
                 self.attend_between((number, head), [&parts; 2], Positions::Seen, weights);
                 let (attention, entropies) = (&mut weights.attention[..], &mut weights.entropies[..]);
-                let is_patched = pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
+                let is_patched = pass.gates.patch_weights((number, head, sequence), (attention, stride), entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
 
-                let view = HeadView {
-                    layer: number,
-                    head,
-                    attention: AttentionView::strided(number, head, stride, attention, entropies),
-                    values: needs
-                        .values
-                        .then(|| Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) }),
-                    value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
-                    context: None,
-                    output: None,
-                };
+                let own_values = || Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) };
                 let gate = pass.gates.of(number, head);
+                let is_open = gate.is_none_or(|gate| !gate.is_closed());
                 let bare = sized(bare, n * head_dim);
-                if needs.outputs || needs.mixing || (writes && gate.is_none_or(|gate| !gate.is_closed())) {
+                if needs.outputs || needs.mixing || (writes && is_open) {
                     // Rows in place of a head's own may have weights on what it does not see.
                     let weighed = if is_patched { Visibility::ALL } else { visibility };
                     weigh(bare, Matrix::strided(attention, n, n, stride), parts.matrix(VALUE, head), weighed);
@@ -129,26 +122,20 @@ impl PackedEncoder {
                 let bare = &*bare;
                 if needs.mixing {
                     let weights = Rows::strided(attention, n, n, stride);
-                    let keep = gate.map_or(1.0, |gate| gate.keep);
-                    mixing.keep_head(
-                        head,
-                        &span,
-                        [weights, parts.view(VALUE, head)],
-                        (bare, parts.bias(VALUE, head)),
-                        keep,
-                    );
+                    mixing.keep_head(head, &span, (weights, own_values(), bare), gate.map_or(1.0, |gate| gate.keep));
                 }
                 let output = needs.outputs.then(|| {
                     let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head).0);
                     kernels::times_square(bare, head_dim, gram, head_dim, products);
-                    Output {
-                        contexts: Rows::new(bare, head_dim),
-                        products: Rows::new(products, head_dim),
-                        gram,
-                        input_norms: &input_norms[span.clone()],
-                    }
+                    let [contexts, products] = [bare, products].map(|rows| Rows::new(rows, head_dim));
+                    Output { contexts, products, gram, input_norms: &input_norms[span.clone()] }
                 });
-                let view = HeadView { output, ..view };
+                let view = HeadView {
+                    values: needs.values.then(own_values),
+                    value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
+                    output,
+                    ..AttentionView::strided(number, head, stride, attention, entropies).into()
+                };
                 if needs.heads() && !needs.contexts {
                     // At once, while attention is in cache.
                     pass.visitor.head(sequence, &view);
@@ -157,9 +144,9 @@ impl PackedEncoder {
                     continue;
                 }
                 let context = &mut context[span.start * heads_width + head * head_dim..span.end * heads_width];
-                if gate.is_none_or(|gate| !gate.is_closed()) {
+                if is_open {
                     for (row, bare) in context.chunks_mut(heads_width).zip(bare.chunks_exact(head_dim)) {
-                        row.iter_mut().zip(bare).for_each(|(value, bare)| *value += bare);
+                        add_to(row, bare);
                     }
                 }
                 if let Some(gate) = gate {
@@ -177,8 +164,7 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// The attention of one head, by its number in a layer of this number, from queries to keys over one sequence: `[n,
-    /// stride]` in `into.attention`, and the entropies of its rows.
+    /// The attention of one head over one sequence: `[n, stride]` in `into.attention`, and the entropies of its rows.
     pub(super) fn attend_between(
         &self,
         (number, head): (usize, usize),
@@ -191,8 +177,7 @@ impl PackedEncoder {
         kernels::softmax(&mut into.attention, n, stride_of(n), sized(&mut into.entropies, n));
     }
 
-    /// The scores of one head, as [`PackedEncoder::attend_between`] has them before the softmax, minus infinity where a query does not
-    /// see a key; and its queries times their scale, `[n, head_dim]` in `into.query`.
+    /// The scores of one head before the softmax, minus infinity where keys are not seen; its scaled queries in `into.query`.
     pub(super) fn score_between(
         &self,
         (number, head): (usize, usize),
@@ -207,8 +192,7 @@ impl PackedEncoder {
         let attention = sized(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
-        // Queries scaled beforehand. Where keys are not turned or normalised, their bias would add the same to all scores of a
-        // query, which the softmax takes away again.
+        // Where keys are not turned or normalised, the softmax takes away what their bias adds to all scores of a query.
         let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { keys.bias(part, head) };
         let query = queries.biased(QUERY, head, bias_of(QUERY), scale, query);
         score(attention, stride, query, keys.matrix(KEY, head), visibility);
@@ -224,18 +208,17 @@ impl PackedEncoder {
         }
     }
 
-    /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection:
-    /// vectors as wide as the hidden states are never made.
+    /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection.
     fn value_norms<'a>(
         &'a self,
         place: usize,
         head: usize,
         parts: &Projected<'a>,
-        scratch: &'a mut ValueScratch,
+        [products, norms]: &'a mut [Vec<f32>; 2],
     ) -> ValueNorms<'a> {
         let Projected { n, head_dim, width, .. } = *parts;
         let (gram, bias_product) = self.output_gram(place, head);
-        let (products, norms) = (sized(&mut scratch.products, n * head_dim), sized(&mut scratch.norms, n));
+        let (products, norms) = (sized(products, n * head_dim), sized(norms, n));
         let rows = &parts.rows[parts.start(VALUE, head)..];
         kernels::times_square(rows, width, gram, head_dim, products);
         kernels::biased_norms(rows, width, parts.bias(VALUE, head), products, bias_product, norms);
@@ -247,7 +230,7 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (heads, head_dim, hidden) = (config.num_attention_heads, config.head_dim(), config.hidden_size);
         let (heads_width, square) = (heads * head_dim, head_dim * head_dim);
-        let OutputGrams { grams, bias_products } = self.output_grams[place].get_or_init(|| {
+        let (grams, bias_products) = self.output_grams[place].get_or_init(|| {
             let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; heads_width]);
             let layer = &self.parameters.layers[place];
             // Transposed, so that a head's part are rows.
@@ -259,9 +242,56 @@ impl PackedEncoder {
                 multiply(MatrixMut::new(gram, head_dim, head_dim), part, part.transposed());
                 kernels::times_square(bias, head_dim, gram, head_dim, bias_product);
             }
-            OutputGrams { grams, bias_products }
+            (grams, bias_products)
         });
         (&grams[head * square..][..square], &bias_products[head * head_dim..][..head_dim])
+    }
+}
+
+/// The heads of the layer of this number, at work on rows in place of its own input.
+pub(super) struct PackedLayer<'a> {
+    pub encoder: &'a PackedEncoder,
+    pub number: usize,
+    pub positions: Positions,
+}
+
+impl LayerAttention for PackedLayer<'_> {
+    fn products(&self, inputs: &[f32], into: &mut Vec<f32>) {
+        let hidden = self.encoder.parameters.config.hidden_size;
+        assert!(inputs.len().is_multiple_of(hidden), "inputs are [rows, hidden]");
+        project(inputs, &self.layer().query_key_value, self.width(), into, inputs.len() / hidden);
+    }
+
+    fn prepare(&self, lengths: &[usize], QueriesKeys { rows, angles }: &mut QueriesKeys) {
+        let (layer, outputs) = (self.layer(), self.width());
+        assert_eq!(rows.len(), lengths.iter().sum::<usize>() * outputs, "products are [tokens, 2 * heads * head_dim]");
+        if layer.prepares_keys() {
+            self.encoder.prepare_keys(layer, (rows, outputs), lengths.iter().copied(), self.positions, angles);
+        }
+    }
+
+    fn between<'b>(
+        &self,
+        head: usize,
+        span: &Range<usize>,
+        queries_keys: [&QueriesKeys; 2],
+        scratch: &'b mut AttentionScratch,
+    ) -> AttentionView<'b> {
+        let (width, bias) = (self.width(), &self.layer().query_key_value.bias[..]);
+        let head_dim = self.encoder.parameters.config.head_dim();
+        let own = queries_keys.map(|of| Projected::of(&of.rows, span, width, (bias, head_dim)));
+        self.encoder.attend_between((self.number, head), own.each_ref(), self.positions, scratch);
+        AttentionView::strided(self.number, head, stride_of(span.len()), &scratch.attention, &scratch.entropies)
+    }
+}
+
+impl<'a> PackedLayer<'a> {
+    fn layer(&self) -> &'a Layer {
+        self.encoder.layer(self.number)
+    }
+
+    fn width(&self) -> usize {
+        2 * self.encoder.parameters.config.heads_width()
     }
 }
 
@@ -270,14 +300,12 @@ pub(super) fn stride_of(n: usize) -> usize {
     n.next_multiple_of(LANES)
 }
 
-/// The products of queries with the keys that they see, into rows that begin `stride` values apart; what others there are
-/// stays as it was or becomes a product that nobody asks for.
+/// The products of queries with the keys that they see, into rows that begin `stride` values apart; others have no meaning.
 fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
-    for tile in visibility.tiles(queries.rows()) {
-        let (rows, columns) = (tile.queries.len(), tile.keys.len());
-        let scores =
-            MatrixMut::strided(&mut into[tile.queries.start * stride + tile.keys.start..], rows, columns, stride);
-        multiply(scores, queries.rows_in(&tile.queries), keys.rows_in(&tile.keys).transposed());
+    for Tile { queries: rows, keys: columns } in visibility.tiles(queries.rows()) {
+        let scores = &mut into[rows.start * stride + columns.start..];
+        let scores = MatrixMut::strided(scores, rows.len(), columns.len(), stride);
+        multiply(scores, queries.rows_in(&rows), keys.rows_in(&columns).transposed());
     }
 }
 

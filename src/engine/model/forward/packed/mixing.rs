@@ -6,8 +6,8 @@ use super::{PackedEncoder, Pass, Scratch, project, row, sized};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::MixingScratch;
-use crate::model::forward::visitor::Mixing;
-use crate::model::parameters::{Layer, Norm};
+use crate::model::forward::visitor::{Mixing, Values};
+use crate::model::parameters::Norm;
 
 impl MixingScratch {
     /// Makes room for the heads of a layer, `width` values of each token together.
@@ -16,14 +16,13 @@ impl MixingScratch {
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
 
-    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, values without their
-    /// bias, `[n, head_dim]`, the contexts that the two give, and the share that its gate keeps.
+    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, its values, the contexts
+    /// that the two give without the value bias, `[n, head_dim]`, and the share that its gate keeps.
     pub fn keep_head(
         &mut self,
         head: usize,
         span: &Range<usize>,
-        [attention, values]: [Rows<'_>; 2],
-        (contexts, bias): (&[f32], &[f32]),
+        (attention, Values { rows: values, bias }, contexts): (Rows<'_>, Values<'_>, &[f32]),
         keep: f32,
     ) {
         let head_dim = bias.len();
@@ -45,25 +44,20 @@ impl MixingScratch {
 struct Through<'a> {
     kind: NormKind,
     epsilon: f64,
-    /// The norm of the output.
     of_written: Option<&'a Norm>,
-    /// The norm of its sum with the residual stream.
     of_sum: Option<&'a Norm>,
 }
 
 impl Through<'_> {
-    /// The mixing ratio of a token, from its row of the residual stream, what is written of itself and of others, and what
-    /// is written of neither; `[hidden]` each.
+    /// The mixing ratio of a token, from its row of the residual stream, and what is written of itself, of others and of neither.
     ///
     /// A normalisation divides both parts of a sum by the same deviation, so only that of what is written, to which the
     /// residual stream is added afterwards, has to be known.
     fn ratio(&self, residual: &[f32], [own, others, constant]: [&[f32]; 3]) -> f32 {
         let width = residual.len();
         let at = |row: &'_ [f32], d: usize| f64::from(row[d]);
-        let scale = match self.of_written {
-            None => 1.0,
-            Some(_) => 1.0 / self.deviation(width, |d| at(own, d) + at(others, d) + at(constant, d)),
-        };
+        let sum = |d| at(own, d) + at(others, d) + at(constant, d);
+        let scale = self.of_written.map_or(1.0, |_| 1.0 / self.deviation(width, sum));
         let written = |row| self.linear(self.of_written, width, move |d| scale * at(row, d));
         let (own, mixed) = (written(own), written(others));
         let length = |part: &dyn Fn(usize) -> f64| (0..width).map(|d| part(d) * part(d)).sum::<f64>().sqrt();
@@ -84,15 +78,10 @@ impl Through<'_> {
         move |d| norm.map_or_else(|| part(d), |norm| (part(d) - mean) * f64::from(norm.weight[d]))
     }
 
-    /// The mean that the normalisation takes off.
     fn mean(&self, width: usize, part: impl Fn(usize) -> f64) -> f64 {
-        match self.kind {
-            NormKind::Layer => (0..width).map(part).sum::<f64>() / width as f64,
-            NormKind::RootMeanSquare => 0.0,
-        }
+        if self.kind == NormKind::Layer { (0..width).map(part).sum::<f64>() / width as f64 } else { 0.0 }
     }
 
-    /// The divisor of a row in the normalisation.
     fn deviation(&self, width: usize, row: impl Fn(usize) -> f64) -> f64 {
         let mean = self.mean(width, &row);
         let square: f64 = (0..width).map(|d| (row(d) - mean).powi(2)).sum();
@@ -101,13 +90,15 @@ impl Through<'_> {
 }
 
 impl PackedEncoder {
-    /// Shows how much the heads of a layer mix into each token, from what [`MixingScratch::keep_head`] kept of each and the
-    /// residual stream below the layer, `scratch.states`.
+    /// Shows how much the heads of a layer mix into each token, from what was kept of each and the states below the layer.
     pub(super) fn show_mixing(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
-        let layer = &self.parameters.layers[self.parameters.order[number]];
-        let through = self.through(layer);
+        let layer = self.layer(number);
+        let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
+        let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
+        let of_sum = layer.attention_norm.as_ref().filter(|_| is_of_sum);
+        let through = Through { kind: config.norm, epsilon: config.layer_norm_eps, of_written, of_sum };
         let Scratch { states, context, mixing, .. } = scratch;
         let MixingScratch { contexts, written, whole, rows, seen, ratios, even, .. } = mixing;
         let tokens = pass.batch.tokens();
@@ -137,10 +128,10 @@ impl PackedEncoder {
                 // Both ends of what a token sees move on with it.
                 let keys = visibility.keys(query, span.len());
                 let mut add = |keys: Range<usize>, sign: f64| {
-                    let rows = keys.map(|key| row(&written[2], span.start + key, hidden));
-                    rows.for_each(|row| {
+                    for key in keys {
+                        let row = row(&written[2], span.start + key, hidden);
                         seen.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * f64::from(value));
-                    });
+                    }
                 };
                 add(summed.end..keys.end, 1.0);
                 add(summed.start..keys.start, -1.0);
@@ -156,18 +147,6 @@ impl PackedEncoder {
             pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios[span.clone()], even: &even[span] });
         }
     }
-
-    fn through<'a>(&self, layer: &'a Layer) -> Through<'a> {
-        let config = &self.parameters.config;
-        let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
-        let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
-        Through {
-            kind: config.norm,
-            epsilon: config.layer_norm_eps,
-            of_written,
-            of_sum: layer.attention_norm.as_ref().filter(|_| is_of_sum),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -178,12 +157,12 @@ mod tests {
     fn a_token_takes_its_own_value_and_those_of_others() {
         // Two tokens and one head of one number: values 4 and 8, and 1 more by their bias.
         let (attention, values) = ([0.75, 0.25, 0.5, 0.5], [4.0, 8.0]);
-        let rows = [Rows::new(&attention, 2), Rows::new(&values, 1)];
+        let head = (Rows::new(&attention, 2), Values { rows: Rows::new(&values, 1), bias: &[1.0] }, &[5.0, 6.0][..]);
         let mut mixing = MixingScratch::default();
         mixing.begin(2, 1);
-        mixing.keep_head(0, &(0..2), rows, (&[5.0, 6.0], &[1.0]), 1.0);
+        mixing.keep_head(0, &(0..2), head, 1.0);
         assert_eq!(mixing.contexts, [[0.75 * 5.0, 0.5 * 9.0], [0.25 * 9.0, 0.5 * 5.0], [5.0, 9.0]]);
-        mixing.keep_head(0, &(0..2), rows, (&[5.0, 6.0], &[1.0]), 0.5);
+        mixing.keep_head(0, &(0..2), head, 0.5);
         assert_eq!(mixing.contexts, [[0.375 * 5.0, 0.25 * 9.0], [0.125 * 9.0, 0.25 * 5.0], [2.5, 4.5]]);
     }
 

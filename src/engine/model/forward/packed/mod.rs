@@ -1,15 +1,10 @@
-//! The encoder over slices: whole sequences side by side, one worker per core, nothing allocated once warm.
-//!
-//! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
-//! and head at a time, and looked at while it is in cache.
+//! The encoder over slices: products go over all tokens of a batch, attention, looked at while in cache, over one sequence.
 
 mod backward;
 mod direct;
 mod heads;
-mod held;
 mod mixing;
 mod prediction;
-mod replaced;
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,19 +13,19 @@ use anyhow::{Result, ensure};
 use super::batch::Batch;
 use super::gates::Gates;
 use super::gradient::Differentiable;
-use super::kernels;
+use super::held::{LayerWrites, Writes};
+use super::kernels::{self, add_to};
 use super::relative::Relative;
 use super::rows::Rows;
-use super::visitor::{Visitor, Written};
-use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
-use super::{check_finite, check_input};
+use super::visitor::{Needs, Visitor, Written};
+use super::{Encoder, HeadWeights, LayerAttention, Pass, Positions, Scratch, Start, WordEmbeddings};
+use super::{HELD_SHOWS_ATTENTION, NO_PREDICTION, check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
 use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
-/// The fast encoder.
 pub struct PackedEncoder {
     /// The weights of linear layers are transposed, `[inputs, outputs]`: then the product reads them in order.
     parameters: Parameters,
@@ -38,20 +33,12 @@ pub struct PackedEncoder {
     relative: Vec<Option<Relative>>,
     /// `[head_dim]`: in place of a bias that has been added already.
     no_bias: Vec<f32>,
-    /// The packed weights of each stored layer, made on first use.
-    output_grams: Vec<OnceLock<OutputGrams>>,
-}
-
-/// The Gram matrices of a layer's output projection.
-struct OutputGrams {
-    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head.
-    grams: Vec<f32>,
-    /// `[heads * head_dim]`: the value bias of each head times that.
-    bias_products: Vec<f32>,
+    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head of each stored layer, made on first use, and `[heads * head_dim]`:
+    /// its products with the value biases.
+    output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
 }
 
 impl PackedEncoder {
-    /// An encoder over `parameters`.
     pub fn new(mut parameters: Parameters) -> Self {
         in_parallel(all_cores(), parameters.linear_layers(), |linear| {
             linear.weight = transposed(&linear.weight, linear.bias.len());
@@ -62,31 +49,24 @@ impl PackedEncoder {
         Self { parameters, relative, no_bias, output_grams }
     }
 
-    /// The configuration of the model.
     pub fn config(&self) -> &Config {
         &self.parameters.config
     }
 
-    /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states, into
-    /// `scratch.states`.
-    fn embed(&self, batch: &Batch<'_>, scratch: &mut Scratch) {
+    /// Word, position and segment embeddings, summed, normalised if they are and as wide as hidden states, into `states`.
+    fn embed(&self, batch: &Batch<'_>, Scratch { states, update, .. }: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
         let (tokens, width) = (batch.tokens(), config.embedding_width());
-        let Scratch { states, update, .. } = scratch;
         let sum = sized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
         for input in &batch.inputs {
             let scale = config.embedding_scale.of(input.ids);
-            for ((&id, position), &segment) in input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments)
-            {
-                let out = rows.next().expect("a row for each token");
-                let factor = scale(id);
-                let word = row(&embeddings.words, id as usize, width);
+            let tokens = input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments).zip(&mut rows);
+            for (((&id, position), &segment), out) in tokens {
+                let (factor, word) = (scale(id), row(&embeddings.words, id as usize, width));
                 out.iter_mut().zip(word).for_each(|(out, value)| *out = factor * value);
-                let others = [(&embeddings.positions, position), (&embeddings.segments, segment as usize)];
-                for (table, index) in others {
-                    let Some(table) = table else { continue };
-                    out.iter_mut().zip(row(table, index, width)).for_each(|(out, value)| *out += value);
+                for (table, index) in [(&embeddings.positions, position), (&embeddings.segments, segment as usize)] {
+                    table.iter().for_each(|table| add_to(out, row(table, index, width)));
                 }
             }
         }
@@ -94,17 +74,15 @@ impl PackedEncoder {
             self.normalise(sum, norm);
         }
         if let Some(projection) = &embeddings.projection {
-            let hidden = config.hidden_size;
-            project(update, projection, hidden, states, tokens);
+            project(update, projection, config.hidden_size, states, tokens);
             add_bias(states, &projection.bias);
         }
     }
 
-    /// Queries, keys and, if there are three `projections`, values of all heads of a layer, `scratch.states` to
-    /// `scratch.projected`: without their biases, but for queries and keys that are normalised or turned.
+    /// Queries, keys and, if there are three `projections`, values of all heads, without biases unless normalised or turned.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
-        let (config, layer) = (&self.parameters.config, &self.parameters.layers[self.parameters.order[number]]);
+        let (config, layer) = (&self.parameters.config, self.layer(number));
         let norm = layer.attention_norm.as_ref().filter(|_| config.blocks.normalises_first());
         let input = norm.map_or(&states[..], |norm| self.normalised(states, norm, update));
         pass.show_attention_inputs(number, input, config.hidden_size);
@@ -112,13 +90,11 @@ impl PackedEncoder {
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
         pass.show_written(number, Written::Projected, projected);
         if layer.prepares_keys() {
-            let lengths = pass.batch.inputs.iter().map(|input| input.ids.len());
-            self.prepare_keys(layer, (projected, outputs), lengths, Positions::Seen, angles);
+            self.prepare_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Seen, angles);
         }
     }
 
-    /// Adds their biases to queries and keys, rows of `width` values of sequences of these lengths, normalises them and turns
-    /// them by their positions.
+    /// Adds their biases to queries and keys, rows of `width` values, normalises them and turns them by their positions.
     fn prepare_keys(
         &self,
         layer: &Layer,
@@ -145,11 +121,9 @@ impl PackedEncoder {
         }
         for (row, position) in rows.chunks_exact_mut(width).zip(positions) {
             let row = &mut row[..2 * heads];
-            row.iter_mut().zip(&layer.query_key_value.bias).for_each(|(value, bias)| *value += bias);
+            add_to(row, &layer.query_key_value.bias);
             if let Some(norms) = &layer.query_key_norms {
-                for (part, norm) in row.chunks_exact_mut(heads).zip(norms) {
-                    self.normalise(part, norm);
-                }
+                row.chunks_exact_mut(heads).zip(norms).for_each(|(part, norm)| self.normalise(part, norm));
             }
             if pairs > 0 {
                 kernels::rotate(row, head_dim, &angles[position * 2 * pairs..][..2 * pairs]);
@@ -157,19 +131,47 @@ impl PackedEncoder {
         }
     }
 
-    /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
-    /// to `scratch.states`.
+    /// Shows the attention of all layers after `first` with what the gates of its heads change of the residual stream, and all
+    /// others wrote as it was, from the states that entered the first layer. Fails if more than attention is needed.
+    fn run_held(&self, first: usize, writes: &Writes, pass: &mut Pass, scratch: &mut Scratch) -> Result<()> {
+        ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
+        let (config, layers) = (&self.parameters.config, self.parameters.order.len());
+        let (hidden, sizes) = (config.hidden_size, [config.head_dim(), config.heads_width()]);
+        for (number, layer) in self.parameters.layers().enumerate().skip(first) {
+            if number > first {
+                self.project_heads(number, 2, pass, scratch);
+                self.attend(number, pass, scratch)?;
+            }
+            if number + 1 == layers {
+                break;
+            }
+            let LayerWrites { contexts, attention, feed_forward, .. } = writes.of_layer(number);
+            let Scratch { states, context, update, .. } = &mut *scratch;
+            if number == first {
+                pass.gates.apply(number, pass.batch, copied(contexts, context), sizes);
+                project(context, &layer.attention_output, hidden, update, pass.batch.tokens());
+            } else {
+                copied(attention, update);
+            }
+            self.add_attention(layer, update, states);
+            self.add_feed_forward(layer, copied(feed_forward, update), states);
+        }
+        pass.end();
+        Ok(())
+    }
+
+    /// The hidden states above a layer, from those below in `scratch.states` and the contexts of its heads in `scratch.context`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, direct, .. } = scratch;
-        let hidden = self.parameters.config.hidden_size;
-        let tokens = states.len() / hidden;
+        let config = &self.parameters.config;
+        let (hidden, plan, part) = (config.hidden_size, config.blocks, &layer.intermediate);
+        let (tokens, width) = (states.len() / hidden, part.bias.len());
         pass.show_written(number, Written::Contexts, context);
         project(context, &layer.attention_output, hidden, update, tokens);
         pass.show_written(number, Written::Attention, update);
         if pass.needs.direct {
-            self.show_direct_heads(number, layer, pass, context, update, direct);
+            self.show_direct(number, pass, (Some(context), update), direct);
         }
-        let plan = self.parameters.config.blocks;
         // Of blocks side by side, the second reads what the first has not been added to.
         if plan == BlockPlan::Parallel {
             self.normalised(states, &layer.output_norm, context);
@@ -181,24 +183,17 @@ impl PackedEncoder {
             BlockPlan::Pre => self.normalised(states, &layer.output_norm, context),
             BlockPlan::Parallel => &context[..states.len()],
         };
-        let (part, config) = (&layer.intermediate, &self.parameters.config);
-        let width = part.bias.len();
         project(input, part, width, wide, tokens);
         pass.show_written(number, Written::Wide, wide);
-        if config.gated {
-            kernels::gate(config.hidden_act, wide, &part.bias);
-        } else {
-            kernels::activate(config.hidden_act, wide, &part.bias);
-        }
-        let inner = Matrix::strided(wide, tokens, config.intermediate_size, width);
+        kernels::activate(config.hidden_act, config.gated, wide, &part.bias);
         multiply(
             MatrixMut::new(sized(update, tokens * hidden), tokens, hidden),
-            inner,
+            Matrix::strided(wide, tokens, config.intermediate_size, width),
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
         pass.show_written(number, Written::FeedForward, update);
         if pass.needs.direct {
-            self.show_direct_feed_forward(number, layer, pass, update, direct);
+            self.show_direct(number, pass, (None, update), direct);
         }
         self.add_feed_forward(layer, update, states);
     }
@@ -206,57 +201,44 @@ impl PackedEncoder {
     /// Adds what the attention block computed, its bias still missing, to the hidden states.
     fn add_attention(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
-        self.add(update, &layer.attention_output, [of_update, layer.attention_norm.as_ref()], states);
+        self.add(update, &layer.attention_output.bias, [of_update, layer.attention_norm.as_ref()], states);
     }
 
-    /// Adds the feed-forward block.
+    /// Adds the output of the feed-forward block likewise.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
-        self.add(update, &layer.output, [of_update, Some(&layer.output_norm)], states);
+        self.add(update, &layer.output.bias, [of_update, Some(&layer.output_norm)], states);
     }
 
-    /// Adds what a linear layer computed, its bias still missing, to the hidden states: by itself normalised where it is, and
-    /// the sum normalised unless layers are pre-norm.
-    fn add(
-        &self,
-        update: &mut [f32],
-        Linear { bias, .. }: &Linear,
-        [of_update, of_sum]: [Option<&Norm>; 2],
-        states: &mut [f32],
-    ) {
+    /// Adds what a block computed, its bias still missing, by itself normalised or the sum, unless layers are pre-norm.
+    fn add(&self, update: &mut [f32], bias: &[f32], [of_update, of_sum]: [Option<&Norm>; 2], states: &mut [f32]) {
         if let Some(norm) = of_update {
             add_bias(update, bias);
             self.normalise(update, norm);
-            states.iter_mut().zip(update).for_each(|(sum, more)| *sum += *more);
-            return;
+            return add_to(states, update);
         }
-        match of_sum.filter(|_| !self.parameters.config.blocks.normalises_first()) {
-            Some(norm) if self.parameters.config.norm == NormKind::Layer => {
-                kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
-            }
-            norm => {
-                kernels::add(update, bias, states);
-                if let Some(norm) = norm {
-                    self.normalise(states, norm);
-                }
-            }
+        let of_sum = of_sum.filter(|_| !self.parameters.config.blocks.normalises_first());
+        if let Some(norm) = of_sum.filter(|_| self.parameters.config.norm == NormKind::Layer) {
+            return kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
+        }
+        kernels::add(update, bias, states);
+        if let Some(norm) = of_sum {
+            self.normalise(states, norm);
         }
     }
 
-    /// Normalises each row of as many values as the normalisation has.
     fn normalise(&self, rows: &mut [f32], Norm { weight, bias }: &Norm) {
-        match self.parameters.config.norm {
-            NormKind::Layer => kernels::norm(rows, weight, bias, self.epsilon()),
-            NormKind::RootMeanSquare => kernels::root_mean_square_norm(rows, weight, self.epsilon()),
-        }
+        kernels::norm(self.parameters.config.norm, rows, weight, bias, self.epsilon());
     }
 
-    /// The hidden states normalised, in a buffer.
     fn normalised<'a>(&self, states: &[f32], norm: &Norm, into: &'a mut Vec<f32>) -> &'a [f32] {
-        let into = sized(into, states.len());
-        into.copy_from_slice(states);
+        let into = copied(states, into);
         self.normalise(into, norm);
         into
+    }
+
+    fn layer(&self, number: usize) -> &Layer {
+        &self.parameters.layers[self.parameters.order[number]]
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
@@ -277,8 +259,8 @@ impl Encoder for PackedEncoder {
 
     fn embedding_projection(&self) -> Option<Matrix<'_>> {
         let Parameters { embeddings, config, .. } = &self.parameters;
-        let Linear { weight, .. } = embeddings.projection.as_ref()?;
-        Some(Matrix::new(weight, config.embedding_width(), config.hidden_size))
+        let projection = embeddings.projection.as_ref()?;
+        Some(Matrix::new(&projection.weight, config.embedding_width(), config.hidden_size))
     }
 
     fn has_direct_effects(&self) -> bool {
@@ -293,17 +275,14 @@ impl Encoder for PackedEncoder {
         let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
         let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * width);
-        Some(HeadWeights {
-            query_key: (!layer.prepares_keys())
-                .then(|| [of_heads.columns_from(0, width), of_heads.columns_from(width, width)]),
-            value: of_heads.columns_from(2 * width, width),
-            output: Matrix::new(&layer.attention_output.weight, width, hidden),
-        })
+        let [query, key, value] = [0, 1, 2].map(|part| of_heads.columns_from(part * width, width));
+        let query_key = (!layer.prepares_keys()).then_some([query, key]);
+        Some(HeadWeights { query_key, value, output: Matrix::new(&layer.attention_output.weight, width, hidden) })
     }
 
     fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
-        let of_layer = || Box::new(replaced::PackedLayer::new(self, layer, positions)) as Box<dyn LayerAttention + '_>;
-        (layer < self.parameters.order.len()).then(of_layer)
+        let of_layer = heads::PackedLayer { encoder: self, number: layer, positions };
+        (layer < self.parameters.order.len()).then(|| Box::new(of_layer) as _)
     }
 
     fn forward_from(
@@ -324,11 +303,12 @@ impl Encoder for PackedEncoder {
         let mut pass = Pass { batch, gates, needs, visitor };
         match start {
             Start::Embeddings => self.embed(batch, scratch),
-            Start::Layer { states, .. } => sized(&mut scratch.states, states.len()).copy_from_slice(states),
-            Start::Held { layer, states, writes } => {
-                sized(&mut scratch.states, states.len()).copy_from_slice(states);
-                return self.run_held(layer, writes, &mut pass, scratch);
+            Start::Layer { states, .. } | Start::Held { states, .. } => {
+                copied(states, &mut scratch.states);
             }
+        }
+        if let Start::Held { layer, writes, .. } = start {
+            return self.run_held(layer, writes, &mut pass, scratch);
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
         if needs.states_of(start.layer(), layers) {
@@ -338,7 +318,7 @@ impl Encoder for PackedEncoder {
             self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
         // Whether the residual stream has the predicted positions alone.
-        let mut are_predicted = false;
+        let are_predicted = needs.last_states() && !needs.every_last_state() && start.layer() < layers;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -348,13 +328,12 @@ impl Encoder for PackedEncoder {
             if needs.mixing {
                 self.show_mixing(number, &mut pass, scratch);
             }
-            if last && needs.last_states() && !needs.every_last_state() {
+            if last && are_predicted {
                 let Scratch { states, context, update, .. } = &mut *scratch;
                 for (rows, width) in [(states, hidden), (context, config.heads_width())] {
                     predicted_rows(batch, width, rows, update);
                     std::mem::swap(rows, update);
                 }
-                are_predicted = true;
             }
             if !last || (needs.last_states() && !scratch.states.is_empty()) {
                 self.feed_forward(number, layer, &mut pass, scratch);
@@ -388,19 +367,16 @@ impl Encoder for PackedEncoder {
 }
 
 /// The rows of the predicted positions, in their order: after the heads of the last layer no token reads another one.
-fn predicted_rows(batch: &Batch<'_>, width: usize, rows: &[f32], into: &mut Vec<f32>) {
+fn predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
     into.clear();
     batch.predicted().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
+    into
 }
 
-/// Adds a bias to each row.
 fn add_bias(rows: &mut [f32], bias: &[f32]) {
-    for row in rows.chunks_exact_mut(bias.len()) {
-        row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
-    }
+    rows.chunks_exact_mut(bias.len()).for_each(|row| add_to(row, bias));
 }
 
-/// A row of an embedding.
 fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
     &table[index * width..][..width]
 }
@@ -409,6 +385,12 @@ fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
 fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.resize(length, 0.0);
     buffer
+}
+
+fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
+    into.clear();
+    into.extend_from_slice(values);
+    into
 }
 
 /// `[rows, columns]` as `[columns, rows]`.
@@ -429,8 +411,7 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
     out
 }
 
-/// `states` times the first `outputs` columns of the weight; the bias is left to the step that comes next, which reads
-/// the result anyway.
+/// `states` times the first `outputs` columns of the weight; the bias is left to the step that reads the result.
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, Pass, Scratch, add_bias, project, project_back, sized};
+use super::{PackedEncoder, Pass, Scratch, add_bias, copied, project, project_back, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gradient::Score;
@@ -10,7 +10,7 @@ use crate::model::forward::kernels::{self, backward};
 use crate::model::forward::{NO_PREDICTION, check_finite};
 use crate::model::parameters::{PredictionHead, Transform};
 
-/// So many logits are in memory at a time, 16 MB of them: as many positions as they do for, one at least.
+/// The most logits in memory at a time, 16 MB of them, but for one position at least.
 const MOST_LOGITS: usize = 1 << 22;
 
 impl PackedEncoder {
@@ -22,8 +22,7 @@ impl PackedEncoder {
         Ok((head, Matrix::new(vectors, head.bias.len(), width)))
     }
 
-    /// Computes the logits, `[rows, classes]`, of some rows of hidden states; `transformed` are these after the layer before the
-    /// classes' vectors, where the head has one.
+    /// Computes the logits, `[rows, classes]`, of some rows of hidden states.
     /// Fails if they are not finite.
     fn logits(&self, states: &[f32], transformed: &mut Vec<f32>, logits: &mut Vec<f32>) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
@@ -32,16 +31,16 @@ impl PackedEncoder {
             None => states,
             Some(Transform { dense, activation, norm }) => {
                 project(states, dense, dense.bias.len(), transformed, count);
-                kernels::activate(*activation, transformed, &dense.bias);
+                kernels::activate(*activation, false, transformed, &dense.bias);
                 if let Some(norm) = norm {
                     self.normalise(transformed, norm);
                 }
                 &**transformed
             }
         };
-        let (classes, width) = (vectors.rows(), vectors.columns());
+        let (classes, rows) = (vectors.rows(), Matrix::new(rows, count, vectors.columns()));
         let logits = sized(logits, count * classes);
-        multiply(MatrixMut::new(logits, count, classes), Matrix::new(rows, count, width), vectors.transposed());
+        multiply(MatrixMut::new(logits, count, classes), rows, vectors.transposed());
         add_bias(logits, &head.bias);
         if let Some(cap) = head.cap {
             kernels::cap(logits, cap);
@@ -64,17 +63,14 @@ impl PackedEncoder {
     }
 
     /// The derivatives of a score by the hidden states at the predicted positions, `[positions, hidden]`, into `scratch.states`.
-    /// `score` is shown the logits at each of these.
     pub(super) fn score_back(
         &self,
-        batch: &Batch<'_>,
-        states: &[f32],
+        (batch, states): (&Batch<'_>, &[f32]),
         score: &mut Score<'_>,
-        scratch: &mut Scratch,
+        Scratch { states: derivatives, context, update, wide, projected, logits, .. }: &mut Scratch,
     ) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
         let (classes, width, hidden) = (vectors.rows(), vectors.columns(), self.parameters.config.hidden_size);
-        let Scratch { states: derivatives, context, update, wide, projected, logits, .. } = scratch;
         derivatives.clear();
         let mut places = batch.predicted();
         for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
@@ -96,12 +92,11 @@ impl PackedEncoder {
             };
             project(states, dense, width, update, count);
             if let Some(norm) = norm {
-                let active = sized(projected, update.len());
-                active.copy_from_slice(update);
-                kernels::activate(*activation, active, &dense.bias);
+                let active = copied(update, projected);
+                kernels::activate(*activation, false, active, &dense.bias);
                 self.norm_back(active, norm, rows);
             }
-            backward::activate(*activation, update, &dense.bias, rows);
+            backward::activate(*activation, false, update, &dense.bias, rows);
             project_back(rows, dense, width, context, count);
             derivatives.extend_from_slice(context);
         }

@@ -1,8 +1,7 @@
 //! The way back through the heads of a layer.
 
 use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
-use super::super::{PackedEncoder, Positions, Scratch, sized};
-use super::add;
+use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::forward::batch::{Batch, Input};
 use crate::model::forward::gates::Gates;
@@ -13,8 +12,8 @@ use crate::model::grid::visibility::{Tile, Visibility};
 use crate::model::parameters::Layer;
 
 impl PackedEncoder {
-    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer, and to those by
-    /// queries, keys and values as they meet, in `forward.projected`; of the first layer, nothing asks for the latter.
+    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer and, above the
+    /// first, to those by queries, keys and values as they meet, in `forward.projected`.
     pub(super) fn heads_back(
         &self,
         number: usize,
@@ -24,15 +23,13 @@ impl PackedEncoder {
         found: &mut [GateGradient],
     ) {
         let config = &self.parameters.config;
-        let layer = &self.parameters.layers[self.parameters.order[number]];
+        let layer = self.layer(number);
         let (heads, head_dim, heads_width) = (config.num_attention_heads, config.head_dim(), config.heads_width());
         let (width, bias) = (3 * heads_width, layer.query_key_value.bias.as_slice());
         let Scratch { context, projected, angles, .. } = forward;
         let rows = if layer.prepares_keys() {
-            let rows = sized(prepared, kept.len());
-            rows.copy_from_slice(kept);
-            let lengths = batch.inputs.iter().map(|input| input.ids.len());
-            self.prepare_keys(layer, (rows, width), lengths, Positions::Seen, angles);
+            let rows = copied(kept, prepared);
+            self.prepare_keys(layer, (rows, width), batch.lengths(), Positions::Seen, angles);
             &*rows
         } else {
             kept
@@ -53,8 +50,7 @@ impl PackedEncoder {
         }
     }
 
-    /// The derivative by a head's gate over one sequence; those by its queries, keys and values into `derivatives`, rows of all heads,
-    /// which are 0 before.
+    /// The derivative by a head's gate over one sequence; those by its queries, keys and values into `derivatives`, 0 before.
     ///
     /// With `z = A v + b` the context of the head, `r` what replaces it and `d` the derivatives by `r + keep (z - r)`, the one by
     /// `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`; its first term is part of the way back through the softmax.
@@ -75,7 +71,7 @@ impl PackedEncoder {
         }
         let entropies = sized(&mut weights.entropies, n);
         kernels::softmax(&mut weights.attention, n, stride, entropies);
-        let is_patched = gates.patch_weights((number, head, sequence), &mut weights.attention, stride, entropies);
+        let is_patched = gates.patch_weights((number, head, sequence), (&mut weights.attention, stride), entropies);
         // Rows in place of a head's own may have weights on what it does not see.
         let visibility = if is_patched { Visibility::ALL } else { config.visibility.of_layer(number) };
         let attention = weights.attention.as_slice();
@@ -142,8 +138,7 @@ impl PackedEncoder {
         slope
     }
 
-    /// From the derivatives by queries and keys as they meet, in `forward.projected`, to those by the same as projected: back through
-    /// their turns and norms.
+    /// Back through the turns and norms of queries and keys, from the derivatives in `forward.projected`.
     pub(super) fn keys_back(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
         let (config, bias) = (&self.parameters.config, &layer.query_key_value.bias);
         let (heads, width) = (config.heads_width(), bias.len());
@@ -154,7 +149,7 @@ impl PackedEncoder {
             for angles in angles.chunks_exact_mut(2 * pairs) {
                 angles[pairs..].iter_mut().for_each(|sine| *sine = -*sine);
             }
-            let positions = batch.inputs.iter().flat_map(|input| 0..input.ids.len());
+            let positions = batch.lengths().flat_map(|length| 0..length);
             for (row, position) in projected.chunks_exact_mut(width).zip(positions) {
                 kernels::rotate(&mut row[..2 * heads], config.head_dim(), &angles[position * 2 * pairs..][..2 * pairs]);
             }
@@ -163,7 +158,7 @@ impl PackedEncoder {
         let biased = sized(update, 2 * heads);
         for (row, kept) in projected.chunks_exact_mut(width).zip(kept.chunks_exact(width)) {
             biased.copy_from_slice(&kept[..2 * heads]);
-            add(biased, bias);
+            add_to(biased, bias);
             let parts = row.chunks_exact_mut(heads).zip(biased.chunks_exact(heads));
             parts.zip(norms).for_each(|((derivatives, rows), norm)| self.norm_back(rows, norm, derivatives));
         }

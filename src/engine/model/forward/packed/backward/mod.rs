@@ -1,8 +1,7 @@
 //! Derivatives over packs: the products of the forward pass are kept, and derivatives go back through the same weights.
 //!
-//! Only what depends on gates is differentiated: no weights, and nothing below the contexts of the first layer. Everything between
-//! two products is computed again, the weights of attention among it, so that what is kept grows with tokens and not with pairs of
-//! them. Sequences do not depend on each other: one way back gives the gradients of all of a batch.
+//! Only what depends on gates is differentiated. What is between two products is computed again, so that what is kept grows with
+//! tokens and not with pairs of them. One way back gives the gradients of all sequences of a batch.
 
 mod heads;
 
@@ -10,17 +9,18 @@ use std::ops::Range;
 
 use anyhow::{Result, ensure};
 
-use super::{PackedEncoder, predicted_rows, project_back, sized};
+use super::{PackedEncoder, add_to, copied, predicted_rows, project_back, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::BlockPlan;
 use crate::model::config::cost::Cost;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
-use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, LayerTape, Score};
+use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, Score, Tape};
+use crate::model::forward::held::LayerWrites;
 use crate::model::forward::kernels::backward;
 use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
-use crate::model::parameters::{Linear, Norm};
+use crate::model::parameters::Norm;
 
 /// Bytes that are kept of a forward pass at a time: larger batches go by parts, of a sequence at least.
 const MOST_KEPT: u64 = 1 << 28;
@@ -69,7 +69,6 @@ impl Differentiable for PackedEncoder {
     }
 }
 
-/// Adds up the scores of sequences.
 struct ScoreSums<'a, 'b> {
     scores: Vec<f64>,
     score: &'a mut Score<'b>,
@@ -112,7 +111,8 @@ impl PackedEncoder {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>> {
         let (layers, heads) = (self.parameters.order.len(), self.parameters.config.num_attention_heads);
-        scratch.tape.clear();
+        let Tape { states, predicted, .. } = &mut scratch.tape;
+        states.iter_mut().chain([predicted]).for_each(Vec::clear);
         self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut scratch.tape)?;
         let mut found = vec![GateGradient { loss: 0.0, gates: vec![0.0; layers * heads] }; batch.inputs.len()];
         let mut add = |sequence: usize, position: usize, logits: &mut [f32]| {
@@ -123,16 +123,15 @@ impl PackedEncoder {
         if scratch.tape.predicted.is_empty() {
             return Ok(found);
         }
-        self.score_back(batch, &scratch.tape.predicted, &mut add, &mut scratch.forward)?;
+        self.score_back((batch, &scratch.tape.predicted), &mut add, &mut scratch.forward)?;
         for number in (0..layers).rev() {
             self.layer_back(number, (batch, gates), scratch, &mut found);
         }
         Ok(found)
     }
 
-    /// The derivatives by the gates of a layer. `scratch.forward.states` has the derivatives by the states above the layer, at the
-    /// predicted positions alone if it is the last one, and then those by the states below it; below the first layer they are not
-    /// needed.
+    /// The derivatives by the gates of a layer; `scratch.forward.states` has those by the states above it, at the predicted
+    /// positions alone if it is the last one, and then those by the states below it, if there is a layer below.
     fn layer_back(
         &self,
         number: usize,
@@ -142,27 +141,19 @@ impl PackedEncoder {
     ) {
         let config = &self.parameters.config;
         let (hidden, plan) = (config.hidden_size, config.blocks);
-        let layer = &self.parameters.layers[self.parameters.order[number]];
+        let layer = self.layer(number);
         let GradientScratch { forward, tape, attended, inputs, entering, prepared, head, .. } = scratch;
-        let LayerTape { projected, attention, wide: kept_wide, feed_forward } = &tape.layers[number];
+        let LayerWrites { projected, attention, wide: kept_wide, feed_forward, .. } = tape.layers.of_layer(number);
         let is_last = number + 1 == self.parameters.order.len();
         let below = &tape.states[number];
-        let states = if is_last {
-            predicted_rows(batch, hidden, below, entering);
-            &*entering
-        } else {
-            below
-        };
+        let states = if is_last { predicted_rows(batch, hidden, below, entering) } else { below };
         let derivatives = &mut forward.states;
         let tokens = states.len() / hidden;
 
-        let (attended, update) = (sized(attended, states.len()), sized(&mut forward.update, states.len()));
-        attended.copy_from_slice(states);
-        update.copy_from_slice(attention);
+        let (attended, update) = (copied(states, attended), copied(attention, &mut forward.update));
         self.add_attention(layer, update, attended);
         if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| is_last) {
-            let last = sized(inputs, states.len());
-            last.copy_from_slice(attended);
+            let last = copied(attended, inputs);
             update.copy_from_slice(feed_forward);
             self.add_feed_forward(layer, update, last);
             self.norm_back(last, norm, derivatives);
@@ -171,7 +162,8 @@ impl PackedEncoder {
         update.copy_from_slice(feed_forward);
         let [of_attention, of_feed_forward] =
             layer.write_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
-        self.add_back(update, &layer.output, [of_feed_forward, Some(&layer.output_norm)], attended, derivatives);
+        let norms = [of_feed_forward, Some(&layer.output_norm)];
+        self.add_back(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
         let (inner, width) = (config.intermediate_size, layer.intermediate.bias.len());
         let wide = sized(&mut forward.wide, tokens * width);
         multiply(
@@ -179,8 +171,7 @@ impl PackedEncoder {
             Matrix::new(update, tokens, hidden),
             Matrix::new(&layer.output.weight, inner, hidden).transposed(),
         );
-        let through = if config.gated { backward::gate } else { backward::activate };
-        through(config.hidden_act, kept_wide, &layer.intermediate.bias, wide);
+        backward::activate(config.hidden_act, config.gated, kept_wide, &layer.intermediate.bias, wide);
         project_back(wide, &layer.intermediate, width, inputs, tokens);
         match plan {
             BlockPlan::Post => {}
@@ -189,18 +180,13 @@ impl PackedEncoder {
         }
         // Of blocks side by side, the second read the states below the layer.
         if plan != BlockPlan::Parallel {
-            add(derivatives, inputs);
+            add_to(derivatives, inputs);
         }
         update.copy_from_slice(attention);
-        self.add_back(
-            update,
-            &layer.attention_output,
-            [of_attention, layer.attention_norm.as_ref()],
-            states,
-            derivatives,
-        );
+        let norms = [of_attention, layer.attention_norm.as_ref()];
+        self.add_back(&layer.attention_output.bias, norms, states, [&mut *update, &mut *derivatives]);
         if plan == BlockPlan::Parallel {
-            add(derivatives, inputs);
+            add_to(derivatives, inputs);
         }
 
         let heads_width = config.heads_width();
@@ -219,40 +205,29 @@ impl PackedEncoder {
         if let Some(norm) = layer.attention_norm.as_ref().filter(|_| plan.normalises_first()) {
             self.norm_back(below, norm, inputs);
         }
-        add(&mut forward.states, inputs);
+        add_to(&mut forward.states, inputs);
     }
 
-    /// Through [`PackedEncoder::add`]: `derivatives` by the sum become those by the residual stream below, and `update`, what was
-    /// added, becomes the derivatives by it.
-    fn add_back(
-        &self,
-        update: &mut [f32],
-        Linear { bias, .. }: &Linear,
-        [of_update, of_sum]: [Option<&Norm>; 2],
-        states: &[f32],
-        derivatives: &mut [f32],
-    ) {
+    /// Through [`PackedEncoder::add`]: `derivatives` become those by the residual stream, and `update` those by what was added.
+    fn add_back(&self, bias: &[f32], norms: [Option<&Norm>; 2], below: &[f32], [update, derivatives]: [&mut [f32]; 2]) {
+        let [of_update, of_sum] = norms;
         let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
-        for (row, states) in update.chunks_exact_mut(bias.len()).zip(states.chunks_exact(bias.len())) {
-            row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+        for (row, below) in update.chunks_exact_mut(bias.len()).zip(below.chunks_exact(bias.len())) {
+            add_to(row, bias);
             if of_sum.is_some() {
-                add(row, states);
+                add_to(row, below);
             }
         }
         if let Some(norm) = of_sum {
             self.norm_back(update, norm, derivatives);
         }
-        match of_update {
-            None => update.copy_from_slice(derivatives),
-            Some(norm) => {
-                let rows = update.to_vec();
-                update.copy_from_slice(derivatives);
-                self.norm_back(&rows, norm, update);
-            }
+        let rows = of_update.map(|norm| (norm, update.to_vec()));
+        update.copy_from_slice(derivatives);
+        if let Some((norm, rows)) = rows {
+            self.norm_back(&rows, norm, update);
         }
     }
 
-    /// Through the normalisation of `rows`.
     pub(super) fn norm_back(&self, rows: &[f32], norm: &Norm, derivatives: &mut [f32]) {
         backward::norm(self.parameters.config.norm, rows, &norm.weight, self.epsilon(), derivatives);
     }
@@ -263,11 +238,7 @@ fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut V
     buffer.clear();
     buffer.resize(batch.tokens() * width, 0.0);
     for (row, (_, _, place)) in rows.chunks_exact(width).zip(batch.predicted()) {
-        add(&mut buffer[place * width..][..width], row);
+        add_to(&mut buffer[place * width..][..width], row);
     }
     std::mem::swap(rows, buffer);
-}
-
-fn add(sums: &mut [f32], more: &[f32]) {
-    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
