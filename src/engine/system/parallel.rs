@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// One thread for each core.
 pub fn all_cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -47,7 +46,6 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
 }
 
 /// Runs two pieces of work, each on a thread of its own if the system has one left.
-///
 /// A panic of either continues here.
 pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     // Out of the closure, so that it is still there if no thread was started for it.

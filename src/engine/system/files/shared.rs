@@ -45,7 +45,6 @@ fn is_own(metadata: &Metadata) -> bool {
     metadata.is_file() && names == 1
 }
 
-/// Whether both are of one file.
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
     #[cfg(unix)]
     {
