@@ -10,11 +10,7 @@ const WRAPPERS: [&str; 4] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_w
 
 /// A name without the parts that wrappers add.
 pub(super) fn unwrapped(name: &str) -> String {
-    if WRAPPERS.iter().any(|wrapper| name.contains(wrapper)) {
-        let parts = name.split('.').filter(|part| !WRAPPERS.contains(part));
-        return parts.collect::<Vec<_>>().join(".");
-    }
-    name.to_owned()
+    name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
 }
 
 /// The prefix before all names of a checkpoint that neither the family nor its task heads know: what stands before the output

@@ -7,7 +7,7 @@ use crate::system::errors::Facts;
 /// The longest text that has a place in a state dict; names of tensors are the longest, with about 100 bytes.
 pub(super) const LONGEST_TEXT: u32 = 1000;
 
-/// The bytes that are left of a pickle.
+#[derive(Default)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -18,11 +18,8 @@ impl<'a> Bytes<'a> {
     }
 
     pub(super) fn slice(&mut self, length: u32) -> Result<&'a [u8]> {
-        let (bytes, rest) = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.0.split_at_checked(length))
-            .context("it is cut short")
-            .hint("download it again")?;
+        let parts = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
+        let (bytes, rest) = parts.context("it is cut short").hint("download it again")?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -43,7 +40,6 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(line).context("a name that is not UTF-8")
     }
 
-    /// A number of this many bytes.
     pub(super) fn number(&mut self, length: u8, signed: bool) -> Result<i64> {
         let bytes = self.slice(length.into())?;
         ensure!(bytes.len() <= 8, "a number of {length} bytes");
