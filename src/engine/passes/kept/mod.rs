@@ -33,7 +33,6 @@ pub fn bound(asked: Option<u64>) -> u64 {
 
 /// Activations that passes of the first stage keep for passes of the second.
 pub struct KeptPasses {
-    /// The passes, each with what is needed of it.
     wanted: Vec<(Pass, Vec<Keep>)>,
     widths: PackWidths,
     /// The bytes that may still be taken.
@@ -59,7 +58,6 @@ impl KeptPasses {
     }
 }
 
-/// Activations kept from one pass over a shard.
 #[derive(Clone, Copy)]
 pub struct KeptPass<'a> {
     all: &'a KeptPasses,
@@ -69,7 +67,6 @@ pub struct KeptPass<'a> {
 }
 
 impl KeptPass<'_> {
-    /// The bytes that the pass may take for later ones.
     pub fn reserved(&self) -> u64 {
         if self.follows { 0 } else { self.all.left.load(Ordering::Relaxed) }
     }
@@ -96,7 +93,6 @@ impl KeptPass<'_> {
         (is_wanted && self.all.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()).then_some(kept)
     }
 
-    /// Keeps what was needed of the pack of this number.
     pub fn keep(&self, number: usize, pack: KeptPack) {
         let mut packs = self.all.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.push(((self.place, self.shard, number), pack));

@@ -22,7 +22,6 @@ pub struct ByClass<T> {
 }
 
 impl<T> ByClass<T> {
-    /// Something for the keys that queries of each class see.
     pub fn new(classes: &LayerClasses, make: impl Fn(Visibility) -> T) -> Self {
         Self { classes: classes.clone(), each: classes.kinds().iter().map(|&kind| make(kind)).collect() }
     }
@@ -41,7 +40,6 @@ impl<T> ByClass<T> {
         &self.each
     }
 
-    /// The value of a layer's class.
     pub fn of_layer(&self, layer: usize) -> &T {
         &self.each[self.classes.of(layer)]
     }

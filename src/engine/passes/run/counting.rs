@@ -45,7 +45,13 @@ pub fn count(
         let mut encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context).spacing(spacing);
         let mut counting = Counting::default();
         while let Some((number, batch)) = take() {
-            if let Err(error) = count_batch(batch, &mut encoder, &mut counting) {
+            let counted = batch.into_iter().try_for_each(|sentence: Result<Sentence>| {
+                if let Tokenized::Sequence(sequence) = encoder.encode(sentence?)? {
+                    counting.add(&sequence);
+                }
+                Ok(())
+            });
+            if let Err(error) = counted {
                 ended.store(true, Ordering::Relaxed);
                 return Err((number, error));
             }
@@ -65,13 +71,4 @@ pub fn count(
         Some((_, error)) => Err(error),
         None => Ok((whole, corpus.into_identity()?)),
     }
-}
-
-fn count_batch(batch: Vec<Result<Sentence>>, encoder: &mut SentenceTokenizer, counting: &mut Counting) -> Result<()> {
-    for sentence in batch {
-        if let Tokenized::Sequence(sequence) = encoder.encode(sentence?)? {
-            counting.add(&sequence);
-        }
-    }
-    Ok(())
 }

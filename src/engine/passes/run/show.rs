@@ -50,11 +50,11 @@ pub fn show(
         run_patched(observers, group, (&batch, kept), variants, encoder, scratch)?;
     }
     for Variant { removed, layer, gates } in &variants.others {
-        observers.begin_variant(removed);
+        observers.begin_variant(removed, false);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
         let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None, for_later: None };
         encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
-        if holds && visitor.observers.begin_direct(removed) {
+        if holds && visitor.observers.begin_variant(removed, true) {
             let start = Start::Held { layer: *layer, states: &kept[*layer], writes };
             encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
         }
@@ -123,9 +123,7 @@ impl Visitor for PackVisitor<'_> {
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        if let Some(kept) = &mut self.for_later {
-            kept.head(sequence, view);
-        }
+        self.for_later.iter_mut().for_each(|kept| kept.head(sequence, view));
         self.observers.head(sequence, &self.pack.sentences[sequence], *view);
     }
 
@@ -136,16 +134,12 @@ impl Visitor for PackVisitor<'_> {
             }
             states.iter().for_each(|row| kept[layer].extend_from_slice(row));
         }
-        if let Some(kept) = &mut self.for_later {
-            kept.hidden_states(sequence, layer, states);
-        }
+        self.for_later.iter_mut().for_each(|kept| kept.hidden_states(sequence, layer, states));
         self.observers.observe(sequence, Event::HiddenStates { layer, states });
     }
 
     fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
-        if let Some(kept) = &mut self.for_later {
-            kept.attention_inputs(sequence, layer, inputs);
-        }
+        self.for_later.iter_mut().for_each(|kept| kept.attention_inputs(sequence, layer, inputs));
         self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
     }
 
@@ -166,13 +160,10 @@ impl Visitor for PackVisitor<'_> {
     }
 
     fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
-        if let Some(written) = &mut self.written {
-            written.keep(layer, part, values);
-        }
+        self.written.iter_mut().for_each(|written| written.keep(layer, part, values));
     }
 }
 
-/// Passes the logits of patched runs to the observers that requested them.
 struct PatchedVisitor<'a> {
     observers: &'a mut ObserverSet,
     group: &'a [RequestedRun],

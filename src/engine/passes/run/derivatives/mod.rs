@@ -36,8 +36,8 @@ pub fn differentiate(
         batch.inputs.retain(|input| !input.predicted.is_empty());
         let targets: Vec<Vec<u32>> = numbers.iter().map(|&number| pack.sentences[number].targets().collect()).collect();
         let mut score = |sequence: usize, position: usize, logits: &mut [f32]| {
-            let place =
-                batch.inputs[sequence].predicted.binary_search(&position).expect("one of the predicted positions");
+            let positions = batch.inputs[sequence].predicted;
+            let place = positions.binary_search(&position).expect("one of the predicted positions");
             let item = pack.sentences[numbers[sequence]].item.as_ref();
             let foil = item.and_then(|item| item.foils.get(place)).map(|&foil| ScoreRule::Against(foil));
             loss(foil.or(item.map(|item| item.rule)), logits, targets[sequence][place])
@@ -51,9 +51,8 @@ pub fn differentiate(
             observers.observe(number, Event::Gradient(&gradient));
         }
         let Some(steps) = steps else { return Ok(()) };
-        for (&number, mut path) in
-            numbers.iter().zip(encoder.path_gradients(&batch, gates, steps, &mut score, scratch)?)
-        {
+        let paths = encoder.path_gradients(&batch, gates, steps, &mut score, scratch)?;
+        for (&number, mut path) in numbers.iter().zip(paths) {
             path.gates = without(path.gates);
             observers.observe(number, Event::PathGradient(&path));
         }
