@@ -9,7 +9,6 @@ pub mod pickle;
 pub mod pruned;
 mod safetensors;
 mod torch;
-mod wrappers;
 mod zip;
 
 use std::collections::{BTreeSet, HashMap};
@@ -139,7 +138,7 @@ impl Checkpoint {
 
     /// Removes the prefix that a program put before all names of the encoder.
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
-        if let Some(prefix) = wrappers::prefix(self.tensors.keys().map(String::as_str), architecture) {
+        if let Some(prefix) = prefix_of(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
             let spelled = self.tensors.keys().map(|name| (bare(name), self.spelled.get(name).unwrap_or(name).clone()));
             self.spelled = spelled.collect();
@@ -158,7 +157,7 @@ impl Checkpoint {
             self.expanded = self.expanded.saturating_add(stored.expanded());
             let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
             let bare = wrappers.find_map(|wrapper| spelled.strip_prefix(wrapper));
-            let name = wrappers::unwrapped(bare.unwrap_or(&spelled));
+            let name = without_wrappers(bare.unwrap_or(&spelled));
             if name != spelled {
                 self.spelled.insert(name.clone(), spelled);
             }
@@ -365,4 +364,61 @@ fn candidates(prefix: &str, name: &str) -> Vec<String> {
     let older = ALIASES.into_iter().filter_map(|(new, old)| Some(format!("{}{old}", name.strip_suffix(new)?)));
     let spellings = std::iter::once(name.to_owned()).chain(older);
     spellings.flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
+}
+
+/// Parts of names that wrappers of PyTorch modules add anywhere: `torch.compile`, fully sharded training, checkpointed
+/// activations, deepspeed.
+const WRAPPERS: [&str; 4] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"];
+
+/// A name without the parts that wrappers add.
+fn without_wrappers(name: &str) -> String {
+    name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
+}
+
+/// The prefix before all names of a checkpoint that neither the family nor its task heads know: what stands before the output
+/// projection of the first layer, if that is one thing. `None` if the names are known as they are.
+fn prefix_of<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
+    let family = architecture.family;
+    let signs = architecture.names.signs();
+    let before = |name: &'a str| signs.iter().find_map(|sign| name.strip_suffix(sign.as_str()));
+    let found: BTreeSet<&str> =
+        names.filter_map(before).filter(|before| before.is_empty() || before.ends_with('.')).collect();
+    if found.contains("") || found.contains(family.prefix) {
+        return None;
+    }
+    let of_family: Vec<&str> = found.iter().filter_map(|before| before.strip_suffix(family.prefix)).collect();
+    match (&of_family[..], found.len()) {
+        ([one], _) => Some((*one).to_owned()),
+        ([], 1) => found.first().map(|before| (*before).to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::families::bert::SMALL;
+
+    const SIGN: &str = "encoder.layer.0.attention.output.dense.weight";
+
+    fn found(before: &[&str]) -> Option<String> {
+        let names: Vec<String> = before.iter().map(|before| format!("{before}{SIGN}")).collect();
+        prefix_of(names.iter().map(String::as_str), &Architecture::parse(SMALL).unwrap())
+    }
+
+    #[test]
+    fn a_prefix_is_what_stands_before_the_familys_own() {
+        assert_eq!([found(&[""]), found(&["bert."]), found(&[])], [const { None }; 3]);
+        assert_eq!(found(&["model.bert."]).as_deref(), Some("model."));
+        assert_eq!(found(&["0.auto_model."]).as_deref(), Some("0.auto_model."));
+        // The family's own tells one of several; without it there is no telling.
+        assert_eq!(found(&["a.bert.", "b."]).as_deref(), Some("a."));
+        assert_eq!(found(&["a.", "b."]), None);
+    }
+
+    #[test]
+    fn wrappers_are_taken_out_of_names() {
+        assert_eq!(without_wrappers("_orig_mod.bert._fsdp_wrapped_module.x"), "bert.x");
+        assert_eq!(without_wrappers("bert.x"), "bert.x");
+    }
 }
