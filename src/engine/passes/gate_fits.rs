@@ -62,9 +62,8 @@ impl GateFit {
 }
 
 /// The gate of a head at a start, drawn evenly from .5 to 1 by SHA-256, so that any other program begins at the same.
-///
-/// All heads are kept at first, and a fit gives heads up: of heads that are worth something through each other alone, none is worth
-/// anything where the others are nearly closed, so that lower starts lead to none of them.
+/// All heads are kept at first, and a fit gives heads up: of heads that are worth something through each other alone,
+/// none is worth anything where the others are nearly closed, so that lower starts lead to none of them.
 pub fn start_of(fold: usize, start: u64, place: usize) -> f64 {
     let digest = Sha256::digest(format!("headscope/gates/{fold}/{start}/{place}"));
     let first = digest.first_chunk().expect("a digest has 32 bytes");

@@ -1,6 +1,5 @@
-//! A pass as a value: its sequences, its weights, and the heads that are removed.
-//!
-//! Equal passes run once, and all their observers share the forward pass.
+//! A pass as a value: its sequences, its weights, and the heads that are removed. Equal passes run once, and all their
+//! observers share the forward pass.
 
 use super::control::{Control, ControlKind};
 use crate::model::forward::gates::{Gate, Gates};

@@ -11,9 +11,6 @@ use anyhow::{Context, Error, Result, anyhow};
 use super::errors::{ErrorFormat, Facts};
 use super::terminal::say;
 
-/// The first exit status for signals, to which the number of the signal is added, as shells do.
-const BY_SIGNAL: u8 = 128;
-
 /// The time that a last word has: standard error may be a pipe that nobody reads.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
@@ -37,10 +34,9 @@ pub struct TemporaryFiles {
 /// The outputs. The lock is held while one is made or becomes permanent.
 static OUTPUTS: Mutex<TemporaryFiles> = Mutex::new(TemporaryFiles { paths: Vec::new(), some_are_whole: false });
 
-/// Removes temporary files on Ctrl-C and on every other signal that ends a program by default and can be caught, says what is left,
-/// and ends the process with the exit status that a shell reports for that signal: 128 and its number.
-///
-/// A signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
+/// Removes temporary files on Ctrl-C and on every other signal that ends a program by default and can be caught, says
+/// what is left, and ends the process with the exit status that a shell reports for that signal: 128 and its number. A
+/// signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
 /// jobs, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) becomes an error of the write and
 /// no longer ends the process.
 /// Fails if the handlers cannot be installed.
@@ -61,7 +57,8 @@ pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
 }
 
 fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
-    let status = BY_SIGNAL + signal;
+    // As shells report it.
+    let status = 128 + signal;
     clean_up(status, |are_whole| {
         let error = interrupted_by(name, are_whole);
         let (tell, told) = mpsc::channel();

@@ -28,10 +28,9 @@ pub fn in_parallel<T: Send, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs `work` on several threads, the current one being the first, and returns their results.
-///
-/// The system may start fewer threads (`ulimit -u`), so callers let each thread take the next piece of work. A panic on
-/// any thread continues here.
+/// Runs `work` on several threads, the current one being the first, and returns their results. The system may start
+/// fewer threads (`ulimit -u`), so callers let each thread take the next piece of work. A panic on any thread continues
+/// here.
 pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();

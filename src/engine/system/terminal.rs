@@ -33,10 +33,8 @@ pub fn say(text: &str) {
 }
 
 /// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for
-/// another error.
-///
-/// The middle of a message as long as a file is left out, where a value of that file stands: the reason comes before
-/// it, the way out after it.
+/// another error. The middle of a message as long as a file is left out, where a value of that file stands: the reason
+/// comes before it, the way out after it.
 pub fn say_error(error: &Error) {
     /// Longer than any message with values of ordinary length.
     const END: usize = 3000;

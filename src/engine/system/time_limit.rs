@@ -1,6 +1,5 @@
-//! Limits of time for libraries that work by foreign files: such work ends with an error, whatever the file says.
-//!
-//! A library that calls back breaks off there ([`check`]). One that does not cannot be interrupted: after a moment of
+//! Limits of time for libraries that work by foreign files: such work ends with an error, whatever the file says. A
+//! library that calls back breaks off there ([`check`]). One that does not cannot be interrupted: after a moment of
 //! `GRACE` the process ends, without a half-written output, with the error that the work would have had.
 
 use std::cell::OnceCell;

@@ -17,10 +17,8 @@ use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles}
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
-/// Fetches the files that a model needs.
-///
-/// `config.json` comes first and is checked before anything else is fetched or missed; small files come before large
-/// ones, because they fail first.
+/// Fetches the files that a model needs. `config.json` comes first and is checked before anything else is fetched or
+/// missed; small files come before large ones, because they fail first.
 pub(in crate::model) fn gather(
     id: String,
     revision: Option<String>,
@@ -42,11 +40,10 @@ pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
     entries.filter(|name| name.starts_with(FIRST_MODULE) && folder.join(name).is_dir()).collect()
 }
 
-/// The folder of the first module of a sentence encoder, and the files in it; `None` if it is in no subfolder, or if a model
-/// lies beside the subfolder.
-///
-/// sentence-transformers before version 2 kept the first of its modules, the transformer, in `0_Transformer/` (before 0.3 in
-/// `0_BERT/` and the like), beside a `config.json` that names its own version alone.
+/// The folder of the first module of a sentence encoder, and the files in it; `None` if it is in no subfolder, or if a
+/// model lies beside the subfolder. sentence-transformers before version 2 kept the first of its modules, the
+/// transformer, in `0_Transformer/` (before 0.3 in `0_BERT/` and the like), beside a `config.json` that names its own
+/// version alone.
 /// Fails if the outer `config.json` cannot be read.
 fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
     let names = &files.names;

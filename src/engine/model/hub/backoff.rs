@@ -56,7 +56,7 @@ impl Backoff {
 
 pub(super) struct Attempts {
     backoff: Backoff,
-    /// In a row: what fails after something has come is another matter.
+    /// Failures in a row: what fails after something has come is another matter.
     pub(super) failures: u32,
 }
 
@@ -89,11 +89,9 @@ impl Attempts {
     /// The pause before the next try, if there is one. A server may request a longer one.
     fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
         let asked = asked.unwrap_or_default();
-        if self.failures >= self.backoff.tries || asked > LONGEST_ASKED {
-            return None;
-        }
         let growth = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(GROWTH);
-        Some(asked.max(self.backoff.first * growth))
+        let is_tried_again = self.failures < self.backoff.tries && asked <= LONGEST_ASKED;
+        is_tried_again.then(|| asked.max(self.backoff.first * growth))
     }
 }
 

@@ -74,12 +74,11 @@ impl<'a> Client<'a> {
         Err(self.endless("the description"))
     }
 
-    /// Asks where a file is that has `most` bytes at most.
-    ///
-    /// The Hub itself answers for the file's name and size, then sends on to where the bytes are: small files
-    /// to another path of its own, large ones to another host, which must not see the token. So redirects are
-    /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do: it insists on a
-    /// `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts their size.
+    /// Asks where a file is that has `most` bytes at most. The Hub itself answers for the file's name and size, then
+    /// sends on to where the bytes are: small files to another path of its own, large ones to another host, which must
+    /// not see the token. So redirects are followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do:
+    /// it insists on a `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts
+    /// their size.
     pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);

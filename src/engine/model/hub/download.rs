@@ -28,10 +28,8 @@ pub(super) struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Fetches the file.
-    ///
-    /// The bytes so far stay when the download breaks off, in this run or for good, and the next try requests the rest.
-    /// The file becomes a blob only if its size and its digest are right.
+    /// Fetches the file. The bytes so far stay when the download breaks off, in this run or for good, and the next try
+    /// requests the rest. The file becomes a blob only if its size and its digest are right.
     pub(super) fn run(&self, backoff: Backoff) -> Result<()> {
         let mut attempts = backoff.begin();
         // The most that was there so far: connections may break off again and again as long as this grows.
@@ -144,12 +142,10 @@ struct Rate {
 /// The slowest that is waited for, in bytes a second; a modem of the year 1990 was as fast.
 const SLOWEST: f64 = 1024.0;
 
-/// Over how many of the times that one piece may take the pace is measured.
-const PIECES: u32 = 3;
-
 impl Rate {
     fn new(piece_timeout: Duration) -> Self {
-        Self { window: piece_timeout * PIECES, began: Instant::now(), bytes: 0, was_slow: false }
+        // The pace is measured over three of the times that one piece may take.
+        Self { window: piece_timeout * 3, began: Instant::now(), bytes: 0, was_slow: false }
     }
 
     /// Counts what has come.
@@ -172,7 +168,7 @@ struct Partial<'a> {
     file: File,
     bytes: u64,
     hash: Hasher,
-    /// Of nothing.
+    /// The hash of nothing.
     empty: Hasher,
 }
 

@@ -1,7 +1,6 @@
-//! Models on the Hub: which files one has, and how those that the cache lacks get there.
-//!
-//! [`environment`] says where it is, [`client`] asks it, [`backoff`] says how often, [`digest`] is what it says of a
-//! file, and [`download`] brings one into the [`cache`]. The only folder of this crate that reaches the network.
+//! Models on the Hub: which files one has, and how those that the cache lacks get there. [`environment`] says where it
+//! is, [`client`] asks it, [`backoff`] says how often, [`digest`] is what it says of a file, and [`download`] brings
+//! one into the [`cache`]. The only folder of this crate that reaches the network.
 
 mod answer;
 mod backoff;

@@ -46,7 +46,6 @@ impl fmt::Display for ModelRef {
 
 impl ModelRef {
     /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision`, the address of one of these on the Hub, or `box:name`.
-    ///
     /// A name that begins with `box:` is in the box. Any other that exists on disk is meant as such; so is everything
     /// that cannot be a Hub id. Nothing is refused here: [`resolve`](Self::resolve) says what is wrong with a folder
     /// that is not there.
@@ -75,10 +74,9 @@ impl ModelRef {
         }
     }
 
-    /// Finds the model's files, and downloads the files of a Hub model that are not in the cache yet.
-    ///
-    /// The cache is the one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE`
-    /// is set, or the Hub does not answer, a model is taken from there.
+    /// Finds the model's files, and downloads the files of a Hub model that are not in the cache yet. The cache is the
+    /// one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE` is set, or the
+    /// Hub does not answer, a model is taken from there.
     /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a build without the feature
     /// `hub` needs a Hub model.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {

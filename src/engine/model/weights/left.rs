@@ -27,10 +27,9 @@ const BUFFERS: [&str; 6] =
     ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
 
 impl Checkpoint {
-    /// The tensors that were not read, once the encoder was.
-    ///
-    /// A tensor is of the encoder if it stands under the same prefix as what was read, and its name begins as the name of
-    /// something that was read does: `embeddings.`, `encoder.`. Copies of a tensor that was read are left out.
+    /// The tensors that were not read, once the encoder was. A tensor is of the encoder if it stands under the same
+    /// prefix as what was read, and its name begins as the name of something that was read does: `embeddings.`,
+    /// `encoder.`. Copies of a tensor that was read are left out.
     /// Fails at one of the encoder that neither the family nor `BUFFERS` know as needless.
     pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;

@@ -1,7 +1,6 @@
-//! Tensors by name from the files of a checkpoint, whatever naming scheme and form they were written in.
-//!
-//! Tensors are read one by one into memory of their own: neither a mapping nor a copy of a file stays beside it. Nothing a
-//! file says about sizes is believed before it was held against the file's length and against `config.json`.
+//! Tensors by name from the files of a checkpoint, whatever naming scheme and form they were written in. Tensors are
+//! read one by one into memory of their own: neither a mapping nor a copy of a file stays beside it. Nothing a file
+//! says about sizes is believed before it was held against the file's length and against `config.json`.
 
 mod foreign;
 pub mod left;
@@ -57,9 +56,6 @@ const VALUE_TYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16
 /// LayerNorm parameters, as they are called now and as checkpoints converted from TensorFlow call them
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
-
-/// The prefix of all names of a model within `torch.nn.DataParallel`.
-const DATA_PARALLEL: &str = "module.";
 
 /// The most values that a checkpoint may have beyond those in its files, through expanded tensors: 256 MiB of float32.
 /// Without the bound, a file of a few bytes could claim any amount of memory; the segment embedding of the largest
@@ -155,7 +151,8 @@ impl Checkpoint {
                 return Err(error.hint(foreign.way_out));
             }
             self.expanded = self.expanded.saturating_add(stored.expanded());
-            let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
+            // Of a model within `torch.nn.DataParallel`.
+            let mut wrappers = self.family.wrappers.iter().chain([&"module."]);
             let bare = wrappers.find_map(|wrapper| spelled.strip_prefix(wrapper));
             let name = without_wrappers(bare.unwrap_or(&spelled));
             if name != spelled {

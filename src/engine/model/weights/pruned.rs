@@ -1,8 +1,7 @@
-//! The weights of a model without some of its heads, as files of the shapes and names that it has.
-//!
-//! A head writes through its own inputs of the output projection: where these weights are zero it writes nothing. A constant
-//! in place of what it gave comes to the same vector at every position, which the projection's bias can hold. Queries, keys
-//! and values stay. Tensors are copied byte by byte but for these two, one at a time.
+//! The weights of a model without some of its heads, as files of the shapes and names that it has. A head writes
+//! through its own inputs of the output projection: where these weights are zero it writes nothing. A constant in place
+//! of what it gave comes to the same vector at every position, which the projection's bias can hold. Queries, keys and
+//! values stay. Tensors are copied byte by byte but for these two, one at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;

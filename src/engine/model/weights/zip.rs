@@ -1,8 +1,6 @@
 //! The directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
-//! 4.4).
-//!
-//! The reader is its own because it trusts nothing in a file: no allocation here follows from a number in the file
-//! alone, and compressed or encrypted data, or data outside the file, is refused.
+//! 4.4). The reader is its own because it trusts nothing in a file: no allocation here follows from a number in the
+//! file alone, and compressed or encrypted data, or data outside the file, is refused.
 
 use std::ops::Range;
 
@@ -21,9 +19,6 @@ pub(super) struct ArchiveEntry {
 /// The first bytes of an archive.
 pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 
-/// The directory of a model of a thousand layers has about 2 MB.
-const LARGEST_DIRECTORY: u64 = 1 << 26;
-
 /// PyTorch names its files after the archive and numbers them.
 const LONGEST_NAME: u16 = 1000;
 
@@ -38,7 +33,8 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
     let (start, bytes) = directory(file)?;
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
-    ensure!(bytes <= LARGEST_DIRECTORY, "its directory has {bytes} bytes: no model has so many tensors");
+    // That of a model of a thousand layers has about 2 MB.
+    ensure!(bytes <= 1 << 26, "its directory has {bytes} bytes: no model has so many tensors");
     let directory = at(file, start, bytes)?;
     let mut rest = directory.as_slice();
     let mut entries = Vec::new();

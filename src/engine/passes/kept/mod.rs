@@ -1,13 +1,13 @@
-//! Activations of a pass that are kept for a later one over the same sequences, which is shown them in place of a forward pass.
-//!
-//! They are kept as they were computed, so that the later pass finds the same numbers to the last digit; which packs there was room
-//! for decides nothing but its time (docs/decisions/02-stream-the-corpus.md).
+//! Activations of a pass that are kept for a later one over the same sequences, which is shown them in place of a
+//! forward pass. They are kept as they were computed, so that the later pass finds the same numbers to the last digit;
+//! which packs there was room for decides nothing but its time (docs/decisions/02-stream-the-corpus.md).
 
 mod pack;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::observer::FurtherRuns;
 use super::observer::set::ObserverSet;
 use super::pass::{Pass, Portion};
 use crate::model::config::Config;
@@ -74,7 +74,8 @@ impl KeptPass<'_> {
     /// Whether the observers of a pass can do with it: a pass that keeps has any, and one that follows those that said what they need.
     pub fn suits(&self, observers: &ObserverSet) -> bool {
         let kept = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
-        !self.follows || (kept.covers(observers.needs()) && !observers.requests_patched_runs())
+        let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
+        !self.follows || (kept.covers(observers.needs()) && !patches)
     }
 
     /// The pack of this number, which is forgotten.

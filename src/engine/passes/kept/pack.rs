@@ -77,12 +77,8 @@ enum KeptPart {
         attention: [usize; 2],
         context: Option<usize>,
     },
-    HiddenStates {
-        width: usize,
-    },
-    AttentionInputs {
-        width: usize,
-    },
+    HiddenStates(usize),
+    AttentionInputs(usize),
 }
 
 impl KeptPack {
@@ -126,14 +122,14 @@ impl KeptPack {
 
     pub fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
         if self.needs[sequence].states_of(layer, self.layers) {
-            self.rows(sequence, layer, KeptPart::HiddenStates { width: states.width() }, states);
+            self.rows(sequence, layer, KeptPart::HiddenStates(states.width()), states);
         }
     }
 
     /// Keeps the rows that queries and keys of a layer are made of, if they are needed.
     pub fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         if self.needs[sequence].attention_inputs {
-            self.rows(sequence, layer, KeptPart::AttentionInputs { width: inputs.width() }, inputs);
+            self.rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
         }
     }
 
@@ -160,10 +156,10 @@ impl KeptPack {
             let values = &self.values[start..];
             let rows = |width: usize| Rows::new(&values[..tokens * width], width);
             match part {
-                KeptPart::HiddenStates { width } => {
+                KeptPart::HiddenStates(width) => {
                     observers.observe(sequence, Event::HiddenStates { layer, states: rows(width) });
                 }
-                KeptPart::AttentionInputs { width } => {
+                KeptPart::AttentionInputs(width) => {
                     observers.observe(sequence, Event::AttentionInputs { layer, inputs: rows(width), encoder });
                 }
                 KeptPart::Head { head, attention: [weights, entropies], context } => {

@@ -1,6 +1,5 @@
-//! Observations: sums over a corpus, or over a shard of it, before any ratio and any label.
-//!
-//! The observations of all shards of a corpus add up to the observation of the whole corpus.
+//! Observations: sums over a corpus, or over a shard of it, before any ratio and any label. The observations of all
+//! shards of a corpus add up to the observation of the whole corpus.
 
 pub mod identity;
 pub mod merge;

@@ -10,10 +10,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// Something of each class of layers.
-///
-/// [`Sums`] of each class count every sequence, by the keys that queries of the class see, and are shown the heads of its
-/// layers alone, and how much these mix. Other events go to all of them.
+/// Something of each class of layers. [`Sums`] of each class count every sequence, by the keys that queries of the
+/// class see, and are shown the heads of its layers alone, and how much these mix. Other events go to all of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByClass<T> {
     classes: LayerClasses,

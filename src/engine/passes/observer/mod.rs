@@ -1,8 +1,7 @@
-//! Observers: exact sums over the attention and the activations of each head in a pass.
-//!
-//! A study's sums implement [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s.
-//! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of
-//! addition, and the sums of workers and shards add up to the sums of one run.
+//! Observers: exact sums over the attention and the activations of each head in a pass. A study's sums implement
+//! [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s. All sums are exact (integers, or
+//! [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of addition, and the sums of workers
+//! and shards add up to the sums of one run.
 
 pub mod by_class;
 pub mod event;
@@ -29,9 +28,8 @@ use crate::stats::blocks::Merge;
 pub use event::{Event, Folder, HeadInput};
 use requests::HeadSet;
 
-/// Exact sums over every head in the sequences of a pass.
-///
-/// Merging them with the sums of another worker or shard gives the sums over the sequences of both.
+/// Exact sums over every head in the sequences of a pass. Merging them with the sums of another worker or shard gives
+/// the sums over the sequences of both.
 pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;
@@ -252,9 +250,8 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 /// largest corpora have some 2^44 tokens.
 const MOST: u64 = 1 << 46;
 
-/// Makes sure that no count or sum from a file is too large to be added to others.
-///
-/// Fixed-point sums ([`ExactSum`](crate::stats::exact::ExactSum)) have the same bound, by their whole part.
+/// Makes sure that no count or sum from a file is too large to be added to others. Fixed-point sums
+/// ([`ExactSum`](crate::stats::exact::ExactSum)) have the same bound, by their whole part.
 /// Fails if one is.
 pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
     // Visits all numbers; what would be written of them goes nowhere.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::event::{Event, Folder};
 use super::requests::{HeadSet, RequestedRun};
-use super::{FurtherRuns, Observer};
+use super::{Demands, FurtherRuns, Observer};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::{HeadView, Needs};
 use crate::model::grid::HeadPlace;
@@ -42,34 +42,18 @@ impl ObserverSet {
         observers.iter().flat_map(|observer| observer.demands().further_runs.variants().iter().cloned()).collect()
     }
 
-    /// Whether some observer may request patched runs.
-    pub fn requests_patched_runs(&self) -> bool {
-        self.observers.iter().any(|observer| observer.demands().further_runs == FurtherRuns::Patched)
-    }
-
-    /// Whether some observer looks at derivatives along the path on which all heads come in together.
-    pub fn follows_path(&self) -> bool {
-        self.observers.iter().any(|observer| observer.demands().further_runs == FurtherRuns::AlongPath)
+    pub fn demands(&self) -> impl Iterator<Item = &Demands> {
+        self.observers.iter().map(|observer| observer.demands())
     }
 
     pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
 
-    /// How many observers keep the attention of all heads over each sequence of a pack.
-    pub fn keeping_attention(&self) -> usize {
-        self.observers.iter().filter(|observer| observer.demands().keeps_attention).count()
-    }
-
     pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
         for sequence in sequences {
             self.observers.iter_mut().for_each(|observer| observer.begin(sequence));
         }
-    }
-
-    /// Whether some observer looks at runs in which everything is held but the residual stream.
-    pub fn runs_directly(&self) -> bool {
-        self.observers.iter().any(|observer| observer.demands().further_runs.are_direct())
     }
 
     /// Begins the variant without these heads, or its run in which everything is held but the residual stream; whether some observer

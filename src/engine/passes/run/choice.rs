@@ -17,8 +17,6 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-const SEED: u64 = 0;
-
 impl Choice {
     /// The indices of the chosen heads, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
     /// end, and some of the others at random. All heads if the choice is of as many.
@@ -31,7 +29,7 @@ impl Choice {
         let (others, last) = rest.split_at(rest.len() - bottom);
         let mut others = others.to_vec();
         others.sort_unstable();
-        others.shuffle(&mut ChaCha8Rng::seed_from_u64(SEED));
+        others.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
         let random = others.iter().take(self.random);
         first.iter().chain(last).chain(random).copied().collect::<BTreeSet<_>>().into_iter().collect()
     }

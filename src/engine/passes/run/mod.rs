@@ -58,9 +58,6 @@ use means::MeanContexts;
 use variants::Variants;
 use workers::{CorpusPart, TokenizedSentences, sum_up};
 
-/// How many sentences decide how sharply each layer attends.
-const SHARPNESS_SENTENCES: usize = 50;
-
 /// The inputs that all passes over one shard of a corpus share.
 pub struct Runner<'a> {
     pub corpus: &'a [Input],
@@ -353,14 +350,14 @@ impl Runner<'_> {
         })
     }
 
-    /// The first sentences of the corpus, by themselves, whatever the shard: they decide how sharply each layer attends.
+    /// The first 50 sentences of the corpus, by themselves, whatever the shard: they decide how sharply each layer attends.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
         let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
         let segments = self.model.architecture.config.type_vocab_size;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).segments(segments);
         let part = CorpusPart::of(Shard::WHOLE);
-        let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
+        let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(50);
         let is_decoder = self.model.is_decoder();
         sentences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found })).collect()
     }

@@ -9,9 +9,9 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor, Written};
 use crate::model::forward::{Encoder, Scratch, Start};
 use crate::passes::kept::KeptPack;
-use crate::passes::observer::Event;
 use crate::passes::observer::requests::RequestedRun;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::observer::{Event, FurtherRuns};
 use crate::sequences::pack::{PACK_TOKENS, Pack};
 
 /// Buffers of a worker, reused from pack to pack.
@@ -39,8 +39,9 @@ pub fn show(
     let (classes, predicted) = (pack.classes(), pack.predicted());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
-    let runs_again = !variants.others.is_empty() || observers.requests_patched_runs();
-    let holds = !variants.others.is_empty() && observers.runs_directly();
+    let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
+    let runs_again = !variants.others.is_empty() || patches;
+    let holds = !variants.others.is_empty() && observers.demands().any(|one| one.further_runs.are_direct());
     let (inputs, written) = (runs_again.then_some(&mut *kept), holds.then_some(&mut *writes));
     let mut visitor = PackVisitor { observers, pack, encoder, inputs, written, for_later };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;

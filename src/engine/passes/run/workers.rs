@@ -45,10 +45,9 @@ impl CorpusPart {
         self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(is_of_it)
     }
 
-    /// The windows of at most `max_tokens` tokens of all sentences of the shard that are in it; all of them are counted.
-    ///
-    /// A window whose sentences were drawn one by one would have gaps, so it is drawn whole, by its first sentence: of a sample
-    /// there is about as much text as where sentences are drawn.
+    /// The windows of at most `max_tokens` tokens of all sentences of the shard that are in it; all of them are
+    /// counted. A window whose sentences were drawn one by one would have gaps, so it is drawn whole, by its first
+    /// sentence: of a sample there is about as much text as where sentences are drawn.
     pub fn windows(
         self,
         sentences: impl Iterator<Item = Result<Sequence>> + Send,
@@ -126,12 +125,10 @@ pub fn sum_up(
     over_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
 }
 
-/// Runs `show` on every pack of the sequences, with its number and buffers of the worker's own; so many bytes are reserved for what
-/// it leaves.
-///
-/// Each worker takes the next pack when it is done with one, and reads and tokenises it itself, beside the others' forward passes.
-/// A pack without room beside the others' waits until those are done. A pack that is relevant to no observer is only read and
-/// counted.
+/// Runs `show` on every pack of the sequences, with its number and buffers of the worker's own; so many bytes are
+/// reserved for what it leaves. Each worker takes the next pack when it is done with one, and reads and tokenises it
+/// itself, beside the others' forward passes. A pack without room beside the others' waits until those are done. A pack
+/// that is relevant to no observer is only read and counted.
 /// Fails if the corpus cannot be read on, there is no room for a pack, or `show` fails.
 pub(super) fn over_packs<B: Default>(
     observers: ObserverSet,
@@ -140,7 +137,8 @@ pub(super) fn over_packs<B: Default>(
     (threads, progress): (NonZeroUsize, &RunProgress),
     show: impl Fn(&mut ObserverSet, (usize, &Pack), &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
-    let room = Room::new(cost, (observers.keeping_attention(), reserved), threads.get());
+    let keeping = observers.demands().filter(|one| one.keeps_attention).count();
+    let room = Room::new(cost, (keeping, reserved), threads.get());
     let packs = Mutex::new(Packs::new(sequences).enumerate());
     let next = || -> Result<Option<(usize, Pack)>> {
         let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -188,9 +186,7 @@ pub(super) fn over_packs<B: Default>(
     }
     progress.finish_pass();
     let mut whole = observers;
-    for part in parts {
-        whole.merge(&part?);
-    }
+    parts.into_iter().try_for_each(|part| part.map(|part| whole.merge(&part)))?;
     Ok(whole)
 }
 

@@ -1,6 +1,5 @@
-//! Known facts about an error beside its words: its class, the file and line that it is about, and the way out.
-//!
-//! A fact is attached where the error arises, and stays when context is put around it.
+//! Known facts about an error beside its words: its class, the file and line that it is about, and the way out. A fact
+//! is attached where the error arises, and stays when context is put around it.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
@@ -11,7 +10,7 @@ use anyhow::Error;
 use super::class::Class;
 use crate::system::printable::shortened;
 
-/// What is known about an error.
+/// Facts about an error, most of them unknown.
 #[derive(Debug, Default)]
 struct ErrorFact {
     class: Option<Class>,

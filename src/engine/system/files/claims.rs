@@ -1,6 +1,5 @@
-//! The files that this process has read and those that it will write: no file may be both.
-//!
-//! Files are compared by identity, not by name: a hard link or a symbolic link is the file that it leads to.
+//! The files that this process has read and those that it will write: no file may be both. Files are compared by
+//! identity, not by name: a hard link or a symbolic link is the file that it leads to.
 
 use std::collections::HashSet;
 use std::fs::Metadata;

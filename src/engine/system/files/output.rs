@@ -1,7 +1,6 @@
-//! Output files: opened before the work begins, written beside their place and renamed when they are whole.
-//!
-//! An incomplete file has a temporary name, which [`is_temporary`] knows, and is locked as long as its process lives.
-//! One that a killed process left behind is removed by the next that writes to the same folder.
+//! Output files: opened before the work begins, written beside their place and renamed when they are whole. An
+//! incomplete file has a temporary name, which [`is_temporary`] knows, and is locked as long as its process lives. One
+//! that a killed process left behind is removed by the next that writes to the same folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};

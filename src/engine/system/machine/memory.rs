@@ -1,6 +1,5 @@
-//! How much memory this process may still take, so that what needs more is refused before it is allocated.
-//!
-//! Linux says how much is free, and how much is left of the limits of a container (cgroup) and of the process (`ulimit -v`). Other
+//! How much memory this process may still take, so that what needs more is refused before it is allocated. Linux says
+//! how much is free, and how much is left of the limits of a container (cgroup) and of the process (`ulimit -v`). Other
 //! systems are not asked: there only `--memory` bounds anything.
 
 use std::fs;

@@ -1,7 +1,6 @@
-//! The progress of a whole run: its passes, each with an estimate of its work, and one bar for all of them.
-//!
-//! Work is counted in tokens that go through all layers. The corpus is measured in the first pass: until that is over, by the share of
-//! its bytes or sentences that was read.
+//! The progress of a whole run: its passes, each with an estimate of its work, and one bar for all of them. Work is
+//! counted in tokens that go through all layers. The corpus is measured in the first pass: until that is over, by the
+//! share of its bytes or sentences that was read.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -42,9 +42,6 @@ pub(super) enum Unusable {
     Wrong(Error),
 }
 
-/// The longest file that holds the name of a commit, in bytes; a commit has forty.
-const LONGEST_REF: u64 = 1 << 10;
-
 const MODELS: &str = "models--";
 
 impl Cache {
@@ -92,7 +89,6 @@ impl Cache {
     /// is no link to a blob, and of which nothing is promised, is accepted.
     /// Fails if it cannot be opened, or does not fit.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
-        const DAMAGED: &str = "a file in the Hub cache is damaged";
         // What was opened before anything was promised is held against the promise as well; it may be another file by now.
         let known = self.whole.borrow().get(path).cloned();
         if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_of(file).is_ok())) {
@@ -102,7 +98,7 @@ impl Cache {
         let blob = fs::read_link(path).ok();
         let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::of(name.to_str()?));
         for digest in named.iter().chain(promised.filter(|promised| named.as_ref() != Some(promised))) {
-            digest.ensure_of(&file).context(DAMAGED)?;
+            digest.ensure_of(&file).context("a file in the Hub cache is damaged")?;
         }
         self.whole.borrow_mut().insert(path.to_owned(), file.clone());
         Ok(file)
@@ -155,7 +151,8 @@ impl Cache {
     }
 
     fn read_ref(&self, revision: &str) -> io::Result<String> {
-        input::read_regular(&self.folder.join("refs").join(revision), LONGEST_REF).and_then(input::text)
+        // A commit has forty bytes.
+        input::read_regular(&self.folder.join("refs").join(revision), 1 << 10).and_then(input::text)
     }
 
     /// Notes the commit of a branch or tag, unless it is known.
@@ -198,13 +195,12 @@ impl Cache {
         let linked = std::os::unix::fs::symlink(&target, &path);
         #[cfg(not(unix))]
         let linked = Err::<(), _>(io::Error::from(io::ErrorKind::Unsupported));
-        match linked {
-            Ok(()) => Ok(()),
-            // Another process was as fast.
-            Err(_) if path.is_file() => Ok(()),
-            // Not every system and file system has links; then the file itself moves, as in the Python client.
-            Err(_) => fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error)),
+        // Another process may have been as fast.
+        if linked.is_ok() || path.is_file() {
+            return Ok(());
         }
+        // Not every system and file system has links; then the file itself moves, as in the Python client.
+        fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error))
     }
 }
 

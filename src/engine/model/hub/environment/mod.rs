@@ -147,15 +147,13 @@ fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
-/// The longest token file that is read, in bytes; a token has some forty.
-const LONGEST_TOKEN: u64 = 1 << 12;
-
 impl Token {
     /// The token in the file that a login writes, if there is one.
     fn of_file(path: &Path) -> Result<Option<Self>> {
         const WAY_OUT: &str = "remove it or log in again";
         let origin = format!("the file `{}`", path.display());
-        match input::read_to_string(path, LONGEST_TOKEN) {
+        // A token has some forty bytes.
+        match input::read_to_string(path, 1 << 12) {
             Ok(value) => Self { value, origin }.checked().about(path.display()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error)
