@@ -58,16 +58,11 @@ pub fn count(
         }
         Ok(counting)
     };
+    let (counted, failed): (Vec<_>, Vec<_>) = on_threads(threads, work).into_iter().partition(Result::is_ok);
     let mut whole = Counting::default();
-    let mut errors = Vec::new();
-    for counted in on_threads(threads, work) {
-        match counted {
-            Ok(counting) => whole.merge(&counting),
-            Err(error) => errors.push(error),
-        }
-    }
+    counted.into_iter().flatten().for_each(|counting| whole.merge(&counting));
     // Batches are taken in the order of the corpus, so the error of the first batch is the first of the corpus.
-    match errors.into_iter().min_by_key(|(number, _)| *number) {
+    match failed.into_iter().filter_map(Result::err).min_by_key(|(number, _)| *number) {
         Some((_, error)) => Err(error),
         None => Ok((whole, corpus.into_identity()?)),
     }

@@ -140,21 +140,18 @@ pub(super) fn over_packs<B: Default>(
     let keeping = observers.demands().filter(|one| one.keeps_attention).count();
     let room = Room::new(cost, (keeping, reserved), threads.get());
     let packs = Mutex::new(Packs::new(sequences).enumerate());
-    let next = || -> Result<Option<(usize, Pack)>> {
-        let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        next.map(|(number, pack)| Ok((number, pack?))).transpose()
-    };
     let large = Mutex::new(Vec::new());
     let large_packs = || large.lock().unwrap_or_else(PoisonError::into_inner);
     let small = || -> Result<Option<(usize, Pack)>> {
         loop {
-            match next()? {
-                Some((number, pack)) if !room.is_small(&pack) => {
-                    room.ensure(&pack)?;
-                    large_packs().push((number, pack));
-                }
-                pack => return Ok(pack),
+            let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((number, pack)) = next else { return Ok(None) };
+            let pack = pack?;
+            if room.is_small(&pack) {
+                return Ok(Some((number, pack)));
             }
+            room.ensure(&pack)?;
+            large_packs().push((number, pack));
         }
     };
     let (said, failed) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -121,11 +121,9 @@ impl Environment {
 
     /// The place of the token, as the end of a sentence that says to put one there.
     pub(super) fn token_places(&self) -> String {
-        let places = format!("HF_TOKEN or the file `{}`", self.token_file.display());
-        if self.token_withheld {
-            return format!("{places}, and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
-        }
-        places
+        const WITHHELD: &str = ", and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent";
+        let also = if self.token_withheld { WITHHELD } else { "" };
+        format!("HF_TOKEN or the file `{}`{also}", self.token_file.display())
     }
 }
 
