@@ -63,15 +63,11 @@ impl FromStr for Choice {
     }
 }
 
-/// The default number of sentences.
-///
-/// Each goes through the model as often as there are heads: 500 of 25 tokens through BERT-base are 75 passes over
-/// 12,500 tokens, a matter of minutes, with some 1,700 masked tokens.
-pub const DEFAULT_SAMPLE: u64 = 500;
-
 impl Default for Ablation {
+    /// Each sentence goes through the model as often as there are heads: 500 of 25 tokens through BERT-base are 75 passes over
+    /// 12,500 tokens, a matter of minutes, with some 1,700 masked tokens.
     fn default() -> Self {
-        Self { removal: Replacement::Mean, phases: 1, sample: DEFAULT_SAMPLE, effect_of: None, gradient_steps: None }
+        Self { removal: Replacement::Mean, phases: 1, sample: 500, effect_of: None, gradient_steps: None }
     }
 }
 

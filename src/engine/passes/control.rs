@@ -30,7 +30,6 @@ pub enum ControlKind {
 }
 
 impl ControlKind {
-    /// All controls.
     pub const ALL: [Self; 4] = [Self::RandomInit, Self::RandomSharp, Self::Rotated, Self::ShuffledWords];
 
     /// The name on the command line and in reports.

@@ -24,27 +24,23 @@ pub struct GateFits {
 
 merge_fields!(GateFits { known, fits });
 
-/// The loss that gates are fitted to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FittedLoss {
     /// Tokens that are scored, or items of a task.
     pub units: u64,
     /// The mean loss with all gates open; 0 of no units.
     pub loss: f64,
-    /// The mean loss with all gates closed.
     pub loss_without_heads: f64,
     /// The price of one whole head.
     pub band: f64,
 }
 
-/// Gates that were fitted from one start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateFit {
     /// `[layers * heads]`: the gate of each head; `None` of a head that the model lacks, or that the whole pass removes.
     pub gates: Vec<Option<f64>>,
     /// The loss and the price of what is open.
     pub objective: f64,
-    /// The loss alone.
     pub loss: f64,
     /// How often the loss and its derivatives were computed.
     pub evaluations: u64,
@@ -66,9 +62,8 @@ impl GateFit {
 }
 
 /// The gate of a head at a start, drawn evenly from .5 to 1 by SHA-256, so that any other program begins at the same.
-///
-/// All heads are kept at first, and a fit gives heads up: of heads that are worth something through each other alone, none is worth
-/// anything where the others are nearly closed, so that lower starts lead to none of them.
+/// All heads are kept at first, and a fit gives heads up: of heads that are worth something through each other alone,
+/// none is worth anything where the others are nearly closed, so that lower starts lead to none of them.
 pub fn start_of(fold: usize, start: u64, place: usize) -> f64 {
     let digest = Sha256::digest(format!("headscope/gates/{fold}/{start}/{place}"));
     let first = digest.first_chunk().expect("a digest has 32 bytes");

@@ -1,24 +1,18 @@
-//! A pass as a value: its sequences, its weights, and the heads that are removed.
-//!
-//! Equal passes run once, and all their observers share the forward pass.
+//! A pass as a value: its sequences, its weights, and the heads that are removed. Equal passes run once, and all their
+//! observers share the forward pass.
 
 use super::control::{Control, ControlKind};
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
 use crate::sequences::derived::repeats::Repeats;
 
-/// One pass over a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// The sequences that are made of the corpus.
     pub sequences: Sequences,
-    /// The weights that they go through.
     pub weights: Weights,
     /// The removed heads, ascending: zeros replace their contexts at every position, before the output projection.
     pub removed: Vec<HeadPlace>,
-    /// The sentences that go through.
     pub portion: Portion,
-    /// The kind of events that observers receive.
     pub shown: Shown,
 }
 
@@ -40,10 +34,7 @@ pub enum Sequences {
     /// Each sentence by itself.
     Sentences,
     /// Each sentence by itself, its words in random order.
-    Shuffled {
-        /// The seed of the order.
-        seed: u64,
-    },
+    Shuffled { seed: u64 },
     /// Pairs of segments of consecutive sentences, as [`crate::sequences::derived::pairs`] packs them.
     Pairs {
         /// The longest pair, in tokens, special tokens included; less if the model has fewer positions.
@@ -66,43 +57,34 @@ pub enum Sequences {
 }
 
 impl Sequences {
-    /// Whether they are of a task.
     pub fn are_items(self) -> bool {
         matches!(self, Self::Task | Self::Interchange)
     }
 
-    /// Whether they are sentences of the corpus.
     pub fn are_of_corpus(self) -> bool {
         !self.are_items() && !matches!(self, Self::Repeats(_))
     }
 }
 
-/// Weights that an architecture can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// The checkpoint's.
     Trained,
     /// The weights of an untrained model.
     Fresh {
-        /// The seed of the initialisation.
         seed: u64,
     },
     /// Those of an untrained model, whose layers attend as sharply as the trained ones.
     Sharp {
-        /// The seed of the initialisation.
         seed: u64,
     },
     /// The checkpoint's, with what each head writes turned at random.
     Rotated {
-        /// The seed of the rotations.
         seed: u64,
     },
 }
 
-/// A portion of the sentences of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
-    /// All sentences.
     All,
     /// A sample of the size that the [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
     Sample,
@@ -126,9 +108,9 @@ impl Portion {
 /// How many variants of each sentence have words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// As many variants as [`Ablation`](super::ablation::Ablation) says.
+    /// As many as [`Ablation`](super::ablation::Ablation) says.
     Asked,
-    /// Enough variants for every word to be masked or replaced in one.
+    /// Enough for every word to be masked or replaced in one.
     All,
 }
 
@@ -187,9 +169,7 @@ impl Pass {
     /// The interventions that remove its heads.
     pub fn gates(&self) -> Gates {
         let mut gates = Gates::default();
-        for &HeadPlace { layer, head } in &self.removed {
-            gates.set(layer, head, Gate::scale(0.0));
-        }
+        self.removed.iter().for_each(|place| gates.set(place.layer, place.head, Gate::scale(0.0)));
         gates
     }
 
@@ -204,16 +184,7 @@ impl Pass {
                 Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }
             // Only the sentence of each word matters in a pair, and shuffling leaves every word in its sentence.
-            (
-                ControlKind::ShuffledWords,
-                Sequences::Pairs { .. }
-                | Sequences::SentencePairs
-                | Sequences::Windows
-                | Sequences::Corrupted(_)
-                | Sequences::Repeats(_)
-                | Sequences::Task
-                | Sequences::Interchange,
-            ) => None,
+            (ControlKind::ShuffledWords, _) => None,
         }
     }
 }

@@ -7,7 +7,6 @@ use super::gate_fits::GateFits;
 use crate::model::forward::{Encoder, WordEmbeddings};
 use crate::sequences::counts::TokenCounts;
 
-/// The facts that an observer receives before a pass begins.
 #[derive(Clone, Default)]
 pub struct PassSetup<'a> {
     /// The encoder of the pass, for studies of its weights.

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::system::errors::Facts;
-use crate::system::errors::similar;
+use crate::system::errors::{Facts, similar};
 
 /// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
 /// be written with `./` before it.
@@ -30,9 +29,6 @@ pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
 /// The files of a model in the binary, by their names.
 pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
 
-/// A model in the binary, by its name.
-type BoxedModel = (&'static str, BoxedFiles);
-
 macro_rules! model {
     ($name:literal, $folder:literal) => {
         ($name, model!($folder, files "config.json", "tokenizer.json", "model.safetensors"))
@@ -42,7 +38,8 @@ macro_rules! model {
     };
 }
 
-static MODELS: [BoxedModel; 3] =
+/// The models in the binary, by their names.
+static MODELS: [(&str, BoxedFiles); 3] =
     [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 
 /// The files of a model of the box.
@@ -71,7 +68,6 @@ pub fn suggestion(name: &str) -> Option<&'static str> {
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
 }
 
-/// Names as a sentence lists them.
 fn listed(names: &[&str]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),

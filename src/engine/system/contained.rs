@@ -1,13 +1,12 @@
 //! Containment of libraries that read foreign files: a panic of theirs becomes an error, and nothing is printed.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 use anyhow::{Error, anyhow};
 
-use super::printable::one_line;
+use super::printable::{ellipsis, one_line};
 
 thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
@@ -31,28 +30,20 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     let before = CONTAINED.replace(true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     CONTAINED.set(before);
-    outcome.map_err(|panic| match panic.downcast::<BrokenOff>() {
-        Ok(broken_off) => broken_off.0,
-        Err(panic) => anyhow!("the library that reads it gives up: {}", reason(&*panic)),
+    outcome.map_err(|panic| match panic.downcast::<Error>() {
+        Ok(error) => *error,
+        Err(panic) => {
+            let text =
+                panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+            let reason = ellipsis(&one_line(text.unwrap_or("without a reason")), LONGEST_REASON, 0);
+            anyhow!("the library that reads it gives up: {reason}")
+        }
     })
 }
 
 /// Breaks off the work of a library from within a call that it makes, and that cannot fail: [`contained`] returns the error.
 pub fn break_off(error: Error) -> ! {
-    panic::resume_unwind(Box::new(BrokenOff(error)))
-}
-
-/// The error for which work was broken off.
-struct BrokenOff(Error);
-
-/// The text of a panic, on one line.
-fn reason(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    let shown = one_line(text.unwrap_or("without a reason"));
-    if shown.chars().count() <= LONGEST_REASON {
-        return shown;
-    }
-    shown.chars().take(LONGEST_REASON).chain("...".chars()).collect()
+    panic::resume_unwind(Box::new(error))
 }
 
 #[cfg(test)]

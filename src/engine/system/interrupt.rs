@@ -11,16 +11,12 @@ use anyhow::{Context, Error, Result, anyhow};
 use super::errors::{ErrorFormat, Facts};
 use super::terminal::say;
 
-/// The first exit status for signals, to which the number of the signal is added, as shells do.
-const BY_SIGNAL: u8 = 128;
-
 /// The time that a last word has: standard error may be a pipe that nobody reads.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// The remains of an interrupted run, and the way out, where the command has more to say than [`OUTPUTS_ARE_REMOVED`].
 static LEFT: Mutex<Option<(String, String)>> = Mutex::new(None);
 
-/// The remains of any command.
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
 /// From now on an interrupted run says that it leaves `what`, and `way_out`.
@@ -28,22 +24,19 @@ pub fn leaves(what: impl Into<String>, way_out: impl Into<String>) {
     *LEFT.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
 }
 
-/// The files that this process writes.
-#[derive(Debug, Default)]
-struct Outputs {
-    /// Temporary files.
-    temporary: Vec<PathBuf>,
+/// The temporary files that this process writes.
+pub struct TemporaryFiles {
+    paths: Vec<PathBuf>,
     /// Whether one has become permanent.
     some_are_whole: bool,
 }
 
 /// The outputs. The lock is held while one is made or becomes permanent.
-static OUTPUTS: Mutex<Outputs> = Mutex::new(Outputs { temporary: Vec::new(), some_are_whole: false });
+static OUTPUTS: Mutex<TemporaryFiles> = Mutex::new(TemporaryFiles { paths: Vec::new(), some_are_whole: false });
 
-/// Removes temporary files on Ctrl-C and on every other signal that ends a program by default and can be caught, says what is left,
-/// and ends the process with the exit status that a shell reports for that signal: 128 and its number.
-///
-/// A signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
+/// Removes temporary files on Ctrl-C and on every other signal that ends a program by default and can be caught, says
+/// what is left, and ends the process with the exit status that a shell reports for that signal: 128 and its number. A
+/// signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
 /// jobs, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) becomes an error of the write and
 /// no longer ends the process.
 /// Fails if the handlers cannot be installed.
@@ -51,27 +44,22 @@ pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
     watch(format).context("cannot watch for Ctrl-C")
 }
 
-/// Removes temporary files and ends the process.
-pub(super) fn clean_up(status: u8) -> ! {
-    clean_up_and(status, |_| ())
-}
-
 /// Removes temporary files, has a last word, which is told whether all outputs were whole already, and ends the process.
-fn clean_up_and(status: u8, last_word: impl FnOnce(bool)) -> ! {
+pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock();
-    for path in &outputs.0.temporary {
+    for path in &outputs.paths {
         // One of them may be a folder.
         let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     }
-    last_word(outputs.0.temporary.is_empty() && outputs.0.some_are_whole);
+    last_word(outputs.paths.is_empty() && outputs.some_are_whole);
     std::process::exit(status.into());
 }
 
-/// Ends the process for a signal of this number.
 fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
-    let status = BY_SIGNAL + signal;
-    clean_up_and(status, |are_whole| {
+    // As shells report it.
+    let status = 128 + signal;
+    clean_up(status, |are_whole| {
         let error = interrupted_by(name, are_whole);
         let (tell, told) = mpsc::channel();
         let last_word = move || {
@@ -158,28 +146,24 @@ fn watch(format: ErrorFormat) -> Result<()> {
     Ok(ctrlc::set_handler(move || end_by(INTERRUPT, "Ctrl-C", format))?)
 }
 
-/// The list of temporary files, locked: an interrupt waits as long as this is held.
-pub struct TemporaryFiles(MutexGuard<'static, Outputs>);
-
-/// Locks the list.
-pub fn lock() -> TemporaryFiles {
-    TemporaryFiles(OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner))
+/// Locks the list of temporary files: an interrupt waits as long as this is held.
+pub fn lock() -> MutexGuard<'static, TemporaryFiles> {
+    OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TemporaryFiles {
     /// An interrupt removes `path` from now on.
     pub fn add(&mut self, path: &Path) {
-        self.0.temporary.push(path.to_owned());
+        self.paths.push(path.to_owned());
     }
 
     /// An interrupt leaves `path` alone from now on.
     pub fn forget(&mut self, path: &Path) {
-        self.0.temporary.retain(|other| other != path);
+        self.paths.retain(|other| other != path);
     }
 
-    /// A temporary file has become permanent.
     pub fn is_whole(&mut self) {
-        self.0.some_are_whole = true;
+        self.some_are_whole = true;
     }
 }
 

@@ -67,9 +67,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysOf<T> {
             match found.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(fields.next_value()?)),
                 Entry::Occupied(entry) => {
-                    let twice =
-                        format_args!("the key `{}` is there twice", shortened(entry.key()).escape_debug()).to_string();
-                    return Err(A::Error::custom(twice));
+                    let key = shortened(entry.key());
+                    return Err(A::Error::custom(format_args!("the key `{}` is there twice", key.escape_debug())));
                 }
             }
         }
@@ -78,15 +77,10 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysOf<T> {
 }
 
 /// serde's words for Rust types in an error, and the words that everybody knows.
-const TYPES: [(&str, &str); 8] = [
-    ("usize", "a whole number of 0 or more"),
-    ("u64", "a whole number of 0 or more"),
-    ("u32", "a whole number of 0 or more"),
-    ("u16", "a whole number of 0 or more"),
-    ("u8", "a whole number of 0 or more"),
-    ("i64", "a whole number"),
-    ("f64", "a number"),
-    ("f32", "a number"),
+const TYPES: [(&[&str], &str); 3] = [
+    (&["usize", "u64", "u32", "u16", "u8"], "a whole number of 0 or more"),
+    (&["i64"], "a whole number"),
+    (&["f64", "f32"], "a number"),
 ];
 
 /// The error of serde, with the place at its end.
@@ -94,7 +88,8 @@ pub fn problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let Some((before, after)) = text.rsplit_once("expected ") else { return text };
     let word = after.split([' ', ',']).next().unwrap_or(after);
-    let expected = TYPES.iter().find(|(name, _)| *name == word).map(|(_, words)| (*words, &after[word.len()..]));
+    let expected = TYPES.iter().find(|(names, _)| names.contains(&word));
+    let expected = expected.map(|(_, words)| (*words, &after[word.len()..]));
     // A type of this program: `struct Report at line 1 column 1`.
     let object =
         || after.strip_prefix("struct ").map(|name| ("an object", name.trim_start_matches(char::is_alphanumeric)));

@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// One thread for each core.
 pub fn all_cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -29,10 +28,9 @@ pub fn in_parallel<T: Send, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs `work` on several threads, the current one being the first, and returns their results.
-///
-/// The system may start fewer threads (`ulimit -u`), so callers let each thread take the next piece of work. A panic on
-/// any thread continues here.
+/// Runs `work` on several threads, the current one being the first, and returns their results. The system may start
+/// fewer threads (`ulimit -u`), so callers let each thread take the next piece of work. A panic on any thread continues
+/// here.
 pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
@@ -47,7 +45,6 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
 }
 
 /// Runs two pieces of work, each on a thread of its own if the system has one left.
-///
 /// A panic of either continues here.
 pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     // Out of the closure, so that it is still there if no thread was started for it.

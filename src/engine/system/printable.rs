@@ -44,17 +44,12 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
             None => after,
         };
     }
-    if shown.is_empty() {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(shown + rest)
+    if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
 }
 
-/// Whether a terminal or an editor does something at this character rather than show it: control characters, with
-/// which escape sequences begin; separators of lines and paragraphs; those that turn the direction of the text around
-/// them (Unicode Standard Annex 9, section 2); and those that make two texts look alike, being nothing to see: the space
-/// without width, the word joiner and the byte order mark. The joiners U+200C and U+200D, which spelling needs, are not
-/// among them.
+/// Whether a terminal or an editor does something at this character rather than show it: control characters; separators of
+/// lines and paragraphs; those that turn the direction of text (Unicode Standard Annex 9, section 2); and those that are
+/// nothing to see, but for the joiners U+200C and U+200D, which spelling needs.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -85,12 +80,9 @@ pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
 pub fn excerpt(text: &str) -> String {
     const SHOWN: usize = 60;
     let mut shown = String::new();
-    for c in text.chars().take(SHOWN) {
+    for c in ellipsis(text, SHOWN, 0).chars() {
         // Quotes are no danger, and JSON is full of them.
         if c == '"' { shown.push(c) } else { shown.extend(c.escape_debug()) }
-    }
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push_str("...");
     }
     shown
 }

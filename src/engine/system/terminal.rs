@@ -33,17 +33,14 @@ pub fn say(text: &str) {
 }
 
 /// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for
-/// another error.
-///
-/// The middle of a message as long as a file is left out, where a value of that file stands: the reason comes before
-/// it, the way out after it.
+/// another error. The middle of a message as long as a file is left out, where a value of that file stands: the reason
+/// comes before it, the way out after it.
 pub fn say_error(error: &Error) {
     /// Longer than any message with values of ordinary length.
     const END: usize = 3000;
     say(&format!("error: {}", indented(&ellipsis(&format!("{error:#}"), END, END))));
 }
 
-/// The text with all lines after the first indented.
 fn indented(text: &str) -> String {
     let mut lines = text.split('\n');
     let first = lines.next().unwrap_or_default().to_owned();
@@ -64,7 +61,6 @@ fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
 }
 
 impl ErrorFormat {
-    /// Prints an error to standard error.
     pub fn say(self, error: &Error) {
         match self {
             Self::Text => say_error(error),
@@ -76,13 +72,12 @@ impl ErrorFormat {
     pub(super) fn say_interrupted(self, error: &Error, status: u8) {
         match self {
             Self::Text => say_error(error),
-            Self::Json => Described::of_interrupted(error, status).say(),
+            Self::Json => Described { code: "interrupted", status, ..Described::of(error) }.say(),
         }
     }
 }
 
 impl Described {
-    /// Prints the line of JSON to standard error.
     pub fn say(&self) {
         say(&self.json());
     }

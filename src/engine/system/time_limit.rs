@@ -1,6 +1,5 @@
-//! Limits of time for libraries that work by foreign files: such work ends with an error, whatever the file says.
-//!
-//! A library that calls back breaks off there ([`check`]). One that does not cannot be interrupted: after a moment of
+//! Limits of time for libraries that work by foreign files: such work ends with an error, whatever the file says. A
+//! library that calls back breaks off there ([`check`]). One that does not cannot be interrupted: after a moment of
 //! `GRACE` the process ends, without a half-written output, with the error that the work would have had.
 
 use std::cell::OnceCell;
@@ -30,16 +29,13 @@ const AT_LEAST: Duration = Duration::from_secs(4);
 const BYTES_A_SECOND: u64 = 1 << 16;
 
 /// Prints an error and gives the exit status.
-type Report = fn(&Error) -> u8;
-
-static REPORT: OnceLock<Report> = OnceLock::new();
+static REPORT: OnceLock<fn(&Error) -> u8> = OnceLock::new();
 
 /// How the error is reported where the process has to end; by default as text.
-pub fn report_by(report: Report) {
+pub fn report_by(report: fn(&Error) -> u8) {
     let _ = REPORT.set(report);
 }
 
-/// Work that is under way on a thread.
 struct Work {
     /// The time that has counted since it began.
     spent: Duration,
@@ -47,11 +43,9 @@ struct Work {
     error: Box<dyn Fn() -> Error + Send>,
 }
 
-/// The work of a thread.
 #[derive(Default)]
 struct Slot {
     work: Mutex<Option<Work>>,
-    /// Whether its time is over.
     over: AtomicBool,
 }
 
@@ -134,9 +128,7 @@ fn watch() {
         let passed = before.zip(now).map_or(TICK, |(before, now)| now.saturating_sub(before).min(TICK));
         before = now;
         let slots = locked(&SLOTS).clone();
-        for slot in slots {
-            look(&slot, passed);
-        }
+        slots.iter().for_each(|slot| look(slot, passed));
     }
 }
 
@@ -148,7 +140,12 @@ fn look(slot: &Slot, passed: Duration) {
         slot.over.store(true, Ordering::Relaxed);
     }
     if running.spent >= running.limit + GRACE {
-        end(&(running.error)());
+        let error = (running.error)();
+        let report = REPORT.get().copied().unwrap_or(|error| {
+            terminal::say_error(error);
+            Class::of(error).status()
+        });
+        interrupt::clean_up(report(&error), |_| ())
     }
 }
 
@@ -162,15 +159,6 @@ fn processor_time() -> Option<Duration> {
     let ticks: Vec<u64> = fields.skip(11).take(2).map(str::parse).collect::<Result<_, _>>().ok()?;
     let milliseconds = ticks.iter().sum::<u64>() * 1000 / TICKS_A_SECOND;
     (ticks.len() == 2).then(|| Duration::from_millis(milliseconds))
-}
-
-/// Ends the process with an error.
-fn end(error: &Error) -> ! {
-    let report = REPORT.get().copied().unwrap_or(|error| {
-        terminal::say_error(error);
-        Class::of(error).status()
-    });
-    interrupt::clean_up(report(error))
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
-use crate::system::files::input;
-use crate::system::files::input::LFS_POINTER;
+use crate::system::files::input::{self, LFS_POINTER};
 
 /// A file of a model, opened once: its reader and its hasher see the same file even if another file is renamed into its
 /// place.
@@ -28,7 +27,6 @@ enum Content {
     InTheBinary(&'static [u8]),
 }
 
-/// The number of bytes that are hashed at a time.
 const CHUNK: usize = 1 << 20;
 
 impl ModelFile {
@@ -56,7 +54,6 @@ impl ModelFile {
         Self { path: name.into(), content: Content::InTheBinary(bytes), sha256: Arc::default() }
     }
 
-    /// The path that was opened, or the name in the binary.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -75,8 +72,7 @@ impl ModelFile {
         match &self.content {
             Content::OnDisk { file, .. } => read_exact_at(file, buffer, offset),
             Content::InTheBinary(bytes) => {
-                let start = usize::try_from(offset).ok().filter(|start| *start <= bytes.len());
-                let rest = start.map_or(&[][..], |start| &bytes[start..]);
+                let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
                 let found = rest.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
                 buffer.copy_from_slice(found);
                 Ok(())

@@ -1,39 +1,75 @@
 //! The choice of the files that a model needs.
 
-use anyhow::{Result, anyhow};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Component, Path};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::file::ModelFile;
-use super::index;
 use super::missing::Place;
 use super::modules::pooling;
-use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
-use super::nested::Nested;
-use super::pooling::Pooling;
-use super::store::{AdapterFiles, FileStore, ModelFiles, TokenizerFiles};
+use super::names::{
+    self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, FIRST_MODULE, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS,
+};
+use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles};
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
-/// Fetches the files that a model needs.
-///
-/// `config.json` comes first and is checked before anything else is fetched or missed; small files come before large
-/// ones, because they fail first.
+/// Fetches the files that a model needs. `config.json` comes first and is checked before anything else is fetched or
+/// missed; small files come before large ones, because they fail first.
 pub(in crate::model) fn gather(
     id: String,
     revision: Option<String>,
     place: &Place,
-    files: &dyn FileStore,
+    files: &FileStore<'_>,
 ) -> Result<ModelFiles> {
-    let gathered = match Nested::of(files)? {
-        Some(nested) => of_folder(id, revision, &place.within(&nested.folder), &nested)?,
+    let gathered = match nested(files)? {
+        Some((folder, nested)) => of_folder(id, revision, &place.within(&folder), &nested)?,
         None => of_folder(id, revision, place, files)?,
     };
     // Few runs ask how a model pools, and no other one fails for it.
     Ok(ModelFiles { pooling: pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
 }
 
+/// The folders in a folder that may be that of the first module.
+pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
+    let entries =
+        folder.read_dir().into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    entries.filter(|name| name.starts_with(FIRST_MODULE) && folder.join(name).is_dir()).collect()
+}
+
+/// The folder of the first module of a sentence encoder, and the files in it; `None` if it is in no subfolder, or if a
+/// model lies beside the subfolder. sentence-transformers before version 2 kept the first of its modules, the
+/// transformer, in `0_Transformer/` (before 0.3 in `0_BERT/` and the like), beside a `config.json` that names its own
+/// version alone.
+/// Fails if the outer `config.json` cannot be read.
+fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
+    let names = &files.names;
+    let is_config = |name: &&String| {
+        let parts: Vec<&str> = name.split('/').collect();
+        matches!(parts[..], [folder, CONFIG] if folder.starts_with(FIRST_MODULE))
+    };
+    let Some(config) = names.iter().find(is_config) else { return Ok(None) };
+    if names.contains(CONFIG) {
+        let outer = files.fetch(CONFIG, LONGEST_CONFIG)?.text(LONGEST_CONFIG)?;
+        let names_a_model = |outer: Value| ["model_type", "architectures"].iter().any(|key| !outer[*key].is_null());
+        // One that is no JSON is an error that its own reader tells.
+        if serde_json::from_str(&outer).map_or(true, names_a_model) {
+            return Ok(None);
+        }
+    }
+    let folder = config.trim_end_matches(CONFIG).trim_end_matches('/');
+    let within = names.iter().filter_map(|name| name.strip_prefix(folder)?.strip_prefix('/'));
+    let names = within.map(str::to_owned).collect();
+    let fetch = move |name: &str, most: u64| files.fetch(&format!("{folder}/{name}"), most);
+    Ok(Some((folder.to_owned(), FileStore { names, fetch: Box::new(fetch) })))
+}
+
 /// The files of a model that are all in one folder.
-fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn FileStore) -> Result<ModelFiles> {
-    let names = files.names();
+fn of_folder(id: String, revision: Option<String>, place: &Place, files: &FileStore<'_>) -> Result<ModelFiles> {
+    let names = &files.names;
     if !names.contains(CONFIG) {
         return Err(place.explain_missing(CONFIG, names));
     }
@@ -42,7 +78,7 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn Fi
     let Some(tokenizer) = names::tokenizer(names) else {
         return Err(place.explain_missing(TOKENIZER, names));
     };
-    let weights = names::weights(names);
+    let weights = WEIGHTS.into_iter().find(|name| names.contains(*name));
     let parts = weights.is_none().then(|| names::parts(names)).flatten();
     if weights.is_none() && parts.is_none() {
         return Err(place.explain_missing(WEIGHTS[0], names));
@@ -50,10 +86,10 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn Fi
     let tokenizer = TokenizerFiles::fetch(&tokenizer, files)?;
     let most = largest(&architecture);
     let weights = match (weights, parts) {
-        (_, Some(parts)) => fetch_parts(&parts, "the names of the others count it", most, place, files)?,
+        (_, Some(parts)) => fetched(&parts, "the names of the others count it", most, place, files)?,
         (Some(name), None) if names::is_index(name) => {
-            let shards = index::shards(&files.fetch(name, LONGEST_INDEX)?)?;
-            fetch_parts(&shards, &format!("{name} lists it"), most, place, files)?
+            let shards = shards(&files.fetch(name, LONGEST_INDEX)?)?;
+            fetched(&shards, &format!("{name} lists it"), most, place, files)?
         }
         (name, None) => vec![files.fetch(name.expect("weights without parts"), most)?],
     };
@@ -63,32 +99,63 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn Fi
 }
 
 /// The adapter that lies beside the weights, if one does: transformers loads it with them.
-fn adapter(id: &str, files: &dyn FileStore) -> Result<Option<AdapterFiles>> {
-    let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names().contains(*name));
-    let Some(weights) = weights.filter(|_| files.names().contains(ADAPTER_CONFIG)) else { return Ok(None) };
+fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
+    let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names.contains(*name));
+    let Some(weights) = weights.filter(|_| files.names.contains(ADAPTER_CONFIG)) else { return Ok(None) };
     let config = files.fetch(ADAPTER_CONFIG, LONGEST_CONFIG)?;
     Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, SMALL)? }))
 }
 
 /// Fetches weights in parts, at most `most` bytes together; `known` says, in an error, how the parts are known.
-fn fetch_parts(
-    shards: &[String],
-    known: &str,
-    most: u64,
-    place: &Place,
-    files: &dyn FileStore,
-) -> Result<Vec<ModelFile>> {
-    if let Some(shard) = shards.iter().find(|shard| !files.names().contains(*shard)) {
-        let words = format!("{}, but {known}: the model is not whole", place.lacks(shard));
-        return Err(place.missing(shard, words));
+fn fetched(parts: &[String], known: &str, most: u64, place: &Place, files: &FileStore<'_>) -> Result<Vec<ModelFile>> {
+    if let Some(part) = parts.iter().find(|part| !files.names.contains(*part)) {
+        let words = format!("{}, but {known}: the model is not whole", place.lacks(part));
+        return Err(place.missing(part, words));
     }
     let mut left = most;
-    let fetch = |shard: &String| {
-        let file = files.fetch(shard, left)?;
+    let fetch = |part: &String| {
+        let file = files.fetch(part, left)?;
         left = left.saturating_sub(file.size());
         Ok(file)
     };
-    shards.iter().map(fetch).collect()
+    parts.iter().map(fetch).collect()
+}
+
+/// No file system in use has longer names.
+const LONGEST_NAME: usize = 255;
+
+/// The index of weights that are in several files.
+#[derive(Deserialize)]
+struct Index {
+    /// The file of each tensor.
+    weight_map: HashMap<String, String>,
+}
+
+/// The names of the files that an index lists, in order.
+/// Fails if it cannot be read, lists none, or lists one that does not lie beside it.
+fn shards(index: &ModelFile) -> Result<Vec<String>> {
+    let text = index.text(LONGEST_INDEX)?;
+    let path = index.path();
+    let is_safetensors = path.file_name().is_some_and(|name| name == WEIGHTS[1]);
+    listed(&text, if is_safetensors { "safetensors" } else { "bin" }).cannot("use", path.display())
+}
+
+fn listed(text: &str, extension: &str) -> Result<Vec<String>> {
+    let Index { weight_map } = serde_json::from_str(text).context("not an index of weights")?;
+    let names: BTreeSet<String> = weight_map.into_values().collect();
+    ensure!(!names.is_empty(), "it lists no files");
+    for name in &names {
+        ensure!(name.len() <= LONGEST_NAME, "it lists a file whose name has {} bytes", name.len());
+        let path = Path::new(name);
+        let mut parts = path.components();
+        let beside =
+            matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == name.as_str());
+        // The same on every system: a backslash separates folders on Windows, a colon follows a drive.
+        ensure!(beside && !name.contains(['\\', ':']), "it lists the file {name:?}, which does not lie beside it");
+        let is_of_weights = path.extension().is_some_and(|found| found == extension);
+        ensure!(is_of_weights, "it lists the file {name:?}, which is no .{extension}");
+    }
+    Ok(names.into_iter().collect())
 }
 
 /// How many times the encoder's size its files may have. The largest real ones hold float64 (twice), a masked-LM head
@@ -128,6 +195,8 @@ fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Resul
 mod tests {
     use std::fs::File;
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::model::families::bert::SMALL;
 
@@ -141,6 +210,46 @@ mod tests {
             File::create(&path).unwrap().set_len(size).unwrap();
             let checked = ensure_plausible(&[ModelFile::open(&path).unwrap()], &architecture);
             assert_eq!(checked.is_ok(), fits, "{checked:?}");
+        }
+    }
+
+    #[test]
+    fn shards_in_order_each_once() {
+        let text = r#"{"metadata": {"total_size": 1}, "weight_map": {"a": "2.bin", "b": "1.bin", "c": "2.bin"}}"#;
+        assert_eq!(listed(text, "bin").unwrap(), ["1.bin", "2.bin"]);
+    }
+
+    #[test]
+    fn names_that_leave_the_folder() {
+        for name in ["../a.bin", "/etc/a.bin", "a/b.bin", "./a.bin", "a.bin/", "..", ".", "", "a\\\\b.bin", "C:a.bin"] {
+            let text = format!(r#"{{"weight_map": {{"x": "1.bin", "y": "{name}"}}}}"#);
+            let error = listed(&text, "bin").unwrap_err().to_string();
+            assert!(error.starts_with("it lists the file "), "{name}: {error}");
+            assert!(error.ends_with(", which does not lie beside it"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_index() {
+        let error = |text: &str| format!("{:#}", listed(text, "safetensors").unwrap_err());
+        assert_eq!(error("{}"), "not an index of weights: missing field `weight_map` at line 1 column 2");
+        assert_eq!(error(r#"{"weight_map": {}}"#), "it lists no files");
+        let long = format!(r#"{{"weight_map": {{"x": "{}"}}}}"#, "a".repeat(300));
+        assert_eq!(error(&long), "it lists a file whose name has 300 bytes");
+        let other = error(r#"{"weight_map": {"x": "config.json\u001b"}}"#);
+        assert_eq!(other, r#"it lists the file "config.json\u{1b}", which is no .safetensors"#);
+    }
+
+    proptest! {
+        #[test]
+        fn no_listed_name_leaves_the_folder(name in "[./\\\\:a-z]{0,12}") {
+            let text = serde_json::json!({"weight_map": {"x": format!("{name}.bin")}}).to_string();
+            if let Ok(names) = listed(&text, "bin") {
+                let folder = Path::new("/models/bert");
+                let path = folder.join(&names[0]);
+                prop_assert_eq!(path.parent(), Some(folder));
+                prop_assert!(path.file_name().is_some());
+            }
         }
     }
 }

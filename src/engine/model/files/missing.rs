@@ -31,13 +31,7 @@ pub(in crate::model) enum Place<'a> {
     },
 }
 
-impl<'a> Place<'a> {
-    /// The place of a folder on this machine.
-    pub fn folder(path: &'a Path) -> Self {
-        Self::Folder(path.into())
-    }
-
-    /// The place of a folder within.
+impl Place<'_> {
     pub(super) fn within(&self, folder: &str) -> Place<'_> {
         match self {
             Self::Folder(path) => Place::Folder(path.join(folder).into()),
@@ -72,7 +66,7 @@ impl<'a> Place<'a> {
         } else {
             self.other_weights(there, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
-        let Some(Substitute { found, after, way_out }) = instead else {
+        let Some((found, after, way_out)) = instead else {
             let needs = if name == TOKENIZER {
                 format!("a tokenizer is {}; there is {}", names::tokenizer_forms(), listed(there))
             } else {
@@ -94,11 +88,11 @@ impl<'a> Place<'a> {
     }
 
     /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
-    fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Substitute> {
-        let others = names.iter().filter_map(|name| OtherWeights::of(name));
-        let found = others.filter(|found| matters(found.form)).min_by_key(|found| found.form)?;
-        let (what, after, way_out) = found.way_out(self);
-        Some(Substitute { found: format!("{} is there, {what}", found.name), after, way_out })
+    fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Instead> {
+        let others = names.iter().filter_map(|name| Some((WeightsFormat::of(name)?, name)));
+        let (form, name) = others.filter(|(form, _)| matters(*form)).min_by_key(|(form, _)| *form)?;
+        let (what, after, way_out) = form.way_out(name, self);
+        Some((format!("{name} is there, {what}"), after, way_out))
     }
 
     /// Python that loads the model with transformers and saves it in the form read here.
@@ -129,36 +123,22 @@ impl<'a> Place<'a> {
 /// The names of files for a message, the first of many.
 fn listed(names: &BTreeSet<String>) -> String {
     const SHOWN: usize = 12;
-    let mut shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN).collect();
-    let more = format!("{} more", names.len().saturating_sub(SHOWN));
-    if names.len() > SHOWN {
-        shown.push(&more);
-    }
-    shown.join(", ")
+    let more = (names.len() > SHOWN).then(|| format!("{} more", names.len() - SHOWN));
+    names.iter().take(SHOWN).cloned().chain(more).collect::<Vec<_>>().join(", ")
 }
 
 /// The file that is there in place of a tokenizer that can be read, and what to do with it.
-fn other_tokenizer(names: &BTreeSet<String>) -> Option<Substitute> {
+fn other_tokenizer(names: &BTreeSet<String>) -> Option<Instead> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
     let found = format!("{there} is there, which is half a tokenizer");
-    Some(Substitute { found, after: ": ", way_out: format!("it needs {lacking} too") })
+    Some((found, ": ", format!("it needs {lacking} too")))
 }
 
-/// A file that exists in place of a missing one, and the way out, which follows the characters in `after`.
-struct Substitute {
-    found: String,
-    after: &'static str,
-    way_out: String,
-}
+/// A file that exists in place of a missing one, the characters before the way out, and the way out.
+type Instead = (String, &'static str, String);
 
-/// Weights in a form, or under a name, that is not read here.
-struct OtherWeights<'a> {
-    name: &'a str,
-    form: WeightsFormat,
-}
-
-/// The formats, in the order of how clearly each one shows what to do.
+/// Weights in a form, or under a name, that is not read here, in the order of how clearly each one shows what to do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WeightsFormat {
     Adapter,
@@ -169,56 +149,51 @@ enum WeightsFormat {
     Onnx,
 }
 
-impl<'a> OtherWeights<'a> {
-    fn of(path: &'a str) -> Option<Self> {
+impl WeightsFormat {
+    fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let ends = |end: &str| Path::new(name).extension().is_some_and(|extension| extension == end);
-        let form = match name {
-            "adapter_config.json" | "adapter_model.safetensors" | "adapter_model.bin" if name == path => {
-                WeightsFormat::Adapter
-            }
+        Some(match name {
+            "adapter_config.json" | "adapter_model.safetensors" | "adapter_model.bin" if name == path => Self::Adapter,
             // `model.fp16.safetensors`: transformers' `variant`.
-            _ if name == path && is_variant(name) => WeightsFormat::Variant,
+            _ if name == path && is_variant(name) => Self::Variant,
             // `model.pt`, `checkpoint_best.pt`: the names of fairseq.
-            _ if name == path && ends("pt") => WeightsFormat::Fairseq,
+            _ if name == path && ends("pt") => Self::Fairseq,
             // With shards and their index.
-            _ if name.starts_with("tf_model") => WeightsFormat::TensorFlow,
-            _ if name.starts_with("flax_model") => WeightsFormat::Flax,
+            _ if name.starts_with("tf_model") => Self::TensorFlow,
+            _ if name.starts_with("flax_model") => Self::Flax,
             // Often in a folder of their own.
-            _ if ends("onnx") => WeightsFormat::Onnx,
+            _ if ends("onnx") => Self::Onnx,
             _ => return None,
-        };
-        Some(Self { name: path, form })
+        })
     }
 
-    /// A description of the weights, the characters before the way out, and the way out.
-    fn way_out(&self, place: &Place) -> (&'static str, &'static str, String) {
-        let (what, load) = match self.form {
-            WeightsFormat::Adapter => {
-                let way_out = "name the model that it was trained on, and this folder with --adapter";
-                return ("which belongs to an adapter (PEFT), not a model", ": ", way_out.to_owned());
+    /// A description of weights of this name, the characters before the way out, and the way out.
+    fn way_out(self, name: &str, place: &Place) -> (&'static str, &'static str, String) {
+        // transformers 5 no longer reads the weights of TensorFlow and Flax.
+        let recipe = |load| format!("To convert them, run in Python with transformers 4:\n{}", place.recipe(load));
+        let (what, way_out) = match self {
+            Self::Adapter => (
+                "which belongs to an adapter (PEFT), not a model",
+                "name the model that it was trained on, and this folder with --adapter".to_owned(),
+            ),
+            Self::Variant => {
+                let known = if is_pickle(Path::new(name)) { WEIGHTS[2] } else { WEIGHTS[0] };
+                ("weights under another name", format!("call them {known}"))
             }
-            WeightsFormat::Variant => {
-                let (stem, extension) =
-                    if is_pickle(Path::new(self.name)) { ("pytorch_model", "bin") } else { ("model", "safetensors") };
-                return ("weights under another name", ": ", format!("call them {stem}.{extension}"));
-            }
-            WeightsFormat::Fairseq => {
+            Self::Fairseq => {
                 let way_out = "convert a checkpoint of fairseq by the script that transformers has for its family \
                     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one); a state dict of torch.save is read \
                     under the name pytorch_model.bin";
-                return ("a PyTorch file under a name that is not read", ": ", way_out.to_owned());
+                ("a PyTorch file under a name that is not read", way_out.to_owned())
             }
-            WeightsFormat::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
-            WeightsFormat::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
-            WeightsFormat::Onnx => {
-                let way_out = "take the model it was exported from";
-                return ("an exported graph, which is not read", ": ", way_out.to_owned());
+            Self::TensorFlow => {
+                return ("weights of TensorFlow, which are not read", ". ", recipe(", from_tf=True"));
             }
+            Self::Flax => return ("weights of Flax, which are not read", ". ", recipe(", from_flax=True")),
+            Self::Onnx => ("an exported graph, which is not read", "take the model it was exported from".to_owned()),
         };
-        // transformers 5 no longer reads the weights of TensorFlow and Flax.
-        let recipe = place.recipe(load);
-        (what, ". ", format!("To convert them, run in Python with transformers 4:\n{recipe}"))
+        (what, ": ", way_out)
     }
 }
 

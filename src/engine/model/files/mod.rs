@@ -3,20 +3,16 @@
 
 mod file;
 mod gather;
-mod index;
 mod missing;
 mod modules;
 pub(super) mod names;
-pub(super) mod nested;
-mod pooling;
 mod store;
 
 pub use file::ModelFile;
 pub(super) use file::sha256;
-pub(super) use gather::gather;
+pub(super) use gather::{first_modules, gather};
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
 pub(super) use missing::Place;
-pub use pooling::Pooling;
 pub(super) use store::FileStore;
-pub use store::{AdapterFiles, ModelFiles, TokenizerFiles};
+pub use store::{AdapterFiles, ModelFiles, Pooling, TokenizerFiles};

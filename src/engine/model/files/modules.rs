@@ -7,11 +7,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::names::{CONFIG, LONGEST_CONFIG, MODULES};
-use super::pooling::Pooling;
-use super::store::FileStore;
+use super::store::{FileStore, Pooling};
 use crate::system::errors::Facts;
 
-/// A module of `modules.json`.
 #[derive(Deserialize)]
 struct Module {
     path: String,
@@ -31,8 +29,8 @@ const MODES: [(&str, Pooling); 5] = [
 
 /// How a model pools, by its files.
 /// Fails if they cannot be read, or say something that is not known.
-pub(super) fn pooling(files: &dyn FileStore) -> Result<Pooling> {
-    if !files.names().contains(MODULES) {
+pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
+    if !files.names.contains(MODULES) {
         return Ok(Pooling::Text);
     }
     let listed = files.fetch(MODULES, LONGEST_CONFIG)?;
@@ -45,7 +43,7 @@ pub(super) fn pooling(files: &dyn FileStore) -> Result<Pooling> {
             "Transformer" | "Normalize" | "Dropout" => {}
             "Pooling" => {
                 let is_inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
-                // Without one its `config.json` would be the model's own.
+                // Without a folder its `config.json` would be the model's own.
                 ensure!(!path.is_empty(), "{MODULES} names no folder of its pooling");
                 ensure!(is_inside, "{MODULES} names the folder {path:?}, which does not lie beside it");
                 let config = files.fetch(&format!("{path}/{CONFIG}"), LONGEST_CONFIG)?;

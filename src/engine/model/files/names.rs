@@ -17,7 +17,6 @@ pub(in crate::model) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(in crate::model) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(in crate::model) const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// The list of the modules of a sentence encoder.
 pub(in crate::model) const MODULES: &str = "modules.json";
 
 /// The beginning of the name of the folder of the first module.
@@ -44,7 +43,6 @@ const TOKENIZERS: [&[&str]; 9] = [
     &[SENTENCEPIECE[4]],
 ];
 
-/// Files that may stand beside them.
 const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
 
 /// The longest `config.json` that is read, in bytes: 16 MiB. Published ones have a few kilobytes, or a megabyte if they
@@ -64,11 +62,6 @@ pub(in crate::model) fn is_index(name: &str) -> bool {
     name.ends_with(".index.json")
 }
 
-/// Whether a folder of this name may be that of the first module.
-pub(in crate::model) fn is_first_module(name: &Path) -> bool {
-    name.to_string_lossy().starts_with(FIRST_MODULE)
-}
-
 /// Whether a file of weights is a pickle, by its name.
 pub(in crate::model) fn is_pickle(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "bin")
@@ -86,11 +79,6 @@ pub(in crate::model) fn tokenizer_forms() -> String {
     let forms: Vec<String> = TOKENIZERS.iter().map(|set| set.join(" with ")).collect();
     let (last, others) = forms.split_last().expect("there are some");
     format!("{} or {last}", others.join(", "))
-}
-
-/// The files of the weights, or their index, among the files of a model.
-pub(in crate::model) fn weights(names: &BTreeSet<String>) -> Option<&'static str> {
-    WEIGHTS.into_iter().find(|name| names.contains(*name))
 }
 
 /// The names of all files of weights that are in parts, `model-00001-of-00002.safetensors`, where they have no index: as many as

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::file::ModelFile;
-use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, LONGEST_TOKENIZER, MODULES, is_first_module};
-use super::pooling::Pooling;
+use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, FIRST_MODULE, LONGEST_TOKENIZER, MODULES};
 use crate::model::families::Architecture;
 use crate::model::grid::HeadGrid;
 use crate::system::errors::Facts;
@@ -20,22 +21,18 @@ pub struct ModelFiles {
     pub id: String,
     /// The commit on the Hub; `None` for a folder.
     pub revision: Option<String>,
-    /// `config.json`.
     pub config: ModelFile,
-    /// The architecture that it describes.
     pub architecture: Architecture,
     /// `tokenizer.json`, or other files that make a tokenizer.
     pub tokenizer: TokenizerFiles,
     /// The files of the weights, in the order of their names.
     pub weights: Vec<ModelFile>,
-    /// The adapter that is merged into them.
     pub adapter: Option<AdapterFiles>,
     /// How a sentence encoder pools, or why that is not known.
     pub pooling: Result<Pooling, String>,
 }
 
 impl ModelFiles {
-    /// How many layers and heads there are.
     pub fn grid(&self) -> HeadGrid {
         self.architecture.grid()
     }
@@ -45,19 +42,17 @@ impl ModelFiles {
     pub fn folder(&self) -> Option<(PathBuf, PathBuf)> {
         let beside = self.config.path().parent().filter(|folder| folder.is_dir() || *folder == Path::new(""))?;
         let name = beside.file_name().map(PathBuf::from).unwrap_or_default();
-        let outer = beside.parent().filter(|outer| is_first_module(&name) && outer.join(MODULES).is_file());
+        let is_first_module = name.to_string_lossy().starts_with(FIRST_MODULE);
+        let outer = beside.parent().filter(|outer| is_first_module && outer.join(MODULES).is_file());
         Some(outer.map_or_else(|| (beside.to_owned(), PathBuf::new()), |outer| (outer.to_owned(), name)))
     }
 }
 
-/// The files of an adapter.
 #[derive(Clone, Debug)]
 pub struct AdapterFiles {
     /// The name of its folder.
     pub name: String,
-    /// `adapter_config.json`
     pub config: ModelFile,
-    /// Its tensors.
     pub weights: ModelFile,
 }
 
@@ -69,24 +64,55 @@ impl AdapterFiles {
         let weights = ADAPTER_WEIGHTS.into_iter().map(|name| folder.join(name)).find(|path| path.exists());
         let weights = weights.with_context(|| format!("there is no {} in `{}`", ADAPTER_WEIGHTS[0], folder.display()));
         let weights = weights.hint("an adapter has the files adapter_config.json and adapter_model.safetensors")?;
-        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-        Ok(Self {
-            name: name.unwrap_or_else(|| "adapter".to_owned()),
-            config: ModelFile::open(&config)?,
-            weights: ModelFile::open(&weights)?,
-        })
+        let name = folder.file_name().map_or("adapter".into(), |name| name.to_string_lossy()).into_owned();
+        Ok(Self { name, config: ModelFile::open(&config)?, weights: ModelFile::open(&weights)? })
+    }
+}
+
+/// How the last hidden states of a text become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pooling {
+    /// Their mean over tokens of text, where the model does not say how.
+    Text,
+    /// Their mean over all tokens.
+    Mean,
+    /// The first token's.
+    First,
+    /// The largest value of each dimension.
+    Max,
+    /// The last token's.
+    Last,
+}
+
+impl Pooling {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Text => "the mean over tokens of text, since the model does not say how to pool",
+            Self::Mean => "the mean over all tokens",
+            Self::First => "the first token",
+            Self::Max => "the largest value of each dimension",
+            Self::Last => "the last token",
+        }
     }
 }
 
 /// The files of one model, wherever they are stored. Each is fetched when it is needed, because one file can name
 /// others, as an index names its shards.
-pub(in crate::model) trait FileStore {
+pub(in crate::model) struct FileStore<'a> {
     /// The names of all files that the model has, as paths relative to it; none leads out of it.
-    fn names(&self) -> &BTreeSet<String>;
+    pub names: BTreeSet<String>,
+    pub fetch: Box<Fetch<'a>>,
+}
 
-    /// Brings one of the [`names`](Self::names) to this machine and opens it. A remote file of more than `most` bytes
-    /// is refused before the download.
-    fn fetch(&self, name: &str, most: u64) -> Result<ModelFile>;
+/// Brings a file by its name to this machine and opens it; a remote file of more bytes than so many is refused before the
+/// download.
+type Fetch<'a> = dyn Fn(&str, u64) -> Result<ModelFile> + 'a;
+
+impl FileStore<'_> {
+    pub fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
+        (self.fetch)(name, most)
+    }
 }
 
 /// The files of one tokenizer by their names; the one that holds the vocabulary comes first.
@@ -94,8 +120,7 @@ pub(in crate::model) trait FileStore {
 pub struct TokenizerFiles(Vec<(&'static str, ModelFile)>);
 
 impl TokenizerFiles {
-    /// Fetches files by their names.
-    pub(super) fn fetch(wanted: &[&'static str], files: &dyn FileStore) -> Result<Self> {
+    pub(super) fn fetch(wanted: &[&'static str], files: &FileStore<'_>) -> Result<Self> {
         wanted.iter().map(|name| Ok((*name, files.fetch(name, LONGEST_TOKENIZER)?))).collect::<Result<_>>().map(Self)
     }
 
@@ -112,7 +137,6 @@ impl TokenizerFiles {
         wanted.iter().map(|name| Ok((*name, ModelFile::open(&folder.join(name))?))).collect::<Result<_>>().map(Self)
     }
 
-    /// Each file by its name.
     pub fn iter(&self) -> impl Iterator<Item = &(&'static str, ModelFile)> {
         self.0.iter()
     }

@@ -1,18 +1,40 @@
-//! Retries of requests to the Hub: how many, and the pauses between them.
+//! Why a request to the Hub fails, and retries: how many, and the pauses between them.
 
 use std::thread;
 use std::time::Duration;
 
-use super::failure::Failure;
+use anyhow::Error;
+
 use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
+
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// No answer, or one that says "not now": to ask again may help, and the cache may stand in.
+    Unavailable {
+        error: Error,
+        /// How long the Hub asks to wait, if it does.
+        wait: Option<Duration>,
+    },
+    /// An answer that will not change by asking again.
+    Refused(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// A failure that may pass, without a word from the Hub on when.
+pub(super) fn unavailable(error: Error) -> Failure {
+    Failure::Unavailable { error, wait: None }
+}
 
 /// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Backoff {
-    /// The most tries of one request.
     pub(super) tries: u32,
-    /// The pause after the first failure.
     pub(super) first: Duration,
 }
 
@@ -25,19 +47,17 @@ impl Backoff {
     /// Five tries over 15 seconds. `http_backoff` of `huggingface_hub` 2.4 has the same pauses.
     pub(super) const DEFAULT: Self = Self { tries: 5, first: Duration::from_secs(1) };
 
-    /// One try.
     pub(super) const NONE: Self = Self { tries: 1, first: Duration::ZERO };
 
-    /// Nothing has failed yet.
     pub(super) fn begin(self) -> Attempts {
         Attempts { backoff: self, failures: 0 }
     }
 }
 
-/// The tries so far.
 pub(super) struct Attempts {
     backoff: Backoff,
-    failures: u32,
+    /// Failures in a row: what fails after something has come is another matter.
+    pub(super) failures: u32,
 }
 
 impl Attempts {
@@ -66,19 +86,12 @@ impl Attempts {
         Ok(())
     }
 
-    /// Something has come since: what fails from now on is another matter.
-    pub(super) fn succeeded(&mut self) {
-        self.failures = 0;
-    }
-
     /// The pause before the next try, if there is one. A server may request a longer one.
     fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
         let asked = asked.unwrap_or_default();
-        if self.failures >= self.backoff.tries || asked > LONGEST_ASKED {
-            return None;
-        }
         let growth = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(GROWTH);
-        Some(asked.max(self.backoff.first * growth))
+        let is_tried_again = self.failures < self.backoff.tries && asked <= LONGEST_ASKED;
+        is_tried_again.then(|| asked.max(self.backoff.first * growth))
     }
 }
 

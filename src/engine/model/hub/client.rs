@@ -7,13 +7,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Cache as HubCache, Repo};
 
-use super::answer::Answer;
+use super::answer::{Answer, follow, origin};
+use super::backoff::{Failure, unavailable};
 use super::cache::{Cache, is_file_name};
 use super::commit::Commit;
 use super::digest::{Digest, ExpectedFile};
 use super::environment::Environment;
-use super::failure::{Failure, unavailable};
-use super::url::{follow, origin};
 use crate::system::errors::Facts;
 
 /// How often a file's address may lead on to another one.
@@ -22,11 +21,10 @@ const HOPS: usize = 5;
 /// How long the description of a model may take to come.
 const INFO_TIME: Duration = Duration::from_secs(60);
 
-/// Asks the Hub about one revision of one model.
 pub(super) struct Client<'a> {
     pub(super) id: &'a str,
     revision: &'a str,
-    environment: &'a Environment,
+    pub(super) environment: &'a Environment,
     /// The cache: it suggests a similar known model where the requested one is not found.
     cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
@@ -37,29 +35,18 @@ pub(super) struct Client<'a> {
 pub(super) struct Remote {
     /// Names the content; a valid file name.
     pub(super) etag: String,
-    /// The size and digest that it is to have.
     pub(super) expected: ExpectedFile,
     url: String,
     /// The answer with the file, where the Hub sent it without leading on to somewhere else.
     opened: Option<Box<dyn Read>>,
 }
 
-/// A file that is coming.
-pub(super) struct Incoming {
-    /// How many bytes at its beginning are left out.
-    pub(super) start: u64,
-    pub(super) body: Box<dyn Read>,
-}
-
 impl<'a> Client<'a> {
     pub(super) fn new(environment: &'a Environment, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
         let endpoint = &environment.endpoint;
         if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-            bail!(
-                anyhow!("HF_ENDPOINT is `{endpoint}`")
-                    .of_value(endpoint)
-                    .hint("give a URL such as https://huggingface.co")
-            );
+            let wrong = anyhow!("HF_ENDPOINT is `{endpoint}`").of_value(endpoint);
+            bail!(wrong.hint("give a URL such as https://huggingface.co"));
         }
         let api = ApiBuilder::from_cache(HubCache::new(environment.cache.clone()))
             .with_endpoint(endpoint.clone())
@@ -71,16 +58,9 @@ impl<'a> Client<'a> {
         Ok(Self { id, revision, environment, cache, repo: api.repo(Repo::model(id.to_owned())) })
     }
 
-    /// How long is waited for each further piece of an answer.
-    pub(super) fn piece_timeout(&self) -> Duration {
-        self.environment.piece_timeout
-    }
-
-    /// The commit of the revision now.
     pub(super) fn commit(&self) -> Result<Commit, Failure> {
         let endpoint = &self.environment.endpoint;
         let revision = self.revision.replace('/', "%2F");
-        // A renamed model leads on to its new name.
         let mut url = format!("{endpoint}/api/models/{}/revision/{revision}?blobs=true", self.id);
         for _ in 0..HOPS {
             let answer = self.get(&url, 0, Some(INFO_TIME))?;
@@ -94,12 +74,11 @@ impl<'a> Client<'a> {
         Err(self.endless("the description"))
     }
 
-    /// Asks where a file is that has `most` bytes at most.
-    ///
-    /// The Hub itself answers for the file's name and size, then sends on to where the bytes are: small files
-    /// to another path of its own, large ones to another host, which must not see the token. So redirects are
-    /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do: it insists on a
-    /// `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts their size.
+    /// Asks where a file is that has `most` bytes at most. The Hub itself answers for the file's name and size, then
+    /// sends on to where the bytes are: small files to another path of its own, large ones to another host, which must
+    /// not see the token. So redirects are followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do:
+    /// it insists on a `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts
+    /// their size.
     pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
@@ -123,25 +102,23 @@ impl<'a> Client<'a> {
                     linked_size.as_deref()
                 }
                 404 => {
-                    let error = anyhow!("{url} is not there, though {file} is listed among the files of `{}`", self.id);
-                    return Err(Failure::Refused(error));
+                    let listed = format!("though {file} is listed among the files of `{}`", self.id);
+                    return Err(anyhow!("{url} is not there, {listed}").into());
                 }
                 _ if self.is_home(&url) => return Err(self.failure(&answer)),
                 status => return Err(self.elsewhere(&url, status, file, &answer)),
             };
-            let described = || commit.digest(file).map(|digest| digest.value().to_owned());
+            let described = || commit.digest(file).map(|digest| digest.value.clone());
             let etag = linked_etag
                 .or(etag)
                 .or_else(described)
                 .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
                 .filter(|etag| is_file_name(etag))
-                .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))
-                .map_err(Failure::Refused)?;
-            let bytes = size.and_then(|bytes| bytes.parse().ok());
-            let expected = self.expected(commit, file, &etag, bytes).map_err(Failure::Refused)?;
+                .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))?;
+            let expected = self.expected(commit, file, &etag, size.and_then(|bytes| bytes.parse().ok()))?;
             if expected.bytes > most {
                 let found = format!("{file} of `{}` has {} bytes", self.id, expected.bytes);
-                return Err(Failure::Refused(anyhow!("{found}: more than {most} are not read")));
+                return Err(anyhow!("{found}: more than {most} are not read").into());
             }
             let opened = (answer.status == 200).then_some(answer.body);
             return Ok(Remote { etag, expected, url, opened });
@@ -161,32 +138,34 @@ impl<'a> Client<'a> {
                 anyhow!("{endpoint} describes {file} of `{id}` as {digest} and sends {named}").hint("try again")
             );
         }
-        let expected = match (described, named, bytes) {
-            (Some(expected), ..) => expected.clone(),
-            (None, Some(digest), Some(bytes)) => ExpectedFile { bytes, digest },
-            _ => bail!(
-                anyhow!(
-                    "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked"
-                )
-                .hint("set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder")
-            ),
-        };
-        Ok(expected)
+        match (described, named, bytes) {
+            (Some(expected), ..) => Ok(expected.clone()),
+            (None, Some(digest), Some(bytes)) => Ok(ExpectedFile { bytes, digest }),
+            _ => Err(anyhow!(
+                "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked"
+            )
+            .hint("set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder")),
+        }
     }
 
-    /// Begins to fetch a file from its byte `start`, or from the beginning if the server knows no ranges.
-    pub(super) fn open(&self, remote: &mut Remote, file: &str, mut start: u64) -> Result<Incoming, Failure> {
+    /// Begins to fetch a file from its byte `start`, or from the beginning if the server knows no ranges; tells which byte it is.
+    pub(super) fn open(
+        &self,
+        remote: &mut Remote,
+        file: &str,
+        mut start: u64,
+    ) -> Result<(u64, Box<dyn Read>), Failure> {
         if start == 0
             && let Some(body) = remote.opened.take()
         {
-            return Ok(Incoming { start, body });
+            return Ok((start, body));
         }
         let mut url = remote.url.clone();
         for _ in 0..HOPS {
             let answer = self.get(&url, start, None)?;
             match answer.status {
-                200 => return Ok(Incoming { start: 0, body: answer.body }),
-                206 if answer.range_start() == Some(start) => return Ok(Incoming { start, body: answer.body }),
+                200 => return Ok((0, answer.body)),
+                206 if answer.range_start() == Some(start) => return Ok((start, answer.body)),
                 // An answer with a range that was not requested, or without the requested one, has the whole file.
                 206 | 416 if start > 0 => start = 0,
                 301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
@@ -197,7 +176,6 @@ impl<'a> Client<'a> {
         Err(self.endless(file))
     }
 
-    /// The failure of a host that the Hub leads on to.
     fn elsewhere(&self, url: &str, status: u16, file: &str, answer: &Answer) -> Failure {
         let error = anyhow!("{} answered {status} for {file} of `{}`", origin(url), self.id);
         Failure::Unavailable { error, wait: answer.wait() }
@@ -212,20 +190,15 @@ impl<'a> Client<'a> {
         origin(url) == origin(&self.environment.endpoint)
     }
 
-    /// The target of a redirect.
-    fn next(&self, url: &str, answer: &Answer) -> Result<String, Failure> {
-        let next = || {
-            let location =
-                answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
-            let next = follow(url, location);
-            let is_web = ["http://", "https://"].iter().any(|scheme| next.starts_with(scheme));
-            ensure!(is_web, "{} leads on to `{}`, which is no address of the web", origin(url), origin(&next));
-            // The endpoint may be unencrypted, for a mirror in the house; an encrypted one must stay encrypted.
-            let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
-            ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
-            Ok(next)
-        };
-        next().map_err(Failure::Refused)
+    fn next(&self, url: &str, answer: &Answer) -> Result<String> {
+        let location = answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
+        let next = follow(url, location);
+        let is_web = ["http://", "https://"].iter().any(|scheme| next.starts_with(scheme));
+        ensure!(is_web, "{} leads on to `{}`, which is no address of the web", origin(url), origin(&next));
+        // The endpoint may be unencrypted, for a mirror in the house; an encrypted one must stay encrypted.
+        let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
+        ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
+        Ok(next)
     }
 
     /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit
@@ -264,7 +237,6 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// The failure that an answer other than success means.
     fn failure(&self, answer: &Answer) -> Failure {
         let Self { id, revision, .. } = self;
         let Environment { endpoint, token, .. } = self.environment;
@@ -275,10 +247,8 @@ impl<'a> Client<'a> {
             return Failure::Unavailable { error: anyhow!("{endpoint} answered {status}{busy}"), wait: answer.wait() };
         }
         let places = self.environment.token_places();
-        let meant = self
-            .cache
-            .closest(id)
-            .map_or_else(String::new, |known| format!("; did you mean `{known}`, which is in the cache?"));
+        let meant = self.cache.closest(id).map(|known| format!("; did you mean `{known}`, which is in the cache?"));
+        let meant = meant.unwrap_or_default();
         let answered = format!("{endpoint} answered {status}");
         let unnamed =
             format!("cannot read model `{id}` ({answered}): either no folder and no Hub model has this name, or");

@@ -6,14 +6,10 @@ use std::io::Read;
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
+use super::backoff::{Failure, unavailable};
 use super::cache::{is_file_name, is_relative_path};
 use super::digest::{Digest, ExpectedFile};
-use super::failure::{Failure, unavailable};
 
-/// The longest description of a model that is read, in bytes; one with ten thousand files has about three megabytes.
-const LONGEST_INFO: u64 = 1 << 24;
-
-/// The commit of a revision, and the names of its files.
 #[derive(Debug)]
 pub(super) struct Commit {
     pub(super) sha: String,
@@ -25,7 +21,8 @@ pub(super) struct Commit {
 impl Commit {
     /// Reads the description of the model `id` that `endpoint` gave.
     pub(super) fn read(body: impl Read, endpoint: &str, id: &str) -> Result<Self, Failure> {
-        let Info { sha, siblings } = serde_json::from_reader(body.take(LONGEST_INFO))
+        // The description of a model with ten thousand files has about three megabytes.
+        let Info { sha, siblings } = serde_json::from_reader(body.take(1 << 24))
             .context("it answered with something other than the description of a model")
             .map_err(unavailable)?;
         if !is_file_name(&sha) {
@@ -40,12 +37,10 @@ impl Commit {
         })
     }
 
-    /// The expected size and digest of a file, if they are known.
     pub(super) fn expected(&self, file: &str) -> Option<&ExpectedFile> {
         self.expected.get(file)
     }
 
-    /// The expected digest of the file of this name, if it is known before the request.
     pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
         self.expected(file).map(|expected| &expected.digest)
     }

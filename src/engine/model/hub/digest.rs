@@ -12,69 +12,53 @@ use crate::system::files::digest::hex;
 
 /// A digest that names the content of a file, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Digest {
-    /// SHA-256, by which the Hub names large files (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
-    Sha256(String),
-    /// The SHA-1 of a git blob, by which it names those that are in git (gitformat-loose(5)).
-    GitBlob(String),
+pub(super) struct Digest {
+    /// Whether it is the SHA-1 of a git blob, by which the Hub names files that are in git (gitformat-loose(5)); else SHA-256,
+    /// by which it names large ones (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
+    of_git: bool,
+    pub(super) value: String,
 }
 
 impl Digest {
     /// Reads an `ETag` or the name of a blob in the cache; `None` if it is neither.
     pub(super) fn of(name: &str) -> Option<Self> {
-        let name = name.to_ascii_lowercase();
-        match name.len() {
-            _ if !name.bytes().all(|byte| byte.is_ascii_hexdigit()) => None,
-            64 => Some(Self::Sha256(name)),
-            40 => Some(Self::GitBlob(name)),
-            _ => None,
-        }
-    }
-
-    /// The digest alone.
-    pub(super) fn value(&self) -> &str {
-        match self {
-            Self::Sha256(value) | Self::GitBlob(value) => value,
-        }
+        let value = name.to_ascii_lowercase();
+        let is_hexadecimal = value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_hexadecimal && [40, 64].contains(&value.len())).then(|| Self { of_git: value.len() == 40, value })
     }
 
     /// Begins to hash content of this many bytes in the same way.
     pub(super) fn begin(&self, bytes: u64) -> Hasher {
-        match self {
-            Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
-            Self::GitBlob(_) => Hasher::GitBlob(Sha1::new_with_prefix(format!("blob {bytes}\0"))),
+        if self.of_git {
+            Hasher::GitBlob(Sha1::new_with_prefix(format!("blob {bytes}\0")))
+        } else {
+            Hasher::Sha256(Sha256::new())
         }
     }
 
     /// Makes sure that a file is what the digest names.
     /// Fails if it is not, or cannot be read.
     pub(super) fn ensure_of(&self, file: &ModelFile) -> Result<()> {
-        let found = match self {
+        let found = if self.of_git {
+            let mut hasher = self.begin(file.size());
+            file.for_each_chunk(|chunk| hasher.update(chunk))?;
+            hasher.finish()
+        } else {
             // Computed once: the report names the weights by it.
-            Self::Sha256(_) => Self::Sha256(file.sha256()?),
-            Self::GitBlob(_) => {
-                let mut hasher = self.begin(file.size());
-                file.for_each_chunk(|chunk| hasher.update(chunk))?;
-                hasher.finish()
-            }
+            Self { of_git: false, value: file.sha256()? }
         };
         let shown = file.path().display();
-        let other = || anyhow!("`{shown}` has {found}, and not {self} by which it is called").about(&shown);
-        ensure!(found == *self, other());
+        ensure!(found == *self, anyhow!("`{shown}` has {found}, and not {self} by which it is called").about(&shown));
         Ok(())
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sha256(digest) => write!(f, "SHA-256 {digest}"),
-            Self::GitBlob(digest) => write!(f, "git SHA-1 {digest}"),
-        }
+        write!(f, "{} {}", if self.of_git { "git SHA-1" } else { "SHA-256" }, self.value)
     }
 }
 
-/// A digest in progress.
 #[derive(Clone)]
 pub(super) enum Hasher {
     Sha256(Sha256),
@@ -91,8 +75,8 @@ impl Hasher {
 
     pub(super) fn finish(self) -> Digest {
         match self {
-            Self::Sha256(hash) => Digest::Sha256(hex(&hash.finalize())),
-            Self::GitBlob(hash) => Digest::GitBlob(hex(&hash.finalize())),
+            Self::Sha256(hash) => Digest { of_git: false, value: hex(&hash.finalize()) },
+            Self::GitBlob(hash) => Digest { of_git: true, value: hex(&hash.finalize()) },
         }
     }
 }

@@ -1,9 +1,6 @@
-//! Models on the Hub: which files one has, and how those that the cache lacks get there.
-//!
-//! [`environment`] says where it is, [`client`] asks it, [`backoff`] says how often, [`digest`] is what it says of a
-//! file, and [`download`] brings one into the [`cache`], which is shared with Python's `huggingface_hub`.
-//!
-//! The only folder of this crate that reaches the network.
+//! Models on the Hub: which files one has, and how those that the cache lacks get there. [`environment`] says where it
+//! is, [`client`] asks it, [`backoff`] says how often, [`digest`] is what it says of a file, and [`download`] brings
+//! one into the [`cache`]. The only folder of this crate that reaches the network.
 
 mod answer;
 mod backoff;
@@ -13,24 +10,18 @@ mod commit;
 mod digest;
 mod download;
 mod environment;
-mod failure;
-mod url;
-
-use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
 
-use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
-use crate::system::errors::Class;
-use crate::system::errors::Facts;
+use super::files::{FileStore, ModelFiles, Place, gather};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
-use backoff::Backoff;
+use backoff::{Backoff, Failure};
 use cache::{Cache, Unusable};
 use client::Client;
 use commit::Commit;
 use download::Download;
 use environment::{Environment, Offline};
-use failure::Failure;
 
 /// The files of a Hub model, as the process's environment says where to look; with `offline` in the cache alone. If the Hub
 /// does not answer, it is asked again unless the name may be a slip, `patient` being false.
@@ -41,8 +32,10 @@ pub(super) fn resolve(
     patient: bool,
     progress: &dyn DownloadProgress,
 ) -> Result<ModelFiles> {
-    let environment = Environment::from_process()?;
-    let environment = if offline { environment.offline("--offline", "leave out --offline") } else { environment };
+    let mut environment = Environment::read(&|name| std::env::var_os(name), std::env::home_dir())?;
+    if offline {
+        environment.offline = Some(Offline { by: "--offline", way_out: "leave out --offline" });
+    }
     resolve_in(&environment, id, revision, patient, progress)
 }
 
@@ -54,12 +47,9 @@ fn resolve_in(
     progress: &dyn DownloadProgress,
 ) -> Result<ModelFiles> {
     let cache = Cache::new(environment, id);
-    let cached = cache.files(id, revision).map_err(|unusable| match unusable {
-        Unusable::Lacking(lack) => Unusable::Lacking(match cache.closest(id) {
-            Some(known) => format!("{lack} (`{known}` is)"),
-            None => lack,
-        }),
-        wrong @ Unusable::Wrong(_) => wrong,
+    let cached = cache.files(id, revision).map_err(|unusable| match (unusable, cache.closest(id)) {
+        (Unusable::Lacking(lack), Some(known)) => Unusable::Lacking(format!("{lack} (`{known}` is)")),
+        (unusable, _) => unusable,
     });
     if let Some(Offline { by, way_out }) = environment.offline {
         return cached.map_err(|unusable| match unusable {
@@ -87,12 +77,25 @@ fn resolve_in(
                 Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;
             let commit = files.revision.as_deref().unwrap_or_default();
-            progress
-                .note(&format!("cannot reach the Hub at {endpoint}: using commit {commit} of `{id}` from the cache"));
+            let used = format!("using commit {commit} of `{id}` from the cache");
+            progress.note(&format!("cannot reach the Hub at {endpoint}: {used}"));
             return Ok(files);
         }
     };
-    let store = HubModel { client: &client, cache: &cache, commit: &commit, backoff: environment.backoff, progress };
+    // A file in the cache that does not fit its name is fetched again.
+    let fetch = |name: &str, most: u64| {
+        let path = cache.snapshot(&commit.sha).join(name);
+        let open = || cache.open(&path, commit.digest(name));
+        if path.is_file()
+            && let Ok(file) = open()
+        {
+            return Ok(file);
+        }
+        let download = Download { client: &client, cache: &cache, commit: &commit, file: name, most, progress };
+        download.run(environment.backoff)?;
+        open()
+    };
+    let store = FileStore { names: commit.names.clone(), fetch: Box::new(fetch) };
     let files = gather(id.to_owned(), Some(commit.sha.clone()), &Place::Hub { id, revision }, &store)?;
     // Last of all: what a ref leads to is then always whole. A cache that is there to be read serves without.
     if let Err(error) = cache.write_ref(revision, &commit.sha) {
@@ -101,7 +104,6 @@ fn resolve_in(
     Ok(files)
 }
 
-/// The commit of the revision now.
 fn ask(client: &Client, backoff: Backoff, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
     let mut attempts = backoff.begin();
     loop {
@@ -109,35 +111,6 @@ fn ask(client: &Client, backoff: Backoff, progress: &dyn DownloadProgress) -> Re
             Ok(commit) => return Ok(commit),
             Err(failure) => attempts.failed(failure, progress)?,
         }
-    }
-}
-
-/// A commit on the Hub; its files are downloaded into the cache when they are needed.
-struct HubModel<'a> {
-    backoff: Backoff,
-    client: &'a Client<'a>,
-    cache: &'a Cache,
-    commit: &'a Commit,
-    progress: &'a dyn DownloadProgress,
-}
-
-impl FileStore for HubModel<'_> {
-    fn names(&self) -> &BTreeSet<String> {
-        &self.commit.names
-    }
-
-    /// A file in the cache that does not fit its name is fetched again.
-    fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
-        let Self { client, cache, commit, progress, .. } = *self;
-        let path = cache.snapshot(&commit.sha).join(name);
-        let open = || cache.open(&path, commit.digest(name));
-        if path.is_file()
-            && let Ok(file) = open()
-        {
-            return Ok(file);
-        }
-        Download { client, cache, commit, file: name, most, progress }.run(self.backoff)?;
-        open()
     }
 }
 

@@ -1,8 +1,5 @@
 //! The source of a model: a folder, the Hub, or the box.
 
-mod address;
-mod nearby;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -10,25 +7,22 @@ use std::{fmt, io};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
-use crate::model::files::{AdapterFiles, FileStore, ModelFile, ModelFiles, Place, gather, nested};
-use crate::system::boxed::{self, BoxedFiles};
+use crate::model::files::{AdapterFiles, FileStore, ModelFile, ModelFiles, Place, first_modules, gather};
+use crate::system::boxed;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
 
 /// A model as it is named on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelRef {
-    /// A folder with the model's files.
     Folder(PathBuf),
     /// A model that the binary brings along, as [`boxed`] names it.
     Bundled(String),
     /// A model with an adapter (LoRA) that is merged into it.
     Adapted {
         base: Box<ModelRef>,
-        /// The folder of the adapter.
         adapter: PathBuf,
     },
-    /// A model on the Hub.
     Hub {
         /// `name` or `org/name`.
         id: String,
@@ -50,43 +44,8 @@ impl fmt::Display for ModelRef {
     }
 }
 
-/// A folder, with the names of the files in it.
-struct Folder<'a> {
-    path: &'a Path,
-    names: BTreeSet<String>,
-}
-
-impl FileStore for Folder<'_> {
-    fn names(&self) -> &BTreeSet<String> {
-        &self.names
-    }
-
-    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
-        ModelFile::open(&self.path.join(name))
-    }
-}
-
-/// A model that is part of the binary.
-struct BundledModel<'a> {
-    name: &'a str,
-    files: BoxedFiles,
-    names: BTreeSet<String>,
-}
-
-impl FileStore for BundledModel<'_> {
-    fn names(&self) -> &BTreeSet<String> {
-        &self.names
-    }
-
-    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
-        let (_, bytes) = self.files.iter().find(|(known, _)| *known == name).context("not in the box")?;
-        Ok(ModelFile::in_the_binary(&format!("{}/{name}", self.name), bytes))
-    }
-}
-
 impl ModelRef {
     /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision`, the address of one of these on the Hub, or `box:name`.
-    ///
     /// A name that begins with `box:` is in the box. Any other that exists on disk is meant as such; so is everything
     /// that cannot be a Hub id. Nothing is refused here: [`resolve`](Self::resolve) says what is wrong with a folder
     /// that is not there.
@@ -97,12 +56,9 @@ impl ModelRef {
         if Path::new(text).exists() {
             return Self::Folder(text.into());
         }
-        let on_the_hub = address::model(text);
+        let on_the_hub = model_of_address(text);
         let name = on_the_hub.as_deref().unwrap_or(text);
-        let (id, revision) = match name.split_once('@') {
-            Some((id, revision)) => (id, Some(revision)),
-            None => (name, None),
-        };
+        let (id, revision) = name.split_once('@').map_or((name, None), |(id, revision)| (id, Some(revision)));
         if !is_hub_id(id) || !revision.is_none_or(is_revision) {
             return Self::Folder(text.into());
         }
@@ -118,10 +74,9 @@ impl ModelRef {
         }
     }
 
-    /// Finds the model's files, and downloads the files of a Hub model that are not in the cache yet.
-    ///
-    /// The cache is the one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE`
-    /// is set, or the Hub does not answer, a model is taken from there.
+    /// Finds the model's files, and downloads the files of a Hub model that are not in the cache yet. The cache is the
+    /// one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE` is set, or the
+    /// Hub does not answer, a model is taken from there.
     /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a build without the feature
     /// `hub` needs a Hub model.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
@@ -175,8 +130,54 @@ impl ModelRef {
             Self::Hub { id, .. } => Path::new(id),
             Self::Folder(_) | Self::Bundled(_) | Self::Adapted { .. } => return None,
         };
-        nearby::folder(path).map(|folder| folder.display().to_string())
+        nearby_folder(path).map(|folder| folder.display().to_string())
     }
+}
+
+const HOSTS: [&str; 3] = ["huggingface.co/", "hf.co/", "www.huggingface.co/"];
+
+/// The pages of a model that are about one revision of it: `/org/name/tree/REVISION`.
+const OF_REVISION: [&str; 5] = ["tree", "blob", "resolve", "raw", "commit"];
+
+const NO_MODELS: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
+
+/// The model that an address names, as `org/name` or `org/name@revision`; `None` if it names none.
+fn model_of_address(address: &str) -> Option<String> {
+    let address = ["https://", "http://"].iter().find_map(|scheme| address.strip_prefix(scheme)).unwrap_or(address);
+    let path = HOSTS.iter().find_map(|host| address.strip_prefix(host))?;
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if NO_MODELS.contains(parts.first()?) {
+        return None;
+    }
+    // The oldest models have no organisation.
+    let page = parts.iter().position(|part| OF_REVISION.contains(part)).filter(|page| (1..=2).contains(page));
+    let id = parts[..page.unwrap_or(parts.len()).min(2)].join("/");
+    // A slash in the name of a revision.
+    let revision = page.and_then(|page| parts.get(page + 1)).map(|revision| revision.replace("%2F", "/"));
+    Some(revision.map_or_else(|| id.clone(), |revision| format!("{id}@{revision}")))
+}
+
+/// Below it two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
+const ALIKE: f64 = 0.85;
+
+/// The model folder whose name is nearest to a misspelt part of `path`.
+fn nearby_folder(path: &Path) -> Option<PathBuf> {
+    let there = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.is_dir())?;
+    let mut rest = path.strip_prefix(there).ok()?.components();
+    let wrong = rest.next()?.as_os_str().to_str()?.to_lowercase();
+    // `./` says that it is a folder and no Hub id.
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    let folders = there.read_dir().ok()?.filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        let likeness = strsim::jaro_winkler(&name.to_str()?.to_lowercase(), &wrong);
+        let mut folder = there.join(&name);
+        folder.extend(rest.clone());
+        (likeness >= ALIKE && folder.join(CONFIG).is_file()).then_some((likeness, folder))
+    });
+    // The first by name of equally near ones.
+    let best = folders.max_by(|(a, first), (b, second)| a.total_cmp(b).then_with(|| second.cmp(first)));
+    best.map(|(_, folder)| folder)
 }
 
 /// Whether `text` can name a model on the Hub: `name` or `org/name`.
@@ -201,20 +202,23 @@ fn is_revision(text: &str) -> bool {
     })
 }
 
-/// The files of a model in the box.
 fn bundled(name: &str) -> Result<ModelFiles> {
     // An error of usage, as for a corpus of the box: the contents of the box are as fixed as the options.
     let files = boxed::model(name).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
-    gather(name.to_owned(), None, &Place::folder(Path::new(name)), &BundledModel { name, files, names })
+    let fetch = |file: &str, _: u64| {
+        let (_, bytes) = files.iter().find(|(known, _)| *known == file).context("not in the box")?;
+        Ok(ModelFile::in_the_binary(&format!("{name}/{file}"), bytes))
+    };
+    let store = FileStore { names, fetch: Box::new(fetch) };
+    gather(name.to_owned(), None, &Place::Folder(Path::new(name).into()), &store)
 }
 
-/// The files of a model in a folder.
 fn folder(path: &Path) -> Result<ModelFiles> {
     let shown = path.display();
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
-        Err(_) if address::is_address(&shown.to_string()) => bail!(
+        Err(_) if shown.to_string().contains("://") => bail!(
             anyhow!("`{shown}` is an address, and no model on the Hub")
                 .of_value(shown)
                 .hint("models are folders, or are named `org/name` or `org/name@revision`")
@@ -236,12 +240,13 @@ fn folder(path: &Path) -> Result<ModelFiles> {
         files.into_iter().map(move |name| format!("{folder}/{name}"))
     };
     names.extend(within(ONNX.to_owned()));
-    names.extend(nested::first_modules(path).into_iter().flat_map(within));
+    names.extend(first_modules(path).into_iter().flat_map(within));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
     let id = name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
-    gather(id, None, &Place::folder(path), &Folder { path, names })
+    let store = FileStore { names, fetch: Box::new(|name, _| ModelFile::open(&path.join(name))) };
+    gather(id, None, &Place::Folder(path.into()), &store)
 }
 
 /// The folders of exported graphs.

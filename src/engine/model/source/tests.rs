@@ -300,3 +300,43 @@ fn without_the_hub_client_only_folders_load() {
     let error = ModelRef::parse("acme/tiny-bert").resolve(&()).unwrap_err().to_string();
     assert_eq!(error, "built without the Hub client (feature `hub`): give a model folder");
 }
+
+#[test]
+fn one_name_of_a_path_may_be_misspelt() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    for folder in ["models/tiny-bert", "models/tiny-berts", "models/other"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+        fs::write(root.join(folder).join(CONFIG), "{}").unwrap();
+    }
+    fs::create_dir_all(root.join("models/tiny-bort")).unwrap();
+    let suggestion =
+        |path: &str| nearby_folder(&root.join(path)).map(|path| path.strip_prefix(root).unwrap().to_owned());
+    for wrong in ["models/tiny_bert", "models/Tiny-Bert", "models/tinybert", "model/tiny-bert", "Models/tiny-bert/"] {
+        assert_eq!(suggestion(wrong).as_deref(), Some(Path::new("models/tiny-bert")), "{wrong}");
+    }
+    for far in ["models/large-gpt", "modles/tinnybert", "tiny-bert"] {
+        assert_eq!(suggestion(far), None, "{far}");
+    }
+}
+
+#[test]
+fn pages_of_a_model_name_it() {
+    for (address, expected) in [
+        ("https://huggingface.co/acme/tiny-bert", "acme/tiny-bert"),
+        ("http://hf.co/acme/tiny-bert/", "acme/tiny-bert"),
+        ("huggingface.co/acme/tiny-bert?library=transformers", "acme/tiny-bert"),
+        ("https://huggingface.co/acme/tiny-bert/tree/main", "acme/tiny-bert@main"),
+        ("https://huggingface.co/acme/tiny-bert/blob/refs%2Fpr%2F5/config.json", "acme/tiny-bert@refs/pr/5"),
+        ("https://huggingface.co/acme/tiny-bert/discussions/3#x", "acme/tiny-bert"),
+        ("https://huggingface.co/bert-base-uncased", "bert-base-uncased"),
+        ("https://huggingface.co/bert-base-uncased/resolve/v1/vocab.txt", "bert-base-uncased@v1"),
+    ] {
+        assert_eq!(model_of_address(address).as_deref(), Some(expected));
+    }
+    for other in
+        ["acme/tiny-bert", "https://huggingface.co/", "https://huggingface.co/datasets/a/b", "https://example.org/a/b"]
+    {
+        assert_eq!(model_of_address(other), None);
+    }
+}

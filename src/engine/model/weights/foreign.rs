@@ -1,6 +1,5 @@
 //! Tensors that change what a model computes and that belong to no family: adapters, prompts, quantised weights.
 
-/// The thing that a tensor belongs to, told by the tensor's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
     /// The thing, in words that follow "of".
@@ -54,13 +53,9 @@ const KNOWN: [(&[&str], Foreign); 7] = [
 
 /// The foreign thing that a tensor of this name belongs to, if there is one.
 pub(super) fn of(name: &str) -> Option<Foreign> {
-    let mut parts = name.split('.');
     let is_lora = name.contains("lora.down.") || name.contains("lora.up.");
-    let known = |part: &str| {
-        let names_it = |(names, _): &&(&[&str], Foreign)| names.contains(&part);
-        KNOWN.iter().find(names_it).map(|(_, foreign)| *foreign)
-    };
-    if is_lora { Some(KNOWN[0].1) } else { parts.find_map(known) }
+    let known = |part: &str| KNOWN.iter().find(|(names, _)| names.contains(&part)).map(|(_, foreign)| *foreign);
+    if is_lora { Some(KNOWN[0].1) } else { name.split('.').find_map(known) }
 }
 
 #[cfg(test)]

@@ -21,16 +21,15 @@ pub struct LeftTensors {
     pub tensors: u64,
 }
 
-/// Ends of names of tensors that no computation needs, in all families: places and segments that transformers kept as
+/// Parts of names of tensors that no computation needs, in all families: places and segments that transformers kept as
 /// buffers, and frequencies that follow from `config.json`.
 const BUFFERS: [&str; 6] =
     ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
 
 impl Checkpoint {
-    /// The tensors that were not read, once the encoder was.
-    ///
-    /// A tensor is of the encoder if it stands under the same prefix as what was read, and its name begins as the name of
-    /// something that was read does: `embeddings.`, `encoder.`. Copies of a tensor that was read are left out.
+    /// The tensors that were not read, once the encoder was. A tensor is of the encoder if it stands under the same
+    /// prefix as what was read, and its name begins as the name of something that was read does: `embeddings.`,
+    /// `encoder.`. Copies of a tensor that was read are left out.
     /// Fails at one of the encoder that neither the family nor `BUFFERS` know as needless.
     pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;
@@ -38,18 +37,14 @@ impl Checkpoint {
         let places: BTreeSet<(usize, u64)> = read.iter().filter_map(|name| self.place(name)).collect();
         let is_head = |name: &str| token_heads.iter().any(|head| head.decoder == name);
         let is_prefixed = read.iter().any(|name| !prefix.is_empty() && name.starts_with(prefix));
-        let bare = |name: &'_ str| match name.strip_prefix(prefix) {
-            Some(bare) if is_prefixed => Some(bare.to_owned()),
-            None if is_prefixed => None,
-            _ => Some(name.to_owned()),
-        };
+        let bare = |name: &str| name.strip_prefix(if is_prefixed { prefix } else { "" }).map(str::to_owned);
         let roots: BTreeSet<String> =
             read.iter().filter_map(|name| bare(name)).filter(|name| !is_head(name)).map(|name| root(&name)).collect();
         // transformers makes both tables whether or not the model adds them.
         let EmbeddingNames { positions, segments, .. } = architecture.names.embeddings;
         let is_needless = |name: &str| {
-            let ends = BUFFERS.iter().chain(needless).chain([positions, segments]);
-            ends.into_iter().any(|end| name == *end || name.ends_with(&format!(".{end}")) || within(name, end))
+            let parts = BUFFERS.iter().chain(needless).chain([positions, segments]);
+            parts.into_iter().any(|parts| format!(".{name}.").contains(&format!(".{parts}.")))
         };
         let mut left: BTreeMap<String, u64> = BTreeMap::new();
         let mut strangers = Vec::new();
@@ -107,12 +102,6 @@ impl Checkpoint {
     }
 }
 
-/// The first part of a name.
 fn root(name: &str) -> String {
     name.split('.').next().unwrap_or_default().to_owned()
-}
-
-/// Whether a name has these parts, one after the other, in it.
-fn within(name: &str, parts: &str) -> bool {
-    name.starts_with(&format!("{parts}.")) || name.contains(&format!(".{parts}."))
 }

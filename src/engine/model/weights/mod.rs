@@ -1,8 +1,6 @@
-//! Tensors by name from the files of a checkpoint, whatever naming scheme and form they were written in.
-//!
-//! Tensors are read one by one into memory of their own, so that a model takes its own size and no more:
-//! neither a mapping nor a copy of a file stays beside it. Nothing a file says about sizes is believed before it was
-//! held against the file's length and against `config.json`.
+//! Tensors by name from the files of a checkpoint, whatever naming scheme and form they were written in. Tensors are
+//! read one by one into memory of their own: neither a mapping nor a copy of a file stays beside it. Nothing a file
+//! says about sizes is believed before it was held against the file's length and against `config.json`.
 
 mod foreign;
 pub mod left;
@@ -10,7 +8,6 @@ pub mod pickle;
 pub mod pruned;
 mod safetensors;
 mod torch;
-mod wrappers;
 mod zip;
 
 use std::collections::{BTreeSet, HashMap};
@@ -38,15 +35,14 @@ pub struct Checkpoint {
     family: Family,
     /// How many more values the tensors have than there are in the files.
     expanded: usize,
-    /// The names of the tensors that were read.
     read: Mutex<BTreeSet<String>>,
-    /// The adapter that is merged into the tensors.
     adapter: Option<Box<dyn Overlay>>,
 }
 
 /// The place of a tensor in its file, and its form.
 struct StoredTensor {
-    values: ValueType,
+    /// The type of its values; of a type that is not read the name that it has in the file.
+    values: Result<DType, String>,
     shape: Vec<usize>,
     /// The number of values between one index and the next, for each dimension; `None` if rows follow each other.
     strides: Option<Vec<usize>>,
@@ -54,36 +50,12 @@ struct StoredTensor {
     place: Range<u64>,
 }
 
-/// The type of a tensor's values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ValueType {
-    F64,
-    F32,
-    F16,
-    Bf16,
-    /// Not read; under the name it has in the file.
-    Other(String),
-}
-
-impl ValueType {
-    /// The size of a value.
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::F64 => 8,
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-            // Only to say where it is.
-            Self::Other(_) => 1,
-        }
-    }
-}
+/// The types of values that are read.
+const VALUE_TYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
 /// LayerNorm parameters, as they are called now and as checkpoints converted from TensorFlow call them
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
-
-/// The prefix of all names of a model within `torch.nn.DataParallel`.
-const DATA_PARALLEL: &str = "module.";
 
 /// The most values that a checkpoint may have beyond those in its files, through expanded tensors: 256 MiB of float32.
 /// Without the bound, a file of a few bytes could claim any amount of memory; the segment embedding of the largest
@@ -96,7 +68,6 @@ pub trait Tensors: Sync {
     /// Fails if there is no such tensor.
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
 
-    /// Whether there is a tensor that is called `name`.
     fn has_tensor(&self, name: &str) -> bool;
 }
 
@@ -126,33 +97,29 @@ impl Checkpoint {
     /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them, or is part of something that changes
     /// what the model computes and that is not read.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
-        let mut checkpoint = Self::empty(family);
-        for file in files {
-            let path = file.path().to_owned();
-            checkpoint.add(file, false).cannot("read weights from", path.display())?;
-        }
-        Ok(checkpoint)
+        Self::opened(files, family, false)
     }
 
     /// Opens the file of an adapter.
     /// Fails as [`Checkpoint::open`].
     pub(in crate::model) fn of_adapter(file: ModelFile, family: Family) -> Result<Self> {
-        let (mut checkpoint, path) = (Self::empty(family), file.path().to_owned());
-        checkpoint.add(file, true).cannot("read weights from", path.display())?;
+        Self::opened(vec![file], family, true)
+    }
+
+    fn opened(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
+        let (tensors, spelled, read) = (HashMap::new(), HashMap::new(), Mutex::default());
+        let mut checkpoint = Self { files: Vec::new(), tensors, spelled, family, expanded: 0, read, adapter: None };
+        for file in files {
+            let path = file.path().to_owned();
+            checkpoint.add(file, of_adapter).cannot("read weights from", path.display())?;
+        }
         Ok(checkpoint)
     }
 
-    fn empty(family: Family) -> Self {
-        let (files, tensors, spelled) = (Vec::new(), HashMap::new(), HashMap::new());
-        Self { files, tensors, spelled, family, expanded: 0, read: Mutex::default(), adapter: None }
-    }
-
-    /// Merges an adapter.
     pub fn with_adapter(self, adapter: Option<Box<dyn Overlay>>) -> Self {
         Self { adapter, ..self }
     }
 
-    /// The names of all tensors.
     pub(in crate::model) fn names(&self) -> impl Iterator<Item = &String> {
         self.tensors.keys()
     }
@@ -167,7 +134,7 @@ impl Checkpoint {
 
     /// Removes the prefix that a program put before all names of the encoder.
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
-        if let Some(prefix) = wrappers::prefix(self.tensors.keys().map(String::as_str), architecture) {
+        if let Some(prefix) = prefix_of(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
             let spelled = self.tensors.keys().map(|name| (bare(name), self.spelled.get(name).unwrap_or(name).clone()));
             self.spelled = spelled.collect();
@@ -177,22 +144,17 @@ impl Checkpoint {
     }
 
     fn add(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
-        let path = file.path();
-        let tensors = if is_pickle(path) {
-            torch::tensors(&file).map_err(|problem| torch::with_way_out(problem, path))?
-        } else {
-            safetensors::tensors(&file)?
-        };
-        for (name, stored) in tensors {
-            if let Some(foreign) = foreign::of(&name).filter(|_| !of_adapter) {
-                let error = anyhow!("its tensor `{}` is part of {}", name.escape_debug(), foreign.what);
+        let tensors = if is_pickle(file.path()) { torch::tensors(&file)? } else { safetensors::tensors(&file)? };
+        for (spelled, stored) in tensors {
+            if let Some(foreign) = foreign::of(&spelled).filter(|_| !of_adapter) {
+                let error = anyhow!("its tensor `{}` is part of {}", spelled.escape_debug(), foreign.what);
                 return Err(error.hint(foreign.way_out));
             }
             self.expanded = self.expanded.saturating_add(stored.expanded());
-            let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
-            let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper));
-            let spelled = name.clone();
-            let name = wrappers::unwrapped(bare.unwrap_or(&name));
+            // Of a model within `torch.nn.DataParallel`.
+            let mut wrappers = self.family.wrappers.iter().chain([&"module."]);
+            let bare = wrappers.find_map(|wrapper| spelled.strip_prefix(wrapper));
+            let name = without_wrappers(bare.unwrap_or(&spelled));
             if name != spelled {
                 self.spelled.insert(name.clone(), spelled);
             }
@@ -205,7 +167,6 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Whether a tensor has a name that begins so.
     pub fn has(&self, start: &str) -> bool {
         self.tensors.keys().any(|name| name.starts_with(start))
     }
@@ -217,12 +178,10 @@ impl Checkpoint {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
             let closest = self.closest(name);
+            const GATED: &str =
+                " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)";
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
-            let why = if gated {
-                " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)"
-            } else {
-                ""
-            };
+            let why = if gated { GATED } else { "" };
             let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
             return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
         };
@@ -259,11 +218,10 @@ impl Checkpoint {
         let shown: Vec<String> = names.iter().take(3).map(|known| format!("`{}`", known.escape_debug())).collect();
         match names.len() {
             0 => "there are no tensors at all".to_owned(),
-            count => format!(
-                "of the {} that there are, the closest by name are {}",
-                counted(count, "tensor"),
-                shown.join(", ")
-            ),
+            count => {
+                let tensors = counted(count, "tensor");
+                format!("of the {tensors} that there are, the closest by name are {}", shown.join(", "))
+            }
         }
     }
 
@@ -272,16 +230,12 @@ impl Checkpoint {
         let error = anyhow!("{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
         let differing = stored.shape.iter().zip(shape).filter(|(is, implied)| is != implied).count();
         let is_of_attention = name.to_lowercase().contains("att") && is_prunable(&self.family);
-        if is_of_attention && stored.shape.len() == shape.len() && differing == 1 {
-            return error.hint_after(
-                "; ",
-                "if heads were pruned before it was saved, `pruned_heads` of config.json names them",
-            );
+        if !is_of_attention || stored.shape.len() != shape.len() || differing != 1 {
+            return error;
         }
-        error
+        error.hint_after("; ", "if heads were pruned before it was saved, `pruned_heads` of config.json names them")
     }
 
-    /// The values of a tensor, which errors name.
     fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
         ensure!(stored.shape == shape, self.misshapen(stored, shape, name));
         ensure!(
@@ -295,10 +249,8 @@ impl Checkpoint {
         );
         let values = stored.read(file).with_context(|| name.to_owned())?;
         // Chunks let the compiler check several values at once.
-        let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
-        if let Some(chunk) = damaged {
-            let place =
-                values.iter().skip(chunk << 12).position(|x| !x.is_finite()).expect("there is one") + (chunk << 12);
+        if !values.chunks(1 << 12).all(|chunk| chunk.iter().fold(true, |fine, x| fine & x.is_finite())) {
+            let place = values.iter().position(|x| !x.is_finite()).expect("there is one");
             bail!("{name} holds {} at element {place}: the weights are damaged", values[place]);
         }
         Ok(values)
@@ -306,36 +258,38 @@ impl Checkpoint {
 }
 
 impl StoredTensor {
+    /// The size of a value in bytes; 1 of a type that is not read, only to say where it is.
+    fn value_bytes(values: &Result<DType, String>) -> u64 {
+        values.as_ref().map_or(1, |dtype| dtype.size_in_bytes() as u64)
+    }
+
     /// The values, rows following each other.
     fn read(&self, file: &ModelFile) -> Result<Vec<f32>> {
-        if let ValueType::Other(name) = &self.values {
-            bail!("has type {name}: float64, float32, float16 and bfloat16 can be read");
-        }
+        let dtype = match &self.values {
+            Ok(dtype) => *dtype,
+            Err(name) => bail!("has type {name}: float64, float32, float16 and bfloat16 can be read"),
+        };
         let (count, span) = self.extent()?;
-        let values = self.read_span(file, span)?;
-        match &self.strides {
-            Some(strides) if !self.is_contiguous(strides) => Ok(gather(&values, &self.shape, strides, count)),
-            _ => Ok(values),
-        }
+        let values = self.read_span(file, dtype, span)?;
+        Ok(match self.scattered() {
+            Some(strides) => gather(&values, &self.shape, strides, count),
+            None => values,
+        })
     }
 
     /// How many values there are, and how many of the file they spread over; both are in the file.
     fn extent(&self) -> Result<(usize, usize)> {
-        let room = (self.place.end - self.place.start) / self.values.bytes();
+        let room = (self.place.end - self.place.start) / Self::value_bytes(&self.values);
         let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
         let span = match &self.strides {
-            None => count,
-            Some(_) if count == Some(0) => count,
-            Some(strides) => {
-                let steps = self.shape.iter().zip(strides);
-                steps
-                    .map(|(size, stride)| (size - 1).checked_mul(*stride))
-                    .try_fold(1_usize, |span, step| span.checked_add(step?))
+            Some(strides) if count != Some(0) => {
+                let mut steps = self.shape.iter().zip(strides).map(|(size, stride)| (size - 1).checked_mul(*stride));
+                steps.try_fold(1_usize, |span, step| span.checked_add(step?))
             }
+            _ => count,
         };
         let fits = count.zip(span).filter(|(_, span)| *span as u64 <= room);
-        let (count, span) = fits.context("reaches beyond its storage: the file is damaged")?;
-        Ok((count, span))
+        fits.context("reaches beyond its storage: the file is damaged")
     }
 
     /// How many more values it has than lie in the file, several being in the same place, as in a tensor that was
@@ -348,37 +302,30 @@ impl StoredTensor {
         self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
     }
 
-    /// Whether its values do not follow each other in the file.
-    fn is_scattered(&self) -> bool {
-        self.strides.as_ref().is_some_and(|strides| !self.is_contiguous(strides))
-    }
-
-    fn is_contiguous(&self, strides: &[usize]) -> bool {
+    /// The strides, unless its values follow each other in the file.
+    fn scattered(&self) -> Option<&[usize]> {
+        let strides = self.strides.as_deref()?;
         let mut expected = 1;
-        self.shape.iter().zip(strides).rev().all(|(size, stride)| {
+        let is_contiguous = self.shape.iter().zip(strides).rev().all(|(size, stride)| {
             let fits = *size == 1 || *stride == expected;
             expected *= size;
             fits
-        })
+        });
+        (!is_contiguous).then_some(strides)
     }
 
     /// So many values from the first on, as the file has them.
-    fn read_span(&self, file: &ModelFile, span: usize) -> Result<Vec<f32>> {
+    fn read_span(&self, file: &ModelFile, dtype: DType, span: usize) -> Result<Vec<f32>> {
         /// Values of other types are converted piece by piece, so that they are not in memory twice.
         const PIECE: usize = 1 << 18;
-        let dtype = match self.values {
-            ValueType::F64 => DType::F64,
-            ValueType::F16 => DType::F16,
-            ValueType::Bf16 => DType::BF16,
-            _ => {
-                let mut values = vec![0.0_f32; span];
-                file.read_at(bytemuck::cast_slice_mut(&mut values), self.place.start)?;
-                if cfg!(target_endian = "big") {
-                    values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from_le(value.to_bits())));
-                }
-                return Ok(values);
+        if dtype == DType::F32 {
+            let mut values = vec![0.0_f32; span];
+            file.read_at(bytemuck::cast_slice_mut(&mut values), self.place.start)?;
+            if cfg!(target_endian = "big") {
+                values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from_le(value.to_bits())));
             }
-        };
+            return Ok(values);
+        }
         let mut values = Vec::with_capacity(span);
         let width = dtype.size_in_bytes();
         let mut bytes = vec![0; width * span.min(PIECE)];
@@ -410,13 +357,65 @@ fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> V
     gathered
 }
 
-/// The names that a tensor may have.
 fn candidates(prefix: &str, name: &str) -> Vec<String> {
-    let mut spellings = vec![name.to_owned()];
-    for (new, old) in ALIASES {
-        if let Some(stem) = name.strip_suffix(new) {
-            spellings.push(format!("{stem}{old}"));
-        }
+    let older = ALIASES.into_iter().filter_map(|(new, old)| Some(format!("{}{old}", name.strip_suffix(new)?)));
+    let spellings = std::iter::once(name.to_owned()).chain(older);
+    spellings.flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
+}
+
+/// Parts of names that wrappers of PyTorch modules add anywhere: `torch.compile`, fully sharded training, checkpointed
+/// activations, deepspeed.
+const WRAPPERS: [&str; 4] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"];
+
+/// A name without the parts that wrappers add.
+fn without_wrappers(name: &str) -> String {
+    name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
+}
+
+/// The prefix before all names of a checkpoint that neither the family nor its task heads know: what stands before the output
+/// projection of the first layer, if that is one thing. `None` if the names are known as they are.
+fn prefix_of<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
+    let family = architecture.family;
+    let signs = architecture.names.signs();
+    let before = |name: &'a str| signs.iter().find_map(|sign| name.strip_suffix(sign.as_str()));
+    let found: BTreeSet<&str> =
+        names.filter_map(before).filter(|before| before.is_empty() || before.ends_with('.')).collect();
+    if found.contains("") || found.contains(family.prefix) {
+        return None;
     }
-    spellings.iter().flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
+    let of_family: Vec<&str> = found.iter().filter_map(|before| before.strip_suffix(family.prefix)).collect();
+    match (&of_family[..], found.len()) {
+        ([one], _) => Some((*one).to_owned()),
+        ([], 1) => found.first().map(|before| (*before).to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::families::bert::SMALL;
+
+    const SIGN: &str = "encoder.layer.0.attention.output.dense.weight";
+
+    fn found(before: &[&str]) -> Option<String> {
+        let names: Vec<String> = before.iter().map(|before| format!("{before}{SIGN}")).collect();
+        prefix_of(names.iter().map(String::as_str), &Architecture::parse(SMALL).unwrap())
+    }
+
+    #[test]
+    fn a_prefix_is_what_stands_before_the_familys_own() {
+        assert_eq!([found(&[""]), found(&["bert."]), found(&[])], [const { None }; 3]);
+        assert_eq!(found(&["model.bert."]).as_deref(), Some("model."));
+        assert_eq!(found(&["0.auto_model."]).as_deref(), Some("0.auto_model."));
+        // The family's own tells one of several; without it there is no telling.
+        assert_eq!(found(&["a.bert.", "b."]).as_deref(), Some("a."));
+        assert_eq!(found(&["a.", "b."]), None);
+    }
+
+    #[test]
+    fn wrappers_are_taken_out_of_names() {
+        assert_eq!(without_wrappers("_orig_mod.bert._fsdp_wrapped_module.x"), "bert.x");
+        assert_eq!(without_wrappers("bert.x"), "bert.x");
+    }
 }

@@ -1,9 +1,7 @@
-//! The weights of a model without some of its heads, as files of the shapes and names that it has.
-//!
-//! A head writes through its own inputs of the output projection: where these weights are zero it writes nothing. A constant in
-//! place of what the head gave comes to the same vector at every position, and the projection's bias can hold that. Queries, keys
-//! and values stay, so a head that shares its keys with others takes nothing from them. Tensors are copied byte by byte but for these
-//! two, one at a time.
+//! The weights of a model without some of its heads, as files of the shapes and names that it has. A head writes
+//! through its own inputs of the output projection: where these weights are zero it writes nothing. A constant in place
+//! of what it gave comes to the same vector at every position, which the projection's bias can hold. Queries, keys and
+//! values stay. Tensors are copied byte by byte but for these two, one at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -11,10 +9,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use candle_core::DType;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::{Checkpoint, StoredTensor, ValueType, safetensors as format, torch};
+use super::{Checkpoint, StoredTensor, Tensors, safetensors as format, torch};
 use crate::model::files::names::{WEIGHTS, is_index, is_pickle};
 use crate::model::files::{ModelFile, ModelFiles};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -23,25 +22,20 @@ use crate::system::errors::{Class, Facts};
 /// The heads to remove, each with the constant that replaces what it gives, `[head_dim]`; zeros if there is none.
 pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
 
-/// The weights of a model without some heads.
 pub struct PrunedWeights {
     files: Vec<ModelFile>,
-    /// Changes to each file.
     changes: Vec<TensorChanges>,
 }
 
 /// Changes to a file, by the names of its tensors: several may lie in one place.
 type TensorChanges = BTreeMap<String, TensorChange>;
 
-/// The change of a tensor.
 enum TensorChange {
     /// These inputs of a projection have no weight.
     Without(Layout, Vec<Range<usize>>),
-    /// These are its values.
     Values(Vec<f32>),
 }
 
-/// The place of each weight of a projection.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     outputs: usize,
@@ -91,7 +85,7 @@ impl PrunedWeights {
                 .hint("merge it with merge_and_unload() in Python, save the model, and prune that")
         );
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(architecture);
-        let names = architecture.names.spelled(|name| super::Tensors::has_tensor(&checkpoint, name));
+        let names = architecture.names.spelled(|name| checkpoint.has_tensor(name));
         if let Some(absent) = removed.keys().find(|head| config.absent.contains(head)) {
             let error = anyhow!("{absent} is absent: `{id}` was saved without it (pruned_heads)").of_value(absent);
             return Err(error.hint("leave it out").class(Class::Usage));
@@ -126,11 +120,10 @@ impl PrunedWeights {
                 let mut bias: Vec<f64> =
                     checkpoint.tensor(&name("bias"), &[layout.outputs])?.into_iter().map(f64::from).collect();
                 for (&head, constant) in heads.iter().filter_map(|(head, constant)| Some((head, constant.as_ref()?))) {
+                    let count = constant.len();
                     ensure!(
-                        constant.len() == dim,
-                        "the constant of a head has {} values, and the heads of `{id}` have {}",
-                        constant.len(),
-                        dim
+                        count == dim,
+                        "the constant of a head has {count} values, and the heads of `{id}` have {dim}"
                     );
                     for (output, sum) in bias.iter_mut().enumerate() {
                         let weights = range(head).zip(constant);
@@ -148,10 +141,8 @@ impl PrunedWeights {
 
     /// The names of the files that [`write`](Self::write) writes, in the order of the files that they are made of.
     pub fn names(&self) -> Vec<String> {
-        self.files
-            .iter()
-            .map(|file| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy()))
-            .collect()
+        let name = |file: &ModelFile| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy());
+        self.files.iter().map(name).collect()
     }
 
     /// Writes the file of this number in the format of safetensors.
@@ -193,7 +184,6 @@ fn as_safetensors(name: &str) -> String {
 /// The heads that weights lose, with the constant of each, by the stem of the weights' names.
 type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
-/// The heads that each layer's weights lose.
 /// Fails if a head is not there, or is removed in some of the layers that share their weights alone.
 fn by_weights<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
     if let Some(stray) = grid.stray(removed.keys().copied()) {
@@ -201,10 +191,8 @@ fn by_weights<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads
     }
     let mut heads = HeadsByStem::new();
     for (&HeadPlace { layer, head }, constant) in removed {
-        let all: BTreeSet<HeadPlace> = (0..grid.layers)
-            .filter(|&other| stems[other] == stems[layer])
-            .map(|layer| HeadPlace { layer, head })
-            .collect();
+        let sharing = (0..grid.layers).filter(|&other| stems[other] == stems[layer]);
+        let all: BTreeSet<HeadPlace> = sharing.map(|layer| HeadPlace { layer, head }).collect();
         if let Some(kept) = all.iter().find(|place| !removed.contains_key(place)) {
             let shared: Vec<String> = all.iter().map(ToString::to_string).collect();
             return Err(anyhow!("L{layer}H{head} shares its weights with {kept}, which would go as well")
@@ -216,7 +204,6 @@ fn by_weights<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads
     Ok(heads)
 }
 
-/// A tensor to write.
 struct WrittenTensor {
     name: String,
     stored: StoredTensor,
@@ -224,22 +211,16 @@ struct WrittenTensor {
 }
 
 /// What a file of safetensors says beside its tensors.
-type FileMetadata = HashMap<String, String>;
+type FileMetadata = Option<HashMap<String, String>>;
 
 /// The tensors of a file in the order in which they are written, and what it says beside them. Values that change are float32, or
 /// float64 where they were: a narrower type would round them.
-fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, Option<FileMetadata>)> {
+fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, FileMetadata)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
-        let tensors = torch::tensors(file).map_err(|problem| torch::with_way_out(problem, file.path()))?;
+        let tensors = torch::tensors(file)?;
+        // Others are numbers of positions and the like, which are no parameters.
         let written = |(name, stored): (String, StoredTensor)| {
-            let dtype = match stored.values {
-                ValueType::F64 => Dtype::F64,
-                ValueType::F32 => Dtype::F32,
-                ValueType::F16 => Dtype::F16,
-                ValueType::Bf16 => Dtype::BF16,
-                // Numbers of positions and the like, which are no parameters.
-                ValueType::Other(_) => return None,
-            };
+            let dtype = stored.values.as_ref().ok().map(|&dtype| Dtype::from(dtype))?;
             Some(WrittenTensor { name, stored, dtype })
         };
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
@@ -248,14 +229,14 @@ fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTens
         let (header, start) = format::header(file)?;
         let written = |(name, info): (String, &TensorInfo)| {
             let place = start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64;
-            let stored = StoredTensor { values: ValueType::F32, shape: info.shape.clone(), strides: None, place };
+            let stored = StoredTensor { values: Ok(DType::F32), shape: info.shape.clone(), strides: None, place };
             WrittenTensor { name, stored, dtype: info.dtype }
         };
         (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
     };
     for tensor in &mut tensors {
         let is_new = matches!(changes.get(&tensor.name), Some(TensorChange::Values(_)));
-        if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.is_scattered() {
+        if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.scattered().is_some() {
             tensor.dtype = Dtype::F32;
         }
     }
@@ -264,7 +245,6 @@ fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTens
     Ok((tensors, metadata))
 }
 
-/// Writes a file of weights with changes.
 fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Result<()> {
     let (tensors, metadata) = tensors(file, changes)?;
     let mut end = 0;
@@ -277,21 +257,17 @@ fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Resu
     let mut header = serde_json::to_vec(&Metadata::new(metadata, infos.collect())?)?;
     // The data begins at a multiple of eight bytes, as the format's own writer has it.
     header.resize(header.len().next_multiple_of(8), b' ');
-    let begin = |out: &mut dyn Write| {
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
-        out.write_all(&header)
-    };
-    begin(out).class(Class::Output)?;
+    let begun = out.write_all(&(header.len() as u64).to_le_bytes());
+    begun.and_then(|()| out.write_all(&header)).class(Class::Output)?;
     for tensor in &tensors {
         let bytes = tensor.bytes(file, changes.get(&tensor.name));
-        out.write_all(&bytes.with_context(|| format!("tensor {}", tensor.name.escape_debug()))?)
-            .class(Class::Output)?;
+        let bytes = bytes.with_context(|| format!("tensor {}", tensor.name.escape_debug()))?;
+        out.write_all(&bytes).class(Class::Output)?;
     }
     Ok(())
 }
 
 impl WrittenTensor {
-    /// Its bytes.
     fn size(&self) -> usize {
         self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
     }
@@ -299,14 +275,13 @@ impl WrittenTensor {
     /// The values as the file has them, with their change.
     fn bytes(&self, file: &ModelFile, change: Option<&TensorChange>) -> Result<Vec<u8>> {
         let width = self.dtype.bitsize() / 8;
-        let mut bytes = match change {
+        let as_f32 = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut bytes: Vec<u8> = match change {
             Some(TensorChange::Values(values)) if self.dtype == Dtype::F64 => {
                 values.iter().flat_map(|&value| f64::from(value).to_le_bytes()).collect()
             }
-            Some(TensorChange::Values(values)) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-            _ if self.stored.is_scattered() => {
-                self.stored.read(file)?.iter().flat_map(|value| value.to_le_bytes()).collect()
-            }
+            Some(TensorChange::Values(values)) => as_f32(values),
+            _ if self.stored.scattered().is_some() => as_f32(&self.stored.read(file)?),
             _ => {
                 let mut bytes = vec![0; self.size()];
                 file.read_at(&mut bytes, self.stored.place.start)?;

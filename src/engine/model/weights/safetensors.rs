@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::{StoredTensor, ValueType};
+use super::{StoredTensor, VALUE_TYPES};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
@@ -16,13 +16,8 @@ const LONGEST_HEADER: u64 = 100_000_000;
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let (header, data_start) = header(file)?;
     let stored = |(name, info): (String, &TensorInfo)| {
-        let values = match info.dtype {
-            Dtype::F64 => ValueType::F64,
-            Dtype::F32 => ValueType::F32,
-            Dtype::F16 => ValueType::F16,
-            Dtype::BF16 => ValueType::Bf16,
-            other => ValueType::Other(format!("{other:?}")),
-        };
+        let known = VALUE_TYPES.into_iter().find(|&dtype| Dtype::from(dtype) == info.dtype);
+        let values = known.ok_or_else(|| format!("{:?}", info.dtype));
         let (start, end) = info.data_offsets;
         let place = data_start + start as u64..data_start + end as u64;
         (name, StoredTensor { values, shape: info.shape.clone(), strides: None, place })

@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use candle_core::DType;
 
-use super::pickle::Unusual;
-use super::{StoredTensor, ValueType, pickle, zip};
+use super::pickle::{PickledTensor, Unusual};
+use super::{StoredTensor, pickle, zip};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
@@ -20,8 +21,11 @@ const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that 
     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
 
 /// Says how to make a file of it that can be read.
-pub(super) fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
-    if problem.downcast_ref::<Unusual>().is_some_and(Unusual::is_like_fairseq) {
+fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
+    // The settings of a training run, as fairseq keeps them beside the tensors (`args`, `cfg`).
+    if let Some(Unusual::Name(name)) = problem.downcast_ref()
+        && (name == "argparse.Namespace" || name.starts_with("omegaconf."))
+    {
         return problem.hint_after(". ", FAIRSEQ);
     }
     let path = path.display().to_string();
@@ -53,63 +57,64 @@ pub(super) fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error
 }
 
 /// The place of this mark in the header of a tar archive (POSIX.1-1988, ustar).
-const TAR_MARK: (u64, [u8; 5]) = (257, *b"ustar");
+const TAR_MARK: (u64, &[u8]) = (257, b"ustar");
 
-/// The tensors of a file, by name.
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
-    let size = file.size();
-    let mut magic = zip::MAGIC;
-    if size >= 4 {
-        file.read_at(&mut magic, 0)?;
-    }
-    let mut mark = [0; TAR_MARK.1.len()];
-    if magic != zip::MAGIC && file.read_at(&mut mark, TAR_MARK.0).is_ok() && mark == TAR_MARK.1 {
+    read(file).map_err(|problem| with_way_out(problem, file.path()))
+}
+
+fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
+    let is_zip = has_at(file, &zip::MAGIC, 0)?;
+    if !is_zip && has_at(file, TAR_MARK.1, TAR_MARK.0).unwrap_or(false) {
         bail!(Unusual::Tar);
     }
-    if is_legacy(file)? {
+    if has_at(file, pickle::LEGACY_MAGIC, 0)? {
         return legacy(file);
     }
-    ensure!(
-        size >= 4 && magic == zip::MAGIC,
-        "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before"
-    );
+    ensure!(is_zip, "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before");
     let entries = zip::entries(file)?;
     let of_pickle = |name: &str| name == "data.pkl" || name.ends_with("/data.pkl");
-    let Some(pickle) = entries.iter().find(|entry| of_pickle(&entry.name)) else {
-        bail!("it has no data.pkl: it was not written by PyTorch");
-    };
+    let pickle = entries.iter().find(|entry| of_pickle(&entry.name));
+    let pickle = pickle.context("it has no data.pkl: it was not written by PyTorch")?;
     let root = pickle.name.strip_suffix("data.pkl").expect("it ends so");
     let storages: HashMap<&str, _> =
         entries.iter().filter_map(|entry| Some((entry.name.strip_prefix(root)?, &entry.place))).collect();
     if let Some(place) = storages.get("byteorder") {
-        let mut order = [0; 6];
-        let known = place.end - place.start == 6 && file.read_at(&mut order, place.start).is_ok();
-        ensure!(known && order == *b"little", "it was written by a machine of another byte order");
+        let is_little = place.end - place.start == 6 && has_at(file, b"little", place.start).unwrap_or(false);
+        ensure!(is_little, "it was written by a machine of another byte order");
     }
     let length = pickle.place.end - pickle.place.start;
     ensure!(length <= LARGEST_PICKLE, "its pickle has {length} bytes: no model has so many tensors");
     let mut bytes = vec![0; usize::try_from(length)?];
     file.read_at(&mut bytes, pickle.place.start)?;
-    let tensors = pickle::tensors(&bytes)?;
-    let stored = |(name, tensor): (&str, pickle::PickledTensor)| {
-        let at = || format!("tensor `{}`", name.escape_debug());
-        let storage = format!("data/{}", tensor.key);
-        let place = storages
-            .get(storage.as_str())
-            .with_context(|| format!("{}: `{}` is missing", at(), storage.escape_debug()))?;
-        Ok((name.to_owned(), stored(&tensor, place.start, place.end).with_context(at)?))
-    };
-    tensors.into_iter().map(stored).collect()
+    placed(pickle::tensors(&bytes)?, |key| {
+        let storage = format!("data/{key}");
+        let place = storages.get(storage.as_str()).map(|place| (*place).clone());
+        place.ok_or_else(|| format!("`{}`", storage.escape_debug()))
+    })
 }
 
-/// Whether a file is of `torch.save` of before PyTorch 1.6.
-fn is_legacy(file: &ModelFile) -> Result<bool> {
-    let mut start = [0; pickle::LEGACY_MAGIC.len()];
-    let is_long_enough = file.size() >= start.len() as u64;
-    if is_long_enough {
-        file.read_at(&mut start, 0)?;
+/// Whether these bytes are in a file at this place.
+fn has_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
+    let mut found = vec![0; mark.len()];
+    if file.size() < at + mark.len() as u64 {
+        return Ok(false);
     }
-    Ok(is_long_enough && start == pickle::LEGACY_MAGIC)
+    file.read_at(&mut found, at)?;
+    Ok(found == mark)
+}
+
+/// Tensors as views of their storages; `place` finds the place of one by its key, or gives the name of what is missing.
+fn placed(
+    tensors: HashMap<&str, PickledTensor>,
+    place: impl Fn(&str) -> Result<Range<u64>, String>,
+) -> Result<Vec<(String, StoredTensor)>> {
+    let placed = |(name, tensor): (&str, PickledTensor)| {
+        let at = || format!("tensor `{}`", name.escape_debug());
+        let place = place(tensor.key).map_err(|missing| anyhow!("{}: {missing} is missing", at()))?;
+        Ok((name.to_owned(), stored(&tensor, place).with_context(at)?))
+    };
+    tensors.into_iter().map(placed).collect()
 }
 
 /// The tensors of a file of before PyTorch 1.6: pickles, and behind them each storage after its number of values
@@ -133,16 +138,9 @@ fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
         ensure!(places.insert(key, place).is_none(), "{} is there twice", at());
     }
     ensure!(end == size, anyhow!("{} bytes follow its last storage", size - end).hint("download it again"));
-    let stored = |(name, tensor): (&str, pickle::PickledTensor)| {
-        let at = || format!("tensor `{}`", name.escape_debug());
-        let place = places.get(tensor.key);
-        let place = place.with_context(|| format!("{}: storage `{}` is missing", at(), tensor.key.escape_debug()))?;
-        Ok((name.to_owned(), stored(&tensor, place.start, place.end).with_context(at)?))
-    };
-    found.tensors.into_iter().map(stored).collect()
+    placed(found.tensors, |key| places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug())))
 }
 
-/// The bytes of a value of a storage.
 fn value_bytes(storage_type: &str) -> Result<u64> {
     Ok(match storage_type {
         "BoolStorage" | "ByteStorage" | "CharStorage" => 1,
@@ -153,17 +151,18 @@ fn value_bytes(storage_type: &str) -> Result<u64> {
     })
 }
 
-/// A tensor as a view of the storage at `start` to `end` of the file.
-fn stored(tensor: &pickle::PickledTensor, start: u64, end: u64) -> Result<StoredTensor> {
+/// A tensor as a view of the storage at this place of the file.
+fn stored(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
     let values = match tensor.storage_type {
-        "DoubleStorage" => ValueType::F64,
-        "FloatStorage" => ValueType::F32,
-        "HalfStorage" => ValueType::F16,
-        "BFloat16Storage" => ValueType::Bf16,
-        other => ValueType::Other(other.trim_end_matches("Storage").to_owned()),
+        "DoubleStorage" => Ok(DType::F64),
+        "FloatStorage" => Ok(DType::F32),
+        "HalfStorage" => Ok(DType::F16),
+        "BFloat16Storage" => Ok(DType::BF16),
+        other => Err(other.trim_end_matches("Storage").to_owned()),
     };
-    let begin = tensor.offset.checked_mul(values.bytes()).and_then(|offset| start.checked_add(offset));
-    let begin = begin.filter(|begin| *begin <= end).context("it begins outside its storage")?;
+    let begin = tensor.offset.checked_mul(StoredTensor::value_bytes(&values));
+    let begin = begin.and_then(|offset| start.checked_add(offset)).filter(|begin| *begin <= end);
+    let begin = begin.context("it begins outside its storage")?;
     let sizes = |sizes: &[u64]| sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
     let (shape, strides) = (sizes(&tensor.shape)?, sizes(&tensor.strides)?);
     Ok(StoredTensor { values, shape, strides: Some(strides), place: begin..end })

@@ -1,8 +1,6 @@
 //! The directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
-//! 4.4).
-//!
-//! The reader is its own because it trusts nothing in a file: no allocation here follows from a number in the file
-//! alone, and compressed or encrypted data, or data outside the file, is refused.
+//! 4.4). The reader is its own because it trusts nothing in a file: no allocation here follows from a number in the
+//! file alone, and compressed or encrypted data, or data outside the file, is refused.
 
 use std::ops::Range;
 
@@ -11,7 +9,6 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
-/// An entry of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ArchiveEntry {
     pub name: String,
@@ -22,29 +19,22 @@ pub(super) struct ArchiveEntry {
 /// The first bytes of an archive.
 pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 
-/// The directory of a model of a thousand layers has about 2 MB.
-const LARGEST_DIRECTORY: u64 = 1 << 26;
-
 /// PyTorch names its files after the archive and numbers them.
 const LONGEST_NAME: u16 = 1000;
 
-const END: u32 = 0x0605_4b50;
-const END_BYTES: u64 = 22;
-const LOCATOR_64: u32 = 0x0706_4b50;
-const LOCATOR_64_BYTES: u64 = 20;
-const END_64: u32 = 0x0606_4b50;
-const END_64_BYTES: u64 = 56;
-const ENTRY: u32 = 0x0201_4b50;
-const ENTRY_BYTES: usize = 46;
-const LOCAL: u32 = 0x0403_4b50;
-const LOCAL_BYTES: u64 = 30;
+/// Records by their first number and their length.
+const END: (u32, u64) = (0x0605_4b50, 22);
+const LOCATOR_64: (u32, u64) = (0x0706_4b50, 20);
+const END_64: (u32, u64) = (0x0606_4b50, 56);
+const ENTRY: (u32, usize) = (0x0201_4b50, 46);
+const LOCAL: (u32, u64) = (0x0403_4b50, 30);
 
-/// The entries of an archive.
 pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
     let (start, bytes) = directory(file)?;
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
-    ensure!(bytes <= LARGEST_DIRECTORY, "its directory has {bytes} bytes: no model has so many tensors");
+    // That of a model of a thousand layers has about 2 MB.
+    ensure!(bytes <= 1 << 26, "its directory has {bytes} bytes: no model has so many tensors");
     let directory = at(file, start, bytes)?;
     let mut rest = directory.as_slice();
     let mut entries = Vec::new();
@@ -60,22 +50,20 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
 fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || anyhow!("its end is missing").hint("download it again");
-    let end_start = size.checked_sub(END_BYTES).ok_or_else(missing)?;
-    let end = at(file, end_start, END_BYTES)?;
-    ensure!(u32_at(&end, 0)? == END, missing());
+    let end_start = size.checked_sub(END.1).ok_or_else(missing)?;
+    let end = at(file, end_start, END.1)?;
+    ensure!(u32_at(&end, 0)? == END.0, missing());
     let (bytes, start) = (u32_at(&end, 12)?, u32_at(&end, 16)?);
-    let Some(locator_start) = end_start.checked_sub(LOCATOR_64_BYTES) else {
-        return Ok((start.into(), bytes.into()));
-    };
-    let locator = at(file, locator_start, LOCATOR_64_BYTES)?;
-    if u32_at(&locator, 0)? != LOCATOR_64 {
+    let locator_start = end_start.checked_sub(LOCATOR_64.1);
+    let locator = locator_start.map(|start| at(file, start, LOCATOR_64.1)).transpose()?.unwrap_or_default();
+    if u32_at(&locator, 0).ok() != Some(LOCATOR_64.0) {
         return Ok((start.into(), bytes.into()));
     }
     let place = u64_at(&locator, 8)?;
-    let inside = place.checked_add(END_64_BYTES).is_some_and(|end| end <= size);
+    let inside = place.checked_add(END_64.1).is_some_and(|end| end <= size);
     ensure!(inside, "its end lies outside the file");
-    let end = at(file, place, END_64_BYTES)?;
-    ensure!(u32_at(&end, 0)? == END_64, "its end is damaged");
+    let end = at(file, place, END_64.1)?;
+    ensure!(u32_at(&end, 0)? == END_64.0, "its end is damaged");
     Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
 }
 
@@ -83,24 +71,24 @@ fn directory(file: &ModelFile) -> Result<(u64, u64)> {
 fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let size = file.size();
     let damaged = || "its directory is damaged";
-    ensure!(u32_at(directory, 0)? == ENTRY, damaged());
+    ensure!(u32_at(directory, 0)? == ENTRY.0, damaged());
     let [name, extra, comment] = [u16_at(directory, 28)?, u16_at(directory, 30)?, u16_at(directory, 32)?];
-    let extra_start = ENTRY_BYTES + usize::from(name);
+    let extra_start = ENTRY.1 + usize::from(name);
     let extra_end = extra_start + usize::from(extra);
     let end = extra_end + usize::from(comment);
     ensure!(end <= directory.len(), damaged());
     ensure!(name <= LONGEST_NAME, "a name of {name} bytes");
-    let name = String::from_utf8_lossy(&directory[ENTRY_BYTES..extra_start]).into_owned();
+    let name = String::from_utf8_lossy(&directory[ENTRY.1..extra_start]).into_owned();
     let (flags, method) = (u16_at(directory, 8)?, u16_at(directory, 10)?);
     ensure!(flags & 1 == 0 && method == 0, "`{}` is compressed or encrypted", name.escape_debug());
     let sizes = [u32_at(directory, 20)?, u32_at(directory, 24)?, u32_at(directory, 42)?];
     let [compressed, uncompressed, local] = widened(sizes, &directory[extra_start..extra_end])?;
     ensure!(compressed == uncompressed, "`{}` has two sizes", name.escape_debug());
     let outside = || anyhow!("`{}` lies outside the file", name.escape_debug()).hint("download it again");
-    ensure!(local.checked_add(LOCAL_BYTES).is_some_and(|end| end <= size), outside());
-    let header = at(file, local, LOCAL_BYTES)?;
-    ensure!(u32_at(&header, 0)? == LOCAL, "`{}` is not where the directory says", name.escape_debug());
-    let start = local + LOCAL_BYTES + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
+    ensure!(local.checked_add(LOCAL.1).is_some_and(|end| end <= size), outside());
+    let header = at(file, local, LOCAL.1)?;
+    ensure!(u32_at(&header, 0)? == LOCAL.0, "`{}` is not where the directory says", name.escape_debug());
+    let start = local + LOCAL.1 + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
     let stop = start.checked_add(compressed).filter(|stop| *stop <= size).ok_or_else(outside)?;
     Ok((ArchiveEntry { name, place: start..stop }, end))
 }
@@ -132,8 +120,7 @@ fn at(file: &ModelFile, start: u64, bytes: u64) -> Result<Vec<u8>> {
 }
 
 fn bytes_at<const N: usize>(bytes: &[u8], place: usize) -> Result<[u8; N]> {
-    let bytes = place.checked_add(N).and_then(|end| bytes.get(place..end)).context("its directory is damaged")?;
-    Ok(bytes.try_into().expect("so many bytes were taken"))
+    bytes.get(place..).and_then(<[u8]>::first_chunk).copied().context("its directory is damaged")
 }
 
 fn u16_at(bytes: &[u8], place: usize) -> Result<u16> {
@@ -175,7 +162,7 @@ mod tests {
     /// The error of the archive with these bytes at a place that is counted from the beginning of its directory.
     fn error(place: usize, bytes: &[u8]) -> String {
         let mut archive = archive();
-        let start = archive.windows(4).position(|window| window == ENTRY.to_le_bytes()).unwrap();
+        let start = archive.windows(4).position(|window| window == ENTRY.0.to_le_bytes()).unwrap();
         archive[start + place..][..bytes.len()].copy_from_slice(bytes);
         read(&archive).unwrap_err()
     }
@@ -213,10 +200,10 @@ mod tests {
             assert_eq!(read(&bytes).unwrap_err(), "its directory lies outside the file");
         }
         // The long form of the end: 2^60 entries in a directory of 2^62 bytes.
-        let mut long = END_64.to_le_bytes().to_vec();
+        let mut long = END_64.0.to_le_bytes().to_vec();
         long.resize(24, 0);
         [1_u64 << 60, 1 << 60, 1 << 62, 0].iter().for_each(|field| long.extend(field.to_le_bytes()));
-        let mut locator = [LOCATOR_64, 0].map(u32::to_le_bytes).concat();
+        let mut locator = [LOCATOR_64.0, 0].map(u32::to_le_bytes).concat();
         locator.extend((end as u64).to_le_bytes());
         locator.extend(1_u32.to_le_bytes());
         let bytes = [&whole[..end], &long, &locator, &whole[end..]].concat();

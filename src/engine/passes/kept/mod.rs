@@ -1,13 +1,13 @@
-//! Activations of a pass that are kept for a later one over the same sequences, which is shown them in place of a forward pass.
-//!
-//! They are kept as they were computed, so that the later pass finds the same numbers to the last digit; which packs there was room
-//! for decides nothing but its time (docs/decisions/02-stream-the-corpus.md).
+//! Activations of a pass that are kept for a later one over the same sequences, which is shown them in place of a
+//! forward pass. They are kept as they were computed, so that the later pass finds the same numbers to the last digit;
+//! which packs there was room for decides nothing but its time (docs/decisions/02-stream-the-corpus.md).
 
 mod pack;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::observer::FurtherRuns;
 use super::observer::set::ObserverSet;
 use super::pass::{Pass, Portion};
 use crate::model::config::Config;
@@ -33,7 +33,6 @@ pub fn bound(asked: Option<u64>) -> u64 {
 
 /// Activations that passes of the first stage keep for passes of the second.
 pub struct KeptPasses {
-    /// The passes, each with what is needed of it.
     wanted: Vec<(Pass, Vec<Keep>)>,
     widths: PackWidths,
     /// The bytes that may still be taken.
@@ -59,7 +58,6 @@ impl KeptPasses {
     }
 }
 
-/// Activations kept from one pass over a shard.
 #[derive(Clone, Copy)]
 pub struct KeptPass<'a> {
     all: &'a KeptPasses,
@@ -69,7 +67,6 @@ pub struct KeptPass<'a> {
 }
 
 impl KeptPass<'_> {
-    /// The bytes that the pass may take for later ones.
     pub fn reserved(&self) -> u64 {
         if self.follows { 0 } else { self.all.left.load(Ordering::Relaxed) }
     }
@@ -77,7 +74,8 @@ impl KeptPass<'_> {
     /// Whether the observers of a pass can do with it: a pass that keeps has any, and one that follows those that said what they need.
     pub fn suits(&self, observers: &ObserverSet) -> bool {
         let kept = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
-        !self.follows || (kept.covers(observers.needs()) && !observers.requests_patched_runs())
+        let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
+        !self.follows || (kept.covers(observers.needs()) && !patches)
     }
 
     /// The pack of this number, which is forgotten.
@@ -96,7 +94,6 @@ impl KeptPass<'_> {
         (is_wanted && self.all.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()).then_some(kept)
     }
 
-    /// Keeps what was needed of the pack of this number.
     pub fn keep(&self, number: usize, pack: KeptPack) {
         let mut packs = self.all.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.push(((self.place, self.shard, number), pack));

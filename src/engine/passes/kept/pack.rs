@@ -19,7 +19,6 @@ pub struct Keep {
     pub of: fn(&Sequence) -> bool,
 }
 
-/// The widths that the memory of a pack follows from.
 #[derive(Clone, Copy, Debug)]
 pub struct PackWidths {
     layers: usize,
@@ -52,7 +51,6 @@ impl PackWidths {
 #[derive(Debug)]
 pub struct KeptPack {
     layers: usize,
-    /// The activations needed from each sequence.
     needs: Vec<Needs>,
     events: Vec<KeptEvent>,
     /// The values of all events, one after the other.
@@ -79,12 +77,8 @@ enum KeptPart {
         attention: [usize; 2],
         context: Option<usize>,
     },
-    HiddenStates {
-        width: usize,
-    },
-    AttentionInputs {
-        width: usize,
-    },
+    HiddenStates(usize),
+    AttentionInputs(usize),
 }
 
 impl KeptPack {
@@ -99,18 +93,15 @@ impl KeptPack {
         Self { layers: widths.layers, needs, events: Vec::new(), values: Vec::new(), expected }
     }
 
-    /// The memory that it will take.
     pub fn bytes(&self) -> u64 {
         let [events, values] = self.expected;
         (events * size_of::<KeptEvent>() + values * size_of::<f32>()) as u64
     }
 
-    /// The activations that are needed of some sequence.
     pub fn needs(&self) -> Needs {
         self.needs.iter().fold(Needs::default(), |all, needs| all | *needs)
     }
 
-    /// Keeps what is needed of a head.
     pub fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
         let needs = self.needs[sequence];
         if !needs.heads() {
@@ -129,17 +120,16 @@ impl KeptPack {
         context.iter().flat_map(Rows::iter).for_each(|row| self.values.extend_from_slice(row));
     }
 
-    /// Keeps the hidden states of a layer if they are needed.
     pub fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
         if self.needs[sequence].states_of(layer, self.layers) {
-            self.rows(sequence, layer, KeptPart::HiddenStates { width: states.width() }, states);
+            self.rows(sequence, layer, KeptPart::HiddenStates(states.width()), states);
         }
     }
 
     /// Keeps the rows that queries and keys of a layer are made of, if they are needed.
     pub fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         if self.needs[sequence].attention_inputs {
-            self.rows(sequence, layer, KeptPart::AttentionInputs { width: inputs.width() }, inputs);
+            self.rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
         }
     }
 
@@ -166,10 +156,10 @@ impl KeptPack {
             let values = &self.values[start..];
             let rows = |width: usize| Rows::new(&values[..tokens * width], width);
             match part {
-                KeptPart::HiddenStates { width } => {
+                KeptPart::HiddenStates(width) => {
                     observers.observe(sequence, Event::HiddenStates { layer, states: rows(width) });
                 }
-                KeptPart::AttentionInputs { width } => {
+                KeptPart::AttentionInputs(width) => {
                     observers.observe(sequence, Event::AttentionInputs { layer, inputs: rows(width), encoder });
                 }
                 KeptPart::Head { head, attention: [weights, entropies], context } => {

@@ -28,13 +28,10 @@ use crate::sequences::reading::{Context, Reading, Spacing};
 /// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The program.
     pub tool: Tool,
-    /// The model.
     pub model: ModelInfo,
-    /// The corpus, the whole of it.
+    /// The whole of it.
     pub corpus: CorpusIdentity,
-    /// How it was observed.
     pub protocol: Protocol,
 }
 
@@ -227,7 +224,6 @@ impl ModelInfo {
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
     }
 
-    /// Describes a loaded model.
     pub fn new(model: &Model, hashes: Hashes) -> Self {
         let HeadGrid { layers, heads } = model.grid();
         let Architecture { family, config, names } = &model.architecture;
@@ -261,7 +257,6 @@ impl ModelInfo {
         }
     }
 
-    /// How many layers and heads there are.
     pub fn grid(&self) -> HeadGrid {
         HeadGrid { layers: self.layers, heads: self.heads }
     }
@@ -389,7 +384,6 @@ impl Identity {
     }
 }
 
-/// The files of a corpus by name and content.
 fn contents(corpus: &CorpusIdentity) -> Value {
     corpus.files.iter().map(|file| json!({ "name": file.name, "sha256": file.sha256 })).collect()
 }

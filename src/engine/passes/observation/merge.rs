@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use super::identity::Identity;
 use super::partial::{self, EXTENSION, Restore};
@@ -17,7 +17,6 @@ const NAMED: usize = 10;
 
 /// The shards that exist of one stage of one run.
 struct Shards<'a> {
-    /// The number of shards of the run.
     of: u32,
     stage: Stage,
     /// The file of each, by its number.
@@ -32,18 +31,11 @@ impl<'a> Shards<'a> {
     fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
         let (of, others) = (self.of, shard.of());
         let (here, there) = (path.display(), self.some().display());
-        ensure!(
-            of == others,
-            anyhow!(
-                "cannot merge `{there}` and `{here}`: one is of {} and the other of {others}",
-                counted(of, "shard")
-            )
-            .about(&there)
-        );
+        let cannot = |why: &str| anyhow!("cannot merge `{there}` and `{here}`: {why}").about(&there);
+        ensure!(of == others, cannot(&format!("one is of {} and the other of {others}", counted(of, "shard"))));
         ensure!(
             self.stage == *stage,
-            anyhow!("cannot merge `{there}` and `{here}`: they were run after other sums, or by another policy")
-                .about(&there)
+            cannot("they were run after other sums, or by another policy")
                 .hint("run one of them again with the --after of the other")
         );
         if let Some(other) = self.given.insert(shard.number(), path) {
@@ -79,16 +71,11 @@ impl<'a> Shards<'a> {
 /// Makes sure that all partials belong to the run of the first partial.
 fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
-    match of_first.difference(identity) {
-        Some(difference) => {
-            let there = there.display();
-            Err(anyhow!("cannot merge `{there}` and `{}`: {difference}", path.display()).about(&there))
-        }
-        None => Ok(()),
-    }
+    let Some(difference) = of_first.difference(identity) else { return Ok(()) };
+    let there = there.display();
+    Err(anyhow!("cannot merge `{there}` and `{}`: {difference}", path.display()).about(&there))
 }
 
-/// The shards that a set of partials lacks.
 pub struct MissingShards {
     /// Their numbers, ascending.
     pub numbers: Vec<u32>,
@@ -141,55 +128,31 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     Ok(MissingShards { numbers, is_of_first, damaged })
 }
 
-/// The partials of one stage, and their sum.
-struct MergedStage<'a> {
-    shards: Shards<'a>,
-    sum: Observation,
-}
-
-impl<'a> MergedStage<'a> {
-    fn new(path: &'a Path, shard: Shard, part: Observation) -> Self {
-        Self { shards: Shards::new(path, shard, part.stage.clone()), sum: part }
-    }
-
-    fn add(&mut self, path: &'a Path, shard: Shard, part: &Observation) -> Result<()> {
-        self.shards.add(path, shard, &part.stage)?;
-        self.sum.merge(part);
-        Ok(())
-    }
-
-    /// The sum, if every shard was given.
-    fn whole(self) -> Result<Observation> {
-        self.shards.ensure_whole()?;
-        Ok(self.sum)
-    }
-}
-
 /// Adds up partials, given in any order, that are together all shards of one corpus. In a run of two stages they are the
 /// partials of the first stage, or of both.
 /// Fails if a partial cannot be used, two are not of one run or are the same shard, or a shard is missing.
 pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
-    let mut stages: [Option<MergedStage<'_>>; 2] = [None, None];
+    let mut stages: [Option<(Shards<'_>, Observation)>; 2] = [None, None];
     let mut first: Option<(&Path, Identity)> = None;
     for path in paths {
         let (shard, part) = partial::read(path, restore)?;
         ensure_of_one_run(&mut first, path, &part.identity)?;
         match &mut stages[usize::from(part.stage.is_after())] {
-            Some(gathered) => gathered.add(path, shard, &part)?,
-            none => *none = Some(MergedStage::new(path, shard, part)),
+            Some((shards, sum)) => {
+                shards.add(path, shard, &part.stage)?;
+                sum.merge(&part);
+            }
+            none => *none = Some((Shards::new(path, shard, part.stage.clone()), part)),
         }
     }
-    let [first, after] = stages.map(|stage| stage.map(MergedStage::whole).transpose());
+    let whole = |(shards, sum): (Shards<'_>, Observation)| shards.ensure_whole().map(|()| sum);
+    let [first, after] = stages.map(|stage| stage.map(whole).transpose());
     match (first?, after?) {
         (None, None) => {
             Err(anyhow!("no shard is there yet").hint("run them, or name their partials")).class(Class::Incomplete)
         }
-        (None, Some(_)) => {
-            bail!(
-                anyhow!("the sums that these were run after are missing")
-                    .hint("name the file that --after was given as well")
-            )
-        }
+        (None, Some(_)) => Err(anyhow!("the sums that these were run after are missing")
+            .hint("name the file that --after was given as well")),
         (Some(first), None) => Ok(first),
         (Some(mut first), Some(after)) => {
             let digest = first.digest()?;

@@ -1,6 +1,5 @@
-//! Observations: sums over a corpus, or over a shard of it, before any ratio and any label.
-//!
-//! The observations of all shards of a corpus add up to the observation of the whole corpus.
+//! Observations: sums over a corpus, or over a shard of it, before any ratio and any label. The observations of all
+//! shards of a corpus add up to the observation of the whole corpus.
 
 pub mod identity;
 pub mod merge;
@@ -19,13 +18,10 @@ use identity::{Identity, RunInfo};
 
 /// The sums of all passes, with their identity.
 pub struct Observation {
-    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     /// The corpus in numbers.
     pub tally: Tally,
-    /// The passes that were run.
     pub stage: Stage,
-    /// The sums of each of them.
     pub passes: Vec<PassSums>,
     /// Facts about the run, unless they were not wanted.
     pub run: Option<RunInfo>,
@@ -35,10 +31,8 @@ pub struct Observation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// All passes.
     #[default]
     Whole,
-    /// The passes of the first stage.
     First,
     /// The passes of the second stage, which follow the first.
     After {
@@ -55,12 +49,10 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Whether these are all passes of the plan.
     pub fn is_whole(&self) -> bool {
         matches!(self, Self::Whole | Self::Followed { .. })
     }
 
-    /// Whether these are the passes of the second stage alone.
     pub fn is_after(&self) -> bool {
         matches!(self, Self::After { .. })
     }
@@ -121,21 +113,17 @@ impl Observation {
     /// Makes sure that something was observed.
     /// Fails if the corpus has no sentences, or all were skipped; the reasons are counted.
     pub fn ensure_not_empty(&self) -> Result<()> {
-        self.not_empty().class(Class::Input)
-    }
-
-    fn not_empty(&self) -> Result<()> {
         let (tally, corpus) = (&self.tally, &self.identity.corpus.name);
         if tally.sentences > 0 {
             return Ok(());
         }
         let Some((first, _)) = tally.skipped.first_key_value() else {
-            return Err(anyhow!("corpus `{corpus}` has no sentences").about(corpus));
+            return Err(anyhow!("corpus `{corpus}` has no sentences").about(corpus)).class(Class::Input);
         };
         let reasons: Vec<String> =
             tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
         let reasons = reasons.join(", ");
         let skipped = anyhow!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({reasons})");
-        Err(first.with_way_out(skipped.about(corpus)))
+        Err(first.with_way_out(skipped.about(corpus))).class(Class::Input)
     }
 }

@@ -10,10 +10,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// Something of each class of layers.
-///
-/// [`Sums`] of each class count every sequence, by the keys that queries of the class see, and are shown the heads of its
-/// layers alone, and how much these mix. Other events go to all of them.
+/// Something of each class of layers. [`Sums`] of each class count every sequence, by the keys that queries of the
+/// class see, and are shown the heads of its layers alone, and how much these mix. Other events go to all of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByClass<T> {
     classes: LayerClasses,
@@ -22,7 +20,6 @@ pub struct ByClass<T> {
 }
 
 impl<T> ByClass<T> {
-    /// Something for the keys that queries of each class see.
     pub fn new(classes: &LayerClasses, make: impl Fn(Visibility) -> T) -> Self {
         Self { classes: classes.clone(), each: classes.kinds().iter().map(|&kind| make(kind)).collect() }
     }
@@ -41,7 +38,6 @@ impl<T> ByClass<T> {
         &self.each
     }
 
-    /// The value of a layer's class.
     pub fn of_layer(&self, layer: usize) -> &T {
         &self.each[self.classes.of(layer)]
     }

@@ -1,13 +1,16 @@
-//! Events: the activations of a sequence, as a pass shows them one by one.
+//! Events: the activations of a sequence, as a pass shows them one by one; attention is folded to words and to tokens of text on
+//! first use.
 
-use super::input::HeadInput;
 use super::requests::PatchedRun;
 use crate::model::forward::Encoder;
+use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{FinalNorm, Mixing, Needs, ResidualPart};
+use crate::model::forward::visitor::{FinalNorm, HeadView, Mixing, Needs, ResidualPart};
+use crate::sequences::fold::text::TextAttention;
+use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::sequence::Sequence;
 
-/// One observation of a sequence.
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
 pub enum Event<'a> {
     Head(HeadInput<'a>),
@@ -15,7 +18,6 @@ pub enum Event<'a> {
     /// observer needs them.
     HiddenStates {
         layer: usize,
-        /// The hidden states.
         states: Rows<'a>,
     },
     /// The rows, `[n, hidden]`, of which queries and keys of a layer are made, before its heads.
@@ -28,7 +30,6 @@ pub enum Event<'a> {
     /// How much the heads of a layer mix into each token from others, after its heads.
     Mixing {
         layer: usize,
-        /// The ratios.
         mixing: Mixing<'a>,
     },
     /// The direct effects of a part of the residual stream, `[n, compared]`, before the scale of the final norm; heads' effects come
@@ -37,7 +38,6 @@ pub enum Event<'a> {
         part: ResidualPart,
         effects: Rows<'a>,
     },
-    /// The final norm, after all layers.
     FinalNorm(FinalNorm<'a>),
     /// The logits, `[classes]`, at a predicted position.
     Logits {
@@ -77,7 +77,6 @@ impl Event<'_> {
         }
     }
 
-    /// Whether an observer with these needs receives it.
     pub(super) fn is_for(&self, needs: Needs) -> bool {
         match self {
             Self::Head(_) => needs.heads(),
@@ -94,5 +93,61 @@ impl Event<'_> {
             | Self::PathGradient(_)
             | Self::PackOver => true,
         }
+    }
+}
+
+/// One head over one sequence, as every observer of a pass receives it.
+pub struct HeadInput<'a> {
+    /// The attention of the head and the other activations that are needed.
+    pub view: HeadView<'a>,
+    sequence: &'a Sequence,
+    folded: &'a mut Folder,
+}
+
+/// Buffers for attention folded to words and to text, reused from head to head.
+#[derive(Clone, Debug, Default)]
+pub struct Folder {
+    words: [Folded<WordAttention>; 2],
+    text: Folded<TextAttention>,
+}
+
+impl Folder {
+    pub fn head_input<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
+        self.words.iter_mut().for_each(|folded| folded.done = false);
+        self.text.done = false;
+        HeadInput { view, sequence, folded: self }
+    }
+}
+
+/// Attention in one folded form, computed on first use.
+#[derive(Clone, Debug, Default)]
+struct Folded<T> {
+    attention: T,
+    done: bool,
+}
+
+impl<'a> HeadInput<'a> {
+    pub fn attention(&self) -> AttentionView<'a> {
+        self.view.attention
+    }
+
+    /// The attention between words, `[words, words]`, folded by `from`; computed once.
+    pub fn words(&mut self, from: FromToken) -> &WordAttention {
+        let folded = &mut self.folded.words[usize::from(from == FromToken::First)];
+        if !folded.done {
+            folded.attention.fold(self.view.attention, &self.sequence.words, from);
+            folded.done = true;
+        }
+        &folded.attention
+    }
+
+    /// The attention between tokens of text; computed once.
+    pub fn text(&mut self) -> &TextAttention {
+        let folded = &mut self.folded.text;
+        if !folded.done {
+            folded.attention.fold(self.view.attention, &self.sequence.kinds);
+            folded.done = true;
+        }
+        &folded.attention
     }
 }

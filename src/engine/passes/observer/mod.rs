@@ -1,22 +1,22 @@
-//! Observers: exact sums over the attention and the activations of each head in a pass.
-//!
-//! A study's sums implement [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s.
-//! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of
-//! addition, and the sums of workers and shards add up to the sums of one run.
+//! Observers: exact sums over the attention and the activations of each head in a pass. A study's sums implement
+//! [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s. All sums are exact (integers, or
+//! [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of addition, and the sums of workers
+//! and shards add up to the sums of one run.
 
 pub mod by_class;
-pub mod countable;
 pub mod event;
-pub mod input;
 pub mod requests;
 pub mod set;
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 use super::setup::PassSetup;
 use crate::model::forward::visitor::Needs;
@@ -25,19 +25,15 @@ use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
-use countable::ensure_countable;
-pub use event::Event;
-pub use input::{Folder, HeadInput};
+pub use event::{Event, Folder, HeadInput};
 use requests::HeadSet;
 
-/// Exact sums over every head in the sequences of a pass.
-///
-/// Merging them with the sums of another worker or shard gives the sums over the sequences of both.
+/// Exact sums over every head in the sequences of a pass. Merging them with the sums of another worker or shard gives
+/// the sums over the sequences of both.
 pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;
 
-    /// The demands of the sums on a pass.
     fn demands(&self) -> Demands {
         Demands::ATTENTION
     }
@@ -49,7 +45,6 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// `None` if the sums can gain nothing more from it: they are shown nothing of it, and a pack without any other does not run.
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState>;
 
-    /// Adds one event of a sequence.
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>);
 
     /// Whether the sums belong to a model of this grid and these classes of layers, and all lists have the right lengths. Sums that
@@ -57,7 +52,6 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 }
 
-/// Demands of sums on a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
     /// The activations that the sums read; those that no observer needs are not computed.
@@ -82,7 +76,6 @@ impl Demands {
 /// The forward passes over a sequence beside the baseline run, which removes no head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FurtherRuns {
-    /// No further runs.
     #[default]
     None,
     /// One ablation variant without each of these sets of heads.
@@ -98,12 +91,10 @@ pub enum FurtherRuns {
 }
 
 impl FurtherRuns {
-    /// Whether each variant is also run with everything held but the residual stream.
     pub fn are_direct(&self) -> bool {
         matches!(self, Self::WithoutAndDirectly(_))
     }
 
-    /// The sets of heads that the ablation variants remove.
     pub fn variants(&self) -> &[HeadSet] {
         match self {
             Self::Without(sets) | Self::WithoutAndDirectly(sets) => sets,
@@ -113,14 +104,12 @@ impl FurtherRuns {
 }
 
 /// The [`Sums`] of a study, whose type only the study knows, with the states of the sequences of a pack.
-pub trait Observer: Send + Sync {
+pub trait Observer: Any + Send + Sync {
     /// The activations that the sums read from here on.
     fn needs(&self) -> Needs;
 
-    /// [`Sums::demands`]
     fn demands(&self) -> &Demands;
 
-    /// [`Sums::begin_pass`]
     fn begin_pass(&mut self, known: &PassSetup<'_>);
 
     /// [`Sums::begin`], for the next sequence of the pack.
@@ -129,11 +118,9 @@ pub trait Observer: Send + Sync {
     /// Whether the sums can gain from any sequence of the pack.
     fn is_relevant(&self) -> bool;
 
-    /// Begins a variant; the sums skip one that they did not request.
-    fn begin_variant(&mut self, removed: &HeadSet);
-
-    /// Begins the run of a variant in which everything is held but the residual stream; whether the sums requested it.
-    fn begin_direct(&mut self, removed: &HeadSet) -> bool;
+    /// Begins a variant, or the run of one in which everything is held but the residual stream; whether the sums requested it, which
+    /// skip any other.
+    fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool;
 
     /// [`Sums::observe`], for this sequence of the pack, if the sums need the event.
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>);
@@ -145,18 +132,13 @@ pub trait Observer: Send + Sync {
     /// Panics if they are of another study or of another analysis.
     fn merge(&mut self, other: &dyn Observer);
 
-    /// A copy of the observer with the same sums.
     fn duplicate(&self) -> Box<dyn Observer>;
 
-    /// [`Sums::fits`]
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 
     /// The sums as bytes, by postcard; equal sums are equal bytes.
     /// Fails if they cannot be expressed so.
     fn to_bytes(&self) -> Result<Vec<u8>>;
-
-    /// The observer as [`sums`] needs it.
-    fn as_any(&self) -> &dyn Any;
 }
 
 struct ObserverAdapter<S: Sums> {
@@ -170,7 +152,6 @@ struct ObserverAdapter<S: Sums> {
     is_skipped: bool,
 }
 
-/// An observer with these sums.
 pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
     let demands = sums.demands();
     let variants = demands.further_runs.variants().iter().cloned().zip(0..).collect();
@@ -187,7 +168,7 @@ pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
 
 /// The sums of an observer, if they are of this type.
 pub fn sums_if<S: Sums>(observer: &dyn Observer) -> Option<&S> {
-    observer.as_any().downcast_ref::<ObserverAdapter<S>>().map(|adapter| &adapter.sums)
+    (observer as &dyn Any).downcast_ref::<ObserverAdapter<S>>().map(|adapter| &adapter.sums)
 }
 
 /// The sums of an observer.
@@ -218,27 +199,19 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 
     fn begin(&mut self, sequence: &Sequence) {
-        let state = self.sums.begin(sequence);
-        self.states.push(state);
+        self.states.push(self.sums.begin(sequence));
     }
 
     fn is_relevant(&self) -> bool {
         self.states.iter().any(Option::is_some)
     }
 
-    fn begin_variant(&mut self, removed: &HeadSet) {
-        let place = self.variants.get(removed).copied();
+    fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
+        let is_requested = !is_direct || self.demands.further_runs.are_direct();
+        let place = self.variants.get(removed).copied().filter(|_| is_requested);
         self.is_skipped = place.is_none();
         if let Some(place) = place {
-            self.observe_all(&mut Event::Variant(place));
-        }
-    }
-
-    fn begin_direct(&mut self, removed: &HeadSet) -> bool {
-        let place = self.variants.get(removed).copied().filter(|_| self.demands.further_runs.are_direct());
-        self.is_skipped = place.is_none();
-        if let Some(place) = place {
-            self.observe_all(&mut Event::Direct(place));
+            self.observe_all(&mut if is_direct { Event::Direct(place) } else { Event::Variant(place) });
         }
         place.is_some()
     }
@@ -271,9 +244,37 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     fn to_bytes(&self) -> Result<Vec<u8>> {
         Ok(postcard::to_stdvec(&self.sums)?)
     }
+}
 
-    fn as_any(&self) -> &dyn Any {
-        self
+/// The largest count: 2^46, 70 million million. All shards of a corpus, 2^16 at most, then add up below 2^63; the
+/// largest corpora have some 2^44 tokens.
+const MOST: u64 = 1 << 46;
+
+/// Makes sure that no count or sum from a file is too large to be added to others. Fixed-point sums
+/// ([`ExactSum`](crate::stats::exact::ExactSum)) have the same bound, by their whole part.
+/// Fails if one is.
+pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
+    // Visits all numbers; what would be written of them goes nowhere.
+    read.serialize(&mut Serializer::with_formatter(io::sink(), Bounded)).context("it holds what no run counts")
+}
+
+struct Bounded;
+
+fn ensure(countable: bool) -> io::Result<()> {
+    if countable { Ok(()) } else { Err(io::Error::other(format!("a count of more than {MOST}"))) }
+}
+
+impl Formatter for Bounded {
+    fn write_u64<W: ?Sized + Write>(&mut self, _: &mut W, value: u64) -> io::Result<()> {
+        ensure(value <= MOST)
+    }
+
+    fn write_i128<W: ?Sized + Write>(&mut self, _: &mut W, value: i128) -> io::Result<()> {
+        ensure(value.unsigned_abs() >> 64 <= u128::from(MOST))
+    }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, _: &mut W, value: f64) -> io::Result<()> {
+        ensure(value.abs() <= MOST as f64)
     }
 }
 
@@ -282,6 +283,7 @@ mod tests {
     use super::set::ObserverSet;
     use super::*;
     use crate::model::forward::rows::Rows;
+    use crate::stats::exact::ExactSum;
     use serde::Deserialize;
 
     /// Keeps what it is shown, and needs it or not.
@@ -345,5 +347,28 @@ mod tests {
         let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
         assert_eq!(*sums::<Recorder>(&*observers[0]), Recorder { needy: true, states, logits, ended: vec![7, 9] });
         assert_eq!(*sums::<Recorder>(&*observers[1]), Recorder { ended: vec![7, 9], ..Recorder::default() });
+    }
+
+    fn sum(value: f64) -> ExactSum {
+        let mut sum = ExactSum::default();
+        sum += value;
+        sum
+    }
+
+    #[test]
+    fn what_can_be_added_up_is_countable() {
+        let most = MOST as f64;
+        ensure_countable(&(MOST, most, [("a", -most)], vec![sum(most), sum(-most)])).unwrap();
+        ensure_countable(&vec![u64::from(u32::MAX); 3]).unwrap();
+    }
+
+    #[test]
+    fn what_could_overflow_is_not() {
+        let more = 2.0 * MOST as f64;
+        let refused = |result: Result<()>| assert!(format!("{:#}", result.unwrap_err()).contains("70368744177664"));
+        refused(ensure_countable(&[0, MOST + 1]));
+        refused(ensure_countable(&Some(-more)));
+        refused(ensure_countable(&[sum(more)]));
+        refused(ensure_countable(&[sum(-more)]));
     }
 }

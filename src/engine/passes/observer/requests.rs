@@ -13,17 +13,14 @@ pub fn head(place: HeadPlace) -> HeadSet {
     HeadSet::from([place])
 }
 
-/// Every head, alone, in order.
 pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
     grid.places().map(head)
 }
 
-/// The heads at these indices.
 pub fn heads_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
     places.iter().map(|&place| grid.place(place)).collect()
 }
 
-/// All heads of a model.
 pub fn all_heads(grid: HeadGrid) -> HeadSet {
     grid.places().collect()
 }
@@ -37,13 +34,11 @@ pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatchedRun {
     pub place: HeadPlace,
-    /// The attention rows that replace the head's.
     pub rows: AttentionRows,
     /// The positions whose logits are computed.
     pub predicted: Vec<usize>,
 }
 
-/// A patched run that an observer requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedRun {
     /// The place of the observer in its set.

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::event::Event;
-use super::input::Folder;
+use super::event::{Event, Folder};
 use super::requests::{HeadSet, RequestedRun};
-use super::{FurtherRuns, Observer};
+use super::{Demands, FurtherRuns, Observer};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::{HeadView, Needs};
 use crate::model::grid::HeadPlace;
 use crate::passes::setup::PassSetup;
 use crate::sequences::sequence::Sequence;
 
-/// Several observers that look at one forward pass.
 #[derive(Default)]
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
@@ -22,7 +20,6 @@ pub struct ObserverSet {
 }
 
 impl ObserverSet {
-    /// A set of these observers.
     pub fn new(observers: Vec<Box<dyn Observer>>) -> Self {
         Self { observers, ..Self::default() }
     }
@@ -32,12 +29,10 @@ impl ObserverSet {
         Self { absent: absent.to_vec(), ..self }
     }
 
-    /// The activations that some observer needs.
     pub fn needs(&self) -> Needs {
         self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
     }
 
-    /// Whether some sequence of the pack is relevant to some observer.
     pub fn is_relevant(&self) -> bool {
         self.observers.iter().any(|observer| observer.is_relevant())
     }
@@ -47,47 +42,25 @@ impl ObserverSet {
         observers.iter().flat_map(|observer| observer.demands().further_runs.variants().iter().cloned()).collect()
     }
 
-    /// Whether some observer may request patched runs.
-    pub fn requests_patched_runs(&self) -> bool {
-        self.observers.iter().any(|observer| observer.demands().further_runs == FurtherRuns::Patched)
+    pub fn demands(&self) -> impl Iterator<Item = &Demands> {
+        self.observers.iter().map(|observer| observer.demands())
     }
 
-    /// Whether some observer looks at derivatives along the path on which all heads come in together.
-    pub fn follows_path(&self) -> bool {
-        self.observers.iter().any(|observer| observer.demands().further_runs == FurtherRuns::AlongPath)
-    }
-
-    /// Gives every observer the facts that are known before the pass begins.
     pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
 
-    /// How many observers keep the attention of all heads over each sequence of a pack.
-    pub fn keeping_attention(&self) -> usize {
-        self.observers.iter().filter(|observer| observer.demands().keeps_attention).count()
-    }
-
-    /// Begins the sequences of a pack.
     pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
         for sequence in sequences {
             self.observers.iter_mut().for_each(|observer| observer.begin(sequence));
         }
     }
 
-    /// Begins the variant without these heads.
-    pub fn begin_variant(&mut self, removed: &HeadSet) {
-        self.observers.iter_mut().for_each(|observer| observer.begin_variant(removed));
-    }
-
-    /// Whether some observer looks at runs in which everything is held but the residual stream.
-    pub fn runs_directly(&self) -> bool {
-        self.observers.iter().any(|observer| observer.demands().further_runs.are_direct())
-    }
-
-    /// Begins the run of a variant in which everything is held but the residual stream; whether some observer requested it.
-    pub fn begin_direct(&mut self, removed: &HeadSet) -> bool {
+    /// Begins the variant without these heads, or its run in which everything is held but the residual stream; whether some observer
+    /// requested it.
+    pub fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
         // Every observer is asked: those that did not request it skip it.
-        self.observers.iter_mut().filter_map(|observer| observer.begin_direct(removed).then_some(())).count() > 0
+        self.observers.iter_mut().fold(false, |some, observer| observer.begin_variant(removed, is_direct) || some)
     }
 
     /// Shows an event of the `number`-th sequence of the pack to the observers that need it.
@@ -133,17 +106,14 @@ impl ObserverSet {
         self.observers.iter_mut().for_each(|observer| observer.end_pack());
     }
 
-    /// Adds the sums of another set of the same observers.
     pub fn merge(&mut self, other: &Self) {
         self.observers.iter_mut().zip(&other.observers).for_each(|(sums, other)| sums.merge(&**other));
     }
 
-    /// A set of the same observers with the same sums.
     pub fn duplicate(&self) -> Self {
         Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect()).without(&self.absent)
     }
 
-    /// The observers, when all was seen.
     pub fn into_observers(self) -> Vec<Box<dyn Observer>> {
         self.observers
     }

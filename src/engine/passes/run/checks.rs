@@ -1,6 +1,6 @@
 //! Options checked against the model before a run.
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 
 use crate::model::config::Config;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -14,11 +14,10 @@ pub fn token_limit(config: &Config, requested: Option<usize>, context: Reads) ->
     let most = if context == Reads::Document { WINDOW_TOKENS.min(positions) } else { positions };
     let limit = requested.unwrap_or(most);
     let longest = config.longest();
-    let more = || {
+    if limit > longest {
         let error = anyhow!("--max-tokens {limit} is more than the {longest} {}", config.bound());
-        error.of_option("max-tokens").of_value(limit)
-    };
-    ensure!(limit <= longest, more());
+        return Err(error.of_option("max-tokens").of_value(limit));
+    }
     Ok(limit)
 }
 

@@ -7,7 +7,6 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
@@ -17,9 +16,6 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
-
-/// The seed of the random choice.
-const SEED: u64 = 0;
 
 impl Choice {
     /// The indices of the chosen heads, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
@@ -33,7 +29,7 @@ impl Choice {
         let (others, last) = rest.split_at(rest.len() - bottom);
         let mut others = others.to_vec();
         others.sort_unstable();
-        others.shuffle(&mut ChaCha8Rng::seed_from_u64(SEED));
+        others.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
         let random = others.iter().take(self.random);
         first.iter().chain(last).chain(random).copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -51,7 +47,6 @@ pub struct Sensitivity {
 }
 
 impl Sensitivity {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, sums: vec![ExactSum::default(); grid.count()], items: BTreeMap::new() }
     }
@@ -78,20 +73,8 @@ impl Sums for Sensitivity {
         Some(state).filter(|&(tokens, _)| tokens > 0)
     }
 
-    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
-        if let Event::Gradient(gradient) = event {
-            self.gradient(*state, gradient);
-        }
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        let are_of_heads = |sums: &Vec<ExactSum>| sums.len() == grid.count();
-        self.grid == grid && are_of_heads(&self.sums) && self.items.values().all(are_of_heads)
-    }
-}
-
-impl Sensitivity {
-    fn gradient(&mut self, (tokens, item): (usize, Option<u64>), gradient: &GateGradient) {
+    fn observe(&mut self, &mut (tokens, item): &mut Self::SequenceState, event: &mut Event<'_>) {
+        let Event::Gradient(gradient) = event else { return };
         let Some(item) = item else {
             let derivatives = self.sums.iter_mut().zip(&gradient.gates);
             derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / tokens as f64);
@@ -100,11 +83,17 @@ impl Sensitivity {
         let sums = self.items.entry(item).or_insert_with(|| vec![ExactSum::default(); gradient.gates.len()]);
         sums.iter_mut().zip(&gradient.gates).for_each(|(sum, derivative)| *sum += *derivative);
     }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
+        let are_of_heads = |sums: &Vec<ExactSum>| sums.len() == grid.count();
+        self.grid == grid && are_of_heads(&self.sums) && self.items.values().all(are_of_heads)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::forward::gradient::GateGradient;
     use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
     use crate::stats::blocks::Merge;
@@ -127,9 +116,11 @@ mod tests {
         let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
         let token = |position| PredictedToken::masked(position, position - 1, Some(1));
         let tokens = vec![token(1), token(2)];
-        let state = sums.begin(&Sequence { predictions: tokens, ..sentence(0, 2, "dep") }).unwrap();
-        sums.gradient(state, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
-        sums.gradient(state, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
+        let mut state = sums.begin(&Sequence { predictions: tokens, ..sentence(0, 2, "dep") }).unwrap();
+        for gates in [[-3.0, 0.5], [1.0, 0.5]] {
+            let gradient = GateGradient { loss: 1.0, gates: gates.to_vec() };
+            sums.observe(&mut state, &mut Event::Gradient(&gradient));
+        }
         assert_eq!(sums.values(), [2.0, 0.5]);
         let other = sums.clone();
         sums.merge(&other);
@@ -141,7 +132,8 @@ mod tests {
     fn sensitivities_of_a_task_are_of_whole_items() {
         let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
         for (item, gates) in [(4, [-3.0, 0.5]), (4, [3.0, 0.5]), (5, [1.0, -1.0])] {
-            sums.gradient((2, Some(item)), &GateGradient { loss: 1.0, gates: gates.to_vec() });
+            let gradient = GateGradient { loss: 1.0, gates: gates.to_vec() };
+            sums.observe(&mut (2, Some(item)), &mut Event::Gradient(&gradient));
         }
         assert_eq!(sums.values(), [1.0, 2.0]);
     }

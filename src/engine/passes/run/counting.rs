@@ -45,33 +45,25 @@ pub fn count(
         let mut encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context).spacing(spacing);
         let mut counting = Counting::default();
         while let Some((number, batch)) = take() {
-            if let Err(error) = count_batch(batch, &mut encoder, &mut counting) {
+            let counted = batch.into_iter().try_for_each(|sentence: Result<Sentence>| {
+                if let Tokenized::Sequence(sequence) = encoder.encode(sentence?)? {
+                    counting.add(&sequence);
+                }
+                Ok(())
+            });
+            if let Err(error) = counted {
                 ended.store(true, Ordering::Relaxed);
                 return Err((number, error));
             }
         }
         Ok(counting)
     };
+    let (counted, failed): (Vec<_>, Vec<_>) = on_threads(threads, work).into_iter().partition(Result::is_ok);
     let mut whole = Counting::default();
-    let mut errors = Vec::new();
-    for counted in on_threads(threads, work) {
-        match counted {
-            Ok(counting) => whole.merge(&counting),
-            Err(error) => errors.push(error),
-        }
-    }
+    counted.into_iter().flatten().for_each(|counting| whole.merge(&counting));
     // Batches are taken in the order of the corpus, so the error of the first batch is the first of the corpus.
-    match errors.into_iter().min_by_key(|(number, _)| *number) {
+    match failed.into_iter().filter_map(Result::err).min_by_key(|(number, _)| *number) {
         Some((_, error)) => Err(error),
         None => Ok((whole, corpus.into_identity()?)),
     }
-}
-
-fn count_batch(batch: Vec<Result<Sentence>>, encoder: &mut SentenceTokenizer, counting: &mut Counting) -> Result<()> {
-    for sentence in batch {
-        if let Tokenized::Sequence(sequence) = encoder.encode(sentence?)? {
-            counting.add(&sequence);
-        }
-    }
-    Ok(())
 }

@@ -47,7 +47,6 @@ pub struct ContextSums {
 }
 
 impl ContextSums {
-    /// Empty sums for a model with `grid` heads of `head_dim` dimensions.
     pub fn new(grid: HeadGrid, head_dim: usize) -> Self {
         let sums = vec![ExactSum::default(); grid.count() * TokenClass::COUNT * head_dim];
         Self { grid, head_dim, tokens: [0; TokenClass::COUNT], sums }
@@ -81,7 +80,6 @@ impl ContextSums {
     }
 }
 
-/// The mean of contexts over so many tokens.
 #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is in their range")]
 fn mean(sum: &ExactSum, tokens: u64) -> f32 {
     (sum.value() / tokens.max(1) as f64) as f32

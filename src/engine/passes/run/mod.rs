@@ -2,11 +2,9 @@
 
 mod checks;
 pub mod choice;
-mod controls;
 pub mod counting;
 pub mod derivatives;
 pub mod means;
-pub mod part;
 mod removal;
 mod room;
 pub mod show;
@@ -27,11 +25,13 @@ use super::observation::PassSums;
 use super::observation::identity::Protocol;
 use super::observer::Observer;
 use super::observer::set::ObserverSet;
-use super::pass::{Pass, Phases, Portion, Sequences, Shown};
+use super::pass::{Pass, Phases, Portion, Sequences, Shown, Weights};
 use super::setup::PassSetup;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, SEGMENT_SENTENCES, Scope};
 use crate::model::Model;
+use crate::model::controls::sharp::SharpnessSample;
 use crate::model::forward::Encoder;
+use crate::model::forward::batch::TokenClass;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::TokenCounts;
@@ -43,6 +43,7 @@ use crate::sequences::derived::shuffle::shuffled;
 use crate::sequences::derived::task::Task;
 use crate::sequences::derived::windows::Windows;
 use crate::sequences::frame::Frame;
+use crate::sequences::pack::Pack;
 use crate::sequences::reading::{Context as Reads, WindowTally};
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
@@ -51,17 +52,14 @@ use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::progress::run::{Measure, PassWork, RunProgress};
 pub use checks::{heads_of, token_limit};
-use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
 use derivatives::fits::{GatedHeads, fit};
 use means::MeanContexts;
-use part::CorpusPart;
 use variants::Variants;
-use workers::{TokenizedSentences, sum_up};
+use workers::{CorpusPart, TokenizedSentences, sum_up};
 
 /// The inputs that all passes over one shard of a corpus share.
 pub struct Runner<'a> {
-    /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
     /// The links that stand beside it.
     pub links: &'a LinkOptions,
@@ -69,16 +67,13 @@ pub struct Runner<'a> {
     pub scope: &'a Scope,
     /// Its index, which lets a shard read only its own part.
     pub index: Option<&'a Arc<Index>>,
-    /// The part of the corpus that is run.
     pub shard: Shard,
     pub model: &'a Model,
     /// Its tokenizer, with what the run puts before a text.
     pub tokenizer: &'a ModelTokenizer,
-    /// How the corpus is observed.
     pub protocol: &'a Protocol,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
-    /// Worker threads.
     pub threads: NonZeroUsize,
     /// The task, if some study needs it.
     pub task: Option<&'a Task>,
@@ -90,18 +85,18 @@ pub struct Runner<'a> {
     pub kept: &'a KeptPasses,
     /// Whether the passes are of the second stage, and are shown what was kept.
     pub follows: bool,
-    /// The progress of the run.
     pub progress: &'a RunProgress,
     /// The passes of the second stage, where it follows in the same process; the bar counts with them.
     pub later: Vec<Pass>,
 }
 
+/// A pass to run, with all its observers.
+pub type PassToRun = (Pass, Vec<Box<dyn Observer>>);
+
 /// A corpus that passes were run over.
 pub struct RunOutcome {
-    /// The corpus in numbers.
     pub tally: Tally,
     pub corpus: CorpusIdentity,
-    /// The sums of each pass.
     pub passes: Vec<PassSums>,
 }
 
@@ -109,22 +104,21 @@ impl Runner<'_> {
     /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass.
     /// Fails if the corpus cannot be read, is not the same each time, or a forward pass fails.
     /// Panics if there is no pass.
-    pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<RunOutcome> {
+    pub fn run(&self, opened: Corpus, passes: Vec<PassToRun>) -> Result<RunOutcome> {
         self.progress.plan(self.works(&passes).chain(self.later.iter().map(|pass| self.expected(pass))));
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::once(pass.gates());
         self.progress.next_pass();
         self.progress.take_planned();
-        let everything = (CorpusPart::of(self.shard), self.scope.sentence_count());
-        let (first, tally, corpus) = self.over_corpus(opened, everything, pass, observers, &variants)?;
+        let run = PassRun { pass: &pass, observers, variants: &variants };
+        let (first, tally, corpus) = self.over_corpus(opened, self.everything(), run)?;
         let mut done = vec![first];
         done.extend(self.run_each(&corpus, passes)?);
         Ok(RunOutcome { tally, corpus, passes: done })
     }
 
-    /// The expected work of passes.
-    fn works(&self, passes: &[(Pass, Vec<Box<dyn Observer>>)]) -> impl Iterator<Item = PassWork> {
+    fn works(&self, passes: &[PassToRun]) -> impl Iterator<Item = PassWork> {
         // Heads are removed from the sentences of a sample alone.
         let removed = |pass: &Pass, observers: &[Box<dyn Observer>]| match pass.portion {
             Portion::All => BTreeSet::new(),
@@ -135,62 +129,52 @@ impl Runner<'_> {
 
     /// Runs further passes over the corpus, whose identity the first pass found.
     /// Fails as [`Runner::run`].
-    pub fn run_again(
-        &self,
-        corpus: &CorpusIdentity,
-        passes: Vec<(Pass, Vec<Box<dyn Observer>>)>,
-    ) -> Result<Vec<PassSums>> {
+    pub fn run_again(&self, corpus: &CorpusIdentity, passes: Vec<PassToRun>) -> Result<Vec<PassSums>> {
         self.progress.plan(self.works(&passes));
         self.run_each(corpus, passes)
     }
 
-    fn run_each(
-        &self,
-        corpus: &CorpusIdentity,
-        passes: impl IntoIterator<Item = (Pass, Vec<Box<dyn Observer>>)>,
-    ) -> Result<Vec<PassSums>> {
-        let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| {
+    fn run_each(&self, corpus: &CorpusIdentity, passes: impl IntoIterator<Item = PassToRun>) -> Result<Vec<PassSums>> {
+        let run = |(pass, observers): PassToRun| {
             self.progress.next_pass();
             if pass.portion != Portion::All {
                 let removed = ObserverSet::variants_of(&observers);
-                let run = self.as_run(&pass, &removed);
-                let variants = self.variants(corpus, &run, removed)?;
+                let as_run = self.as_run(&pass, &removed);
+                let variants = self.variants(corpus, &as_run, removed)?;
                 // Gates are fitted to the sequences of all shards.
                 let shard = if pass.shown == Shown::Fits { Shard::WHOLE } else { self.shard };
                 self.progress.take_planned();
-                let seen = self.again(corpus, self.sampled(corpus, shard, &run), run, observers, &variants)?;
+                let run = PassRun { pass: &as_run, observers, variants: &variants };
+                let seen = self.again(corpus, self.sampled(corpus, shard, &as_run), run)?;
                 return Ok(PassSums { pass, ..seen });
             }
             self.progress.take_planned();
             let variants = Variants::once(pass.gates());
-            let everything = (CorpusPart::of(self.shard), self.scope.sentence_count());
-            self.again(corpus, everything, pass, observers, &variants)
+            self.again(corpus, self.everything(), PassRun { pass: &pass, observers, variants: &variants })
         };
         passes.into_iter().map(run).collect()
     }
 
-    /// One more pass over the same corpus, or over sequences that are not made of it.
-    fn again(
-        &self,
-        corpus: &CorpusIdentity,
-        (part, sequences): (CorpusPart, Option<u64>),
-        pass: Pass,
-        observers: Vec<Box<dyn Observer>>,
-        variants: &Variants,
-    ) -> Result<PassSums> {
-        match pass.sequences {
-            Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.shard, pass, observers, variants),
-            Sequences::Task | Sequences::Interchange => return self.over_task(part.shard, pass, observers, variants),
+    /// One more pass over a part of the same corpus, or over sequences that are not made of it.
+    fn again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
+        match run.pass.sequences {
+            Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.0.shard, run),
+            Sequences::Task | Sequences::Interchange => return self.over_task(part.0.shard, run),
             _ => {}
         }
         let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), self.index)?;
-        let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
+        let (sums, _, again) = self.over_corpus(opened, part, run)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
     }
 
-    /// The sentences of a shard that are in the sample, and the number of sequences that they make, where that is known.
-    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> (CorpusPart, Option<u64>) {
+    /// All sentences of the shard.
+    fn everything(&self) -> CountedPart {
+        (CorpusPart::of(self.shard), self.scope.sentence_count())
+    }
+
+    /// The sentences of a shard that are in the sample.
+    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CountedPart {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
         let parity = pass.portion.parity();
         let part = CorpusPart { shard, sample, parity };
@@ -201,14 +185,10 @@ impl Runner<'_> {
         let is_of_it = |index: u64| parity.is_none_or(|parity| index % 2 == parity as u64);
         let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && is_of_it(index);
         let sentences = (0..corpus.repeats.read).filter(takes).count();
-        let variants = match pass.sequences {
-            Sequences::Corrupted(phases) => self.phases(phases),
-            _ => 1,
-        };
+        let variants = if let Sequences::Corrupted(phases) = pass.sequences { self.phases(phases) } else { 1 };
         (part, Some(sentences as u64 * u64::from(variants)))
     }
 
-    /// How heads are removed.
     fn ablation(&self) -> Ablation {
         self.protocol.ablation.unwrap_or_default()
     }
@@ -227,12 +207,10 @@ impl Runner<'_> {
     fn over_corpus(
         &self,
         corpus: Corpus,
-        (part, sequences): (CorpusPart, Option<u64>),
-        pass: Pass,
-        observers: Vec<Box<dyn Observer>>,
-        variants: &Variants,
+        (part, sequences): CountedPart,
+        run: PassRun<'_>,
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
-        let protocol = self.protocol;
+        let (protocol, pass) = (self.protocol, run.pass);
         let CorpusPart { shard, sample, .. } = part;
         let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
         let measure = match (sequences, corpus.bytes()) {
@@ -240,7 +218,7 @@ impl Runner<'_> {
             (None, Some(bytes)) => Measure::Bytes(bytes, corpus.bytes_read()),
             (None, None) => Measure::Unknown,
         };
-        self.begin(&pass, variants, measure);
+        self.begin(&run, measure);
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let segments = self.model.architecture.config.type_vocab_size;
@@ -267,23 +245,17 @@ impl Runner<'_> {
             } else {
                 Box::new(sentences)
             };
-            self.over_texts(texts, &pass, observers, variants)?
+            self.over_texts(texts, run)?
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;
         let tally = Tally { passed_over: corpus.passed_over(), windows, ..encoder.into_tally() };
-        Ok((PassSums { pass, left_out, sums }, tally, corpus.into_identity()?))
+        Ok((PassSums { pass: pass.clone(), left_out, sums }, tally, corpus.into_identity()?))
     }
 
     /// A pass over sequences that are made of texts, and how many of these are in none of them.
-    fn over_texts(
-        &self,
-        mut texts: Box<Sequencer<'_>>,
-        pass: &Pass,
-        observers: Vec<Box<dyn Observer>>,
-        variants: &Variants,
-    ) -> Result<(Vec<Box<dyn Observer>>, u64)> {
-        let Self { model, protocol, .. } = *self;
-        let sum = |sequences: &mut Sequencer<'_>| self.sum(pass, observers, variants, sequences);
+    fn over_texts(&self, mut texts: Box<Sequencer<'_>>, run: PassRun<'_>) -> Result<(Vec<Box<dyn Observer>>, u64)> {
+        let (Self { model, protocol, .. }, pass) = (self, run.pass);
+        let sum = |sequences: &mut Sequencer<'_>| self.sum(run, sequences);
         Ok(match pass.sequences {
             Sequences::Sentences | Sequences::Shuffled { .. } => (sum(&mut *texts)?, 0),
             // A decoder may read them so in any case.
@@ -311,48 +283,34 @@ impl Runner<'_> {
     }
 
     /// A pass over sequences that need no corpus; each shard has its part of them.
-    fn over_repeats(
-        &self,
-        repeats: Repeats,
-        shard: Shard,
-        pass: Pass,
-        observers: Vec<Box<dyn Observer>>,
-        variants: &Variants,
-    ) -> Result<PassSums> {
+    fn over_repeats(&self, repeats: Repeats, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
         let positions = self.model.architecture.config.positions();
         // No decoder was trained to read masks, whatever tokens its tokenizer has.
         let is_asked = repeats != Repeats::Masked || !self.model.is_decoder();
         let made = if is_asked { repeats.sequences(self.tokenizer, positions)? } else { Vec::new() };
         let mut own = made.into_iter().filter(|sequence| shard.takes(sequence.index)).map(Ok);
-        self.begin(&pass, variants, Measure::Unknown);
-        let sums = self.sum(&pass, observers, variants, &mut own)?;
-        Ok(PassSums { pass, left_out: 0, sums })
+        self.begin(&run, Measure::Unknown);
+        Ok(PassSums { pass: run.pass.clone(), left_out: 0, sums: self.sum(run, &mut own)? })
     }
 
     /// A pass over a sample of the items of the task, or of those with a corrupted text; each shard has its part of them.
-    fn over_task(
-        &self,
-        shard: Shard,
-        pass: Pass,
-        observers: Vec<Box<dyn Observer>>,
-        variants: &Variants,
-    ) -> Result<PassSums> {
+    fn over_task(&self, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
+        let pass = run.pass;
         let task = self.task.context("a study needs a task, and the run has none")?;
         let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
         let sample = Sample::new(self.ablation().sample, texts.count());
         let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
         let takes = |sequence: &Sequence| part.takes(sequence.index, sequence.family.number);
-        self.begin(&pass, variants, Measure::Sentences(texts.sequence_count(takes)));
-        let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok))?;
+        self.begin(&run, Measure::Sentences(texts.sequence_count(takes)));
+        let sums = self.sum(run, &mut texts.sequences(takes).map(Ok))?;
         // Items that cannot be scored have no number, so one shard counts them all.
         let left_out = if shard.takes(0) { texts.skipped.len() as u64 } else { 0 };
-        Ok(PassSums { pass, left_out, sums })
+        Ok(PassSums { pass: pass.clone(), left_out, sums })
     }
 
-    /// Lets the bar show what is run next.
-    fn begin(&self, pass: &Pass, variants: &Variants, measure: Measure) {
-        let removed = variants.others.iter().map(|variant| variant.removed.clone()).collect();
-        self.progress.begin(self.work(pass, &removed), measure);
+    fn begin(&self, run: &PassRun<'_>, measure: Measure) {
+        let removed = run.variants.others.iter().map(|variant| variant.removed.clone()).collect();
+        self.progress.begin(self.work(run.pass, &removed), measure);
     }
 
     /// The corruption of the sentences, from which the model predicts the true tokens.
@@ -374,27 +332,40 @@ impl Runner<'_> {
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }
 
-    /// The first sentences of the corpus, by themselves, whatever the shard.
+    /// The encoder with other weights than the model's, those of a control; `None` with its own.
+    fn other_encoder(&self, weights: Weights) -> Result<Option<Box<dyn Encoder>>> {
+        let model = self.model;
+        Ok(match weights {
+            Weights::Trained => None,
+            Weights::Fresh { seed } => Some(model.untrained(seed)?),
+            Weights::Rotated { seed } => Some(model.rotated(seed)?),
+            Weights::Sharp { seed } => {
+                let pack = Pack { sentences: self.first_sentences()? };
+                // Of a decoder the first one is no text.
+                let is_text = |one: &Sequence, at: &usize| TokenClass::from(one.kinds[*at]) == TokenClass::Text;
+                let rows_of_text = |one: &Sequence| (0..one.kinds.len()).filter(|at| is_text(one, at)).collect();
+                let rows: Vec<Vec<usize>> = pack.sentences.iter().map(rows_of_text).collect();
+                Some(model.untrained_and_sharp(seed, &SharpnessSample { batch: pack.batch(), rows: &rows })?)
+            }
+        })
+    }
+
+    /// The first 50 sentences of the corpus, by themselves, whatever the shard: they decide how sharply each layer attends.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
         let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
         let segments = self.model.architecture.config.type_vocab_size;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).segments(segments);
         let part = CorpusPart::of(Shard::WHOLE);
-        let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
+        let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(50);
         let is_decoder = self.model.is_decoder();
         sentences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found })).collect()
     }
 
     /// Shows the sequences to the observers in all variants, with the weights of the pass.
-    fn sum(
-        &self,
-        pass: &Pass,
-        observers: Vec<Box<dyn Observer>>,
-        variants: &Variants,
-        sequences: &mut Sequencer<'_>,
-    ) -> Result<Vec<Box<dyn Observer>>> {
-        let other = other_encoder(self.model, pass.weights, || self.first_sentences())?;
+    fn sum(&self, run: PassRun<'_>, sequences: &mut Sequencer<'_>) -> Result<Vec<Box<dyn Observer>>> {
+        let PassRun { pass, observers, variants } = run;
+        let other = self.other_encoder(pass.weights)?;
         let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
@@ -408,15 +379,9 @@ impl Runner<'_> {
         };
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();
-        let alone = || {
-            variants
-                .others
-                .iter()
-                .filter(|variant| variant.removed.len() == 1)
-                .filter_map(|variant| variant.removed.first())
-        };
-        let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
-        let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
+        let alone = variants.others.iter().filter(|variant| variant.removed.len() == 1);
+        let places = alone.flat_map(|variant| &variant.removed).map(|place| grid.index(place.layer, place.head));
+        let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(|| places.collect());
         let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
         let setup = PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants, fits: None };
         let (model, threads, progress) = (self.model.id.as_str(), self.threads, self.progress);
@@ -447,3 +412,13 @@ impl Runner<'_> {
 
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
+
+/// A part of a corpus, and the number of sequences that it makes, where that is known.
+type CountedPart = (CorpusPart, Option<u64>);
+
+/// A pass with its observers, in its variants.
+struct PassRun<'a> {
+    pass: &'a Pass,
+    observers: Vec<Box<dyn Observer>>,
+    variants: &'a Variants,
+}

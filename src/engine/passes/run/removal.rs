@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::Runner;
 use super::choice::Sensitivity;
 use super::means::ContextSums;
 use super::variants::Variants;
+use super::{PassRun, Runner};
 use crate::corpus::CorpusIdentity;
 use crate::model::forward::gates::Gate;
 use crate::model::grid::HeadPlace;
@@ -78,31 +78,31 @@ impl Runner<'_> {
         let gates = self.gates(corpus, &pass)?;
         let towards = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
         let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
-        let seen = self.again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), pass, sums, &towards)?;
+        let run = PassRun { pass: &pass, observers: sums, variants: &towards };
+        let seen = self.again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), run)?;
         Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
     }
 
     /// The replacement of each head when it is removed, `[layers * heads]`.
     fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
-        Ok(match self.ablation().removal {
-            Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
-            removal @ (Replacement::Mean | Replacement::Constant) => {
-                let plain = Pass { shown: Shown::Activations, ..pass.clone() };
-                self.mean_contexts.of(&plain, || {
-                    let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
-                    // The means over all shards, so that every shard replaces heads by the same vectors.
-                    let whole = self.sampled(corpus, Shard::WHOLE, pass);
-                    let once = Variants::once(pass.gates());
-                    let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
-                    let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
-                    let means = match removal {
-                        Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
-                        _ => sums.means(),
-                    };
-                    Ok(means.into_iter().map(Gate::replace).collect())
-                })?
-            }
+        let removal = self.ablation().removal;
+        if removal == Replacement::Zero {
+            return Ok(vec![Gate::scale(0.0); grid.count()]);
+        }
+        let plain = Pass { shown: Shown::Activations, ..pass.clone() };
+        self.mean_contexts.of(&plain, || {
+            let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
+            // The means over all shards, so that every shard replaces heads by the same vectors.
+            let whole = self.sampled(corpus, Shard::WHOLE, pass);
+            let once = Variants::once(pass.gates());
+            let seen = self.again(corpus, whole, PassRun { pass: &plain, observers: contexts, variants: &once })?;
+            let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
+            let means = match removal {
+                Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
+                _ => sums.means(),
+            };
+            Ok(means.into_iter().map(Gate::replace).collect())
         })
     }
 }

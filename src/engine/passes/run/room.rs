@@ -14,10 +14,9 @@ const MANY_WEIGHTS: u64 = 1 << 28;
 /// The cost of a pass over sequences of these lengths side by side.
 pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
-/// The memory of a pass, divided among packs.
-///
-/// Half of what is free, and not reserved for what is kept of them, is shared by the packs that workers run at the same time. A larger pack waits until those are done, and then
-/// runs beside as many others as fit. Sums are exact, so the order does not matter.
+/// The memory of a pass, divided among packs. Half of what is free and not reserved is shared by the packs that workers
+/// run at the same time. A larger pack waits until those are done, and then runs beside as many others as fit. Sums are
+/// exact, so the order does not matter.
 pub(super) struct Room<'a> {
     cost: &'a CostOf<'a>,
     /// How many observers keep all weights of attention of a pack.
@@ -34,7 +33,6 @@ impl<'a> Room<'a> {
         Self { cost, keeping, free, threads }
     }
 
-    /// The cost of sequences of these lengths.
     fn cost_of(&self, lengths: &[usize]) -> Cost {
         let Cost { bytes, weights } = (self.cost)(lengths);
         let kept = weights.saturating_mul(self.keeping as u64).saturating_mul(size_of::<f32>() as u64);
@@ -93,7 +91,6 @@ impl<'a> Room<'a> {
     }
 }
 
-/// A pack in words.
 fn described(pack: &Pack) -> String {
     let tokens = pack.tokens();
     match &pack.sentences[..] {

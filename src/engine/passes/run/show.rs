@@ -9,9 +9,9 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor, Written};
 use crate::model::forward::{Encoder, Scratch, Start};
 use crate::passes::kept::KeptPack;
-use crate::passes::observer::Event;
 use crate::passes::observer::requests::RequestedRun;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::observer::{Event, FurtherRuns};
 use crate::sequences::pack::{PACK_TOKENS, Pack};
 
 /// Buffers of a worker, reused from pack to pack.
@@ -39,8 +39,9 @@ pub fn show(
     let (classes, predicted) = (pack.classes(), pack.predicted());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
-    let runs_again = !variants.others.is_empty() || observers.requests_patched_runs();
-    let holds = !variants.others.is_empty() && observers.runs_directly();
+    let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
+    let runs_again = !variants.others.is_empty() || patches;
+    let holds = !variants.others.is_empty() && observers.demands().any(|one| one.further_runs.are_direct());
     let (inputs, written) = (runs_again.then_some(&mut *kept), holds.then_some(&mut *writes));
     let mut visitor = PackVisitor { observers, pack, encoder, inputs, written, for_later };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
@@ -50,11 +51,11 @@ pub fn show(
         run_patched(observers, group, (&batch, kept), variants, encoder, scratch)?;
     }
     for Variant { removed, layer, gates } in &variants.others {
-        observers.begin_variant(removed);
+        observers.begin_variant(removed, false);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
         let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None, for_later: None };
         encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
-        if holds && visitor.observers.begin_direct(removed) {
+        if holds && visitor.observers.begin_variant(removed, true) {
             let start = Start::Held { layer: *layer, states: &kept[*layer], writes };
             encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
         }
@@ -123,9 +124,7 @@ impl Visitor for PackVisitor<'_> {
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        if let Some(kept) = &mut self.for_later {
-            kept.head(sequence, view);
-        }
+        self.for_later.iter_mut().for_each(|kept| kept.head(sequence, view));
         self.observers.head(sequence, &self.pack.sentences[sequence], *view);
     }
 
@@ -136,16 +135,12 @@ impl Visitor for PackVisitor<'_> {
             }
             states.iter().for_each(|row| kept[layer].extend_from_slice(row));
         }
-        if let Some(kept) = &mut self.for_later {
-            kept.hidden_states(sequence, layer, states);
-        }
+        self.for_later.iter_mut().for_each(|kept| kept.hidden_states(sequence, layer, states));
         self.observers.observe(sequence, Event::HiddenStates { layer, states });
     }
 
     fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
-        if let Some(kept) = &mut self.for_later {
-            kept.attention_inputs(sequence, layer, inputs);
-        }
+        self.for_later.iter_mut().for_each(|kept| kept.attention_inputs(sequence, layer, inputs));
         self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
     }
 
@@ -172,7 +167,6 @@ impl Visitor for PackVisitor<'_> {
     }
 }
 
-/// Passes the logits of patched runs to the observers that requested them.
 struct PatchedVisitor<'a> {
     observers: &'a mut ObserverSet,
     group: &'a [RequestedRun],

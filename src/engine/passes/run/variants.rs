@@ -1,18 +1,15 @@
-//! Ablation variants: the forward passes of each pack, the baseline first, and the layer at which each begins.
-//!
-//! The hidden states that enter a layer do not depend on the heads of that layer, so only the baseline runs whole; a variant
-//! runs from the first layer of its removed heads on.
+//! Ablation variants: the forward passes of each pack, the baseline first, and the layer at which each begins. The
+//! hidden states that enter a layer do not depend on the heads of that layer, so only the baseline runs whole; a
+//! variant runs from the first layer of its removed heads on.
 
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::requests::HeadSet;
 
-/// The variants of a pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variants {
     /// The interventions of the baseline, which runs from the embeddings.
     pub first: Gates,
-    /// The variants after it.
     pub others: Vec<Variant>,
     /// The gates that replace heads, `[layers * heads]`; empty where none are removed.
     replacements: Vec<Gate>,
@@ -25,12 +22,10 @@ pub struct Variant {
     pub removed: HeadSet,
     /// The first layer that runs.
     pub layer: usize,
-    /// All its interventions.
     pub gates: Gates,
 }
 
 impl Variants {
-    /// The baseline alone.
     pub fn once(first: Gates) -> Self {
         Self { first, ..Self::default() }
     }
@@ -55,32 +50,31 @@ impl Variants {
 
     /// The baseline and one variant for each of these sets of heads, whose contexts are exchanged between sequences.
     pub fn exchanging(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
-        let variant = |exchanged: HeadSet| {
-            let mut gates = self.first.clone();
-            exchanged.iter().for_each(|place| gates.exchange(place.layer, place.head));
-            let layer = exchanged.first().map_or(0, |place| place.layer);
-            Variant { removed: exchanged, layer, gates }
-        };
-        let others = exchanged.into_iter().map(variant).collect();
-        Self { others, ..self }
+        self.varied(exchanged, |gates, HeadPlace { layer, head }| gates.exchange(layer, head))
     }
 
     /// The baseline and one variant without each of these sets of heads, in which the gates `gates`, `[layers * heads]`,
     /// replace the removed heads. Every variant has the interventions of the baseline, too.
     pub fn without(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
-        let variant = |removed: HeadSet| {
-            let mut interventions = self.first.clone();
-            for &HeadPlace { layer, head } in &removed {
-                // Heads that the whole pass removes stay removed.
-                if self.first.of(layer, head).is_none() {
-                    interventions.set(layer, head, gates[grid.index(layer, head)].clone());
-                }
+        let varied = self.varied(removed, |own, HeadPlace { layer, head }| {
+            // Heads that the whole pass removes stay removed.
+            if own.of(layer, head).is_none() {
+                own.set(layer, head, gates[grid.index(layer, head)].clone());
             }
+        });
+        Self { replacements: gates.to_vec(), ..varied }
+    }
+
+    /// The baseline and one variant for each of these sets of heads, with a change of each head.
+    fn varied(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
+        let variant = |removed: HeadSet| {
+            let mut gates = self.first.clone();
+            removed.iter().for_each(|&place| change(&mut gates, place));
             let layer = removed.first().map_or(0, |place| place.layer);
-            Variant { removed, layer, gates: interventions }
+            Variant { removed, layer, gates }
         };
-        let others = removed.into_iter().map(variant).collect();
-        Self { others, replacements: gates.to_vec(), ..self }
+        let others = sets.into_iter().map(variant).collect();
+        Self { others, ..self }
     }
 }
 

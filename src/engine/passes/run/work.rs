@@ -16,7 +16,6 @@ const DERIVATIVE: f64 = 3.0;
 const EVALUATIONS: f64 = 25.0;
 
 impl Runner<'_> {
-    /// The expected work of a pass that removes these sets of heads.
     pub(super) fn work(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> PassWork {
         PassWork { name: pass.name(), extent: self.extent(pass), factor: self.factor(pass, removed) }
     }
@@ -51,10 +50,7 @@ impl Runner<'_> {
 
     /// How often each token of the sentences goes through all layers.
     fn factor(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> f64 {
-        let phases = match pass.sequences {
-            Sequences::Corrupted(phases) => f64::from(self.phases(phases)),
-            _ => 1.0,
-        };
+        let phases = if let Sequences::Corrupted(phases) = pass.sequences { self.phases(phases) } else { 1 };
         let layers = self.model.grid().layers as f64;
         let from = |heads: &HeadSet| heads.first().map_or(1.0, |place| 1.0 - place.layer as f64 / layers);
         let runs = match pass.shown {
@@ -64,6 +60,6 @@ impl Runner<'_> {
             }
             Shown::Fits => DERIVATIVE * EVALUATIONS * STARTS as f64,
         };
-        phases * runs
+        f64::from(phases) * runs
     }
 }

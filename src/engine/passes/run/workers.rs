@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::part::CorpusPart;
 use super::room::{CostOf, Room};
 use super::show::{WorkerBuffers, show};
 use super::variants::Variants;
@@ -14,15 +13,58 @@ use crate::corpus::Corpus;
 use crate::model::forward::Encoder;
 use crate::passes::kept::KeptPass;
 use crate::passes::observer::set::ObserverSet;
+use crate::sequences::derived::windows::Windows;
 use crate::sequences::pack::{Pack, Packs};
+use crate::sequences::reading::WindowTally;
+use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
+use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::run::RunProgress;
 
+/// The part of a corpus that is run: the sentences, or the windows by the first sentence of each, that are in all of these.
+#[derive(Clone, Copy)]
+pub struct CorpusPart {
+    pub shard: Shard,
+    pub sample: Sample,
+    /// The parity of the blocks that they are in; `None` if they are in any.
+    pub parity: Option<usize>,
+}
+
+impl CorpusPart {
+    /// All of a shard.
+    pub fn of(shard: Shard) -> Self {
+        Self { shard, sample: Sample::ALL, parity: None }
+    }
+
+    /// Whether a sentence with this number, of the family or document with that one, is in it.
+    pub fn takes(self, sentence: u64, family: u64) -> bool {
+        let is_of_it = |parity: usize| block_of(family) % 2 == parity;
+        self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(is_of_it)
+    }
+
+    /// The windows of at most `max_tokens` tokens of all sentences of the shard that are in it; all of them are
+    /// counted. A window whose sentences were drawn one by one would have gaps, so it is drawn whole, by its first
+    /// sentence: of a sample there is about as much text as where sentences are drawn.
+    pub fn windows(
+        self,
+        sentences: impl Iterator<Item = Result<Sequence>> + Send,
+        max_tokens: usize,
+        tally: &mut WindowTally,
+    ) -> impl Iterator<Item = Result<Sequence>> + Send {
+        Windows::new(sentences, max_tokens).filter(move |window| {
+            window.as_ref().map_or(true, |window| {
+                tally.count(window);
+                self.takes(window.index, window.family.number)
+            })
+        })
+    }
+}
+
 /// The sequences of a shard, in order, as the tokenizer encodes them.
 pub struct TokenizedSentences<'a> {
-    /// The source of the sentences.
     pub corpus: Corpus,
     /// Encodes them and keeps the tally.
     pub encoder: SentenceTokenizer<'a>,
@@ -37,12 +79,11 @@ impl Iterator for TokenizedSentences<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.failed {
-            let tokenized = match self.corpus.next()? {
-                Ok(sentence) if !self.part.takes(sentence.index, sentence.family.number) => continue,
-                Ok(sentence) => self.encoder.encode(sentence),
-                Err(error) => Err(error),
-            };
-            match tokenized {
+            let sentence = self.corpus.next()?;
+            if sentence.as_ref().is_ok_and(|sentence| !self.part.takes(sentence.index, sentence.family.number)) {
+                continue;
+            }
+            match sentence.and_then(|sentence| self.encoder.encode(sentence)) {
                 Ok(Tokenized::Sequence(sequence)) => return Some(Ok(*sequence)),
                 // The tally of the encoder counts it.
                 Ok(Tokenized::Skipped(_)) => {}
@@ -84,14 +125,10 @@ pub fn sum_up(
     over_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
 }
 
-/// Runs `show` on every pack of the sequences, with its number and buffers of the worker's own; so many bytes are reserved for what
-/// it leaves.
-///
-/// Each worker takes the next pack when it is done with one, and reads and tokenises it itself:
-/// no queue, and reading overlaps with the other workers' forward passes.
-/// A pack without room beside the other workers' packs waits until those are done.
-/// The sums are exact, so it does not matter who took which pack, and when.
-/// A pack that is relevant to no observer has no forward pass: its sequences are only read and counted.
+/// Runs `show` on every pack of the sequences, with its number and buffers of the worker's own; so many bytes are
+/// reserved for what it leaves. Each worker takes the next pack when it is done with one, and reads and tokenises it
+/// itself, beside the others' forward passes. A pack without room beside the others' waits until those are done. A pack
+/// that is relevant to no observer is only read and counted.
 /// Fails if the corpus cannot be read on, there is no room for a pack, or `show` fails.
 pub(super) fn over_packs<B: Default>(
     observers: ObserverSet,
@@ -100,23 +137,21 @@ pub(super) fn over_packs<B: Default>(
     (threads, progress): (NonZeroUsize, &RunProgress),
     show: impl Fn(&mut ObserverSet, (usize, &Pack), &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
-    let room = Room::new(cost, (observers.keeping_attention(), reserved), threads.get());
+    let keeping = observers.demands().filter(|one| one.keeps_attention).count();
+    let room = Room::new(cost, (keeping, reserved), threads.get());
     let packs = Mutex::new(Packs::new(sequences).enumerate());
-    let next = || -> Result<Option<(usize, Pack)>> {
-        let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        next.map(|(number, pack)| Ok((number, pack?))).transpose()
-    };
     let large = Mutex::new(Vec::new());
     let large_packs = || large.lock().unwrap_or_else(PoisonError::into_inner);
     let small = || -> Result<Option<(usize, Pack)>> {
         loop {
-            match next()? {
-                Some((number, pack)) if !room.is_small(&pack) => {
-                    room.ensure(&pack)?;
-                    large_packs().push((number, pack));
-                }
-                pack => return Ok(pack),
+            let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((number, pack)) = next else { return Ok(None) };
+            let pack = pack?;
+            if room.is_small(&pack) {
+                return Ok(Some((number, pack)));
             }
+            room.ensure(&pack)?;
+            large_packs().push((number, pack));
         }
     };
     let (said, failed) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -148,9 +183,7 @@ pub(super) fn over_packs<B: Default>(
     }
     progress.finish_pass();
     let mut whole = observers;
-    for part in parts {
-        whole.merge(&part?);
-    }
+    parts.into_iter().try_for_each(|part| part.map(|part| whole.merge(&part)))?;
     Ok(whole)
 }
 

@@ -20,47 +20,34 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes.
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// The exit status. Temporary trouble has `EX_TEMPFAIL` of sysexits.h, which mailers and schedulers understand.
-    pub fn status(self) -> u8 {
+    /// The exit status, the name for programs, and the trouble in a word or two. Temporary trouble has `EX_TEMPFAIL` of
+    /// sysexits.h, which mailers and schedulers understand.
+    const fn facts(self) -> (u8, &'static str, &'static str) {
         match self {
-            Self::Other => 1,
-            Self::Usage => 2,
-            Self::Input => 3,
-            Self::Model => 4,
-            Self::Output => 5,
-            Self::Incomplete => 6,
-            Self::Temporary => 75,
+            Self::Other => (1, "failed", "failed"),
+            Self::Usage => (2, "usage", "wrong usage"),
+            Self::Input => (3, "input", "input"),
+            Self::Model => (4, "model", "model"),
+            Self::Output => (5, "output", "output"),
+            Self::Incomplete => (6, "incomplete", "shards are missing"),
+            Self::Temporary => (75, "temporary", "network: try again"),
         }
+    }
+
+    pub fn status(self) -> u8 {
+        self.facts().0
     }
 
     /// Its name for programs.
     pub fn code(self) -> &'static str {
-        match self {
-            Self::Other => "failed",
-            Self::Usage => "usage",
-            Self::Input => "input",
-            Self::Model => "model",
-            Self::Output => "output",
-            Self::Incomplete => "incomplete",
-            Self::Temporary => "temporary",
-        }
+        self.facts().1
     }
 
-    /// The trouble in a word or two.
     pub fn about(self) -> &'static str {
-        match self {
-            Self::Other => "failed",
-            Self::Usage => "wrong usage",
-            Self::Input => "input",
-            Self::Model => "model",
-            Self::Output => "output",
-            Self::Incomplete => "shards are missing",
-            Self::Temporary => "network: try again",
-        }
+        self.facts().2
     }
 }
 

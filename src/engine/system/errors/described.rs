@@ -6,10 +6,8 @@ use serde::Serialize;
 use super::class::Class;
 use super::facts;
 
-/// How errors are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorFormat {
-    /// Text for people.
     #[default]
     Text,
     /// Each as one line of JSON.
@@ -19,10 +17,8 @@ pub enum ErrorFormat {
 /// An error as `--error-format json` prints it, on one line.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct Described {
-    /// The class: `usage`, `input`, `model`, `output`, `incomplete`, `temporary`, or `failed` for anything else; `interrupted` where a
-    /// signal ended the run.
+    /// The [class](Class::code), or `interrupted` where a signal ended the run.
     pub code: &'static str,
-    /// The exit status that goes with it.
     pub status: u8,
     /// The whole message, as it is printed without the option.
     pub message: String,
@@ -37,7 +33,6 @@ pub struct Described {
 }
 
 impl Described {
-    /// An error.
     pub fn of(error: &Error) -> Self {
         let (class, (file, line)) = (Class::of(error), facts::place(error.as_ref()));
         Self {
@@ -51,12 +46,6 @@ impl Described {
         }
     }
 
-    /// The error of a run that a signal ended with this exit status.
-    pub(in crate::system) fn of_interrupted(error: &Error, status: u8) -> Self {
-        Self { code: "interrupted", status, ..Self::of(error) }
-    }
-
-    /// The line of JSON.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")
     }

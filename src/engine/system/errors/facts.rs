@@ -1,6 +1,5 @@
-//! Known facts about an error beside its words: its class, the file and line that it is about, and the way out.
-//!
-//! A fact is attached where the error arises, and stays when context is put around it.
+//! Known facts about an error beside its words: its class, the file and line that it is about, and the way out. A fact
+//! is attached where the error arises, and stays when context is put around it.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
@@ -11,26 +10,20 @@ use anyhow::Error;
 use super::class::Class;
 use crate::system::printable::shortened;
 
-/// A fact about an error.
-#[derive(Debug)]
-enum ErrorFact {
-    Class(Class),
+/// Facts about an error, most of them unknown.
+#[derive(Debug, Default)]
+struct ErrorFact {
+    class: Option<Class>,
     /// The subject of the error: a file, a line, or a line of a file.
-    Place {
-        file: Option<String>,
-        line: Option<u64>,
-    },
-    /// The way out, and what stands before it where it is put at the end.
-    Hint {
-        after: Option<&'static str>,
-        hint: String,
-    },
-    /// Its whole message in other words.
-    Words(String),
+    file: Option<String>,
+    line: Option<u64>,
+    /// The characters before the way out, and the way out.
+    hint: Option<(&'static str, String)>,
     /// The option of the command line that it is about.
-    Option(String),
-    /// The value that cannot be used.
-    Value(String),
+    option: Option<String>,
+    value: Option<String>,
+    /// Its whole message, its causes included, where that is put in other words or a way out at its end.
+    words: Option<String>,
 }
 
 /// An error with a fact about it. It reads as the error does, and a way out comes last.
@@ -42,32 +35,26 @@ struct AnnotatedError {
 
 impl Display for AnnotatedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.fact {
-            ErrorFact::Hint { after: Some(after), hint } => write!(f, "{:#}{after}{hint}", self.error),
-            ErrorFact::Words(words) => f.write_str(words),
-            _ => write!(f, "{}", self.error),
+        match &self.fact.words {
+            Some(words) => f.write_str(words),
+            None => write!(f, "{}", self.error),
         }
     }
 }
 
 impl StdError for AnnotatedError {
     fn source(&self) -> Option<&Cause> {
-        match self.fact {
-            // The whole message is in the words, its causes included.
-            ErrorFact::Hint { after: Some(_), .. } | ErrorFact::Words(_) => None,
-            _ => self.error.source(),
-        }
+        if self.fact.words.is_some() { None } else { self.error.source() }
     }
 }
 
 impl Class {
     /// The class of an error: the innermost that it was given.
     pub fn of(error: &Error) -> Self {
-        class(error.as_ref())
+        facts(error.as_ref()).filter_map(|fact| fact.class).last().unwrap_or(Self::Other)
     }
 }
 
-/// An error, whatever its type.
 type Cause = dyn StdError + 'static;
 
 /// An error and its causes, from the outermost.
@@ -90,86 +77,73 @@ fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
-/// The class of an error: the innermost that it was given.
-pub(super) fn class(error: &Cause) -> Class {
-    let classes = facts(error).filter_map(|fact| if let ErrorFact::Class(class) = fact { Some(*class) } else { None });
-    classes.last().unwrap_or(Class::Other)
-}
-
 /// The file and the line that an error is about: the outermost line of a file, else the outermost of each. Of JSON the
 /// reader knows the line.
 pub fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
-    let places = || {
-        facts(error).filter_map(|fact| match fact {
-            ErrorFact::Place { file, line } => Some((file.as_deref(), *line)),
-            _ => None,
-        })
-    };
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
-    let (file, line) = places().find(|(file, line)| file.is_some() && line.is_some()).unwrap_or_else(|| {
-        let file = places().find_map(|(file, _)| file);
-        (file, file.and(places().find_map(|(_, line)| line).or_else(in_json)))
-    });
+    let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));
+    let (file, line) = line_of_file.map_or_else(
+        || {
+            let file = facts(error).find_map(|fact| fact.file.as_deref());
+            (file, file.and(facts(error).find_map(|fact| fact.line).or_else(in_json)))
+        },
+        |(file, line)| (Some(file), Some(line)),
+    );
     (file, line.filter(|line| *line > 0))
 }
 
 /// The option of the command line that an error is about.
 pub fn option(error: &Cause) -> Option<&str> {
-    facts(error).find_map(|fact| if let ErrorFact::Option(name) = fact { Some(name.as_str()) } else { None })
+    facts(error).find_map(|fact| fact.option.as_deref())
 }
 
 /// The value that an error is about, as it was given: the outermost.
 pub fn value(error: &Cause) -> Option<&str> {
-    facts(error).find_map(|fact| if let ErrorFact::Value(value) = fact { Some(value.as_str()) } else { None })
+    facts(error).find_map(|fact| fact.value.as_deref())
 }
 
 /// The way out of an error, with what was added to it.
 pub fn hint(error: &Cause) -> Option<String> {
-    let hints = facts(error).filter_map(|fact| match fact {
-        ErrorFact::Hint { after, hint } => Some((after.unwrap_or("; "), hint.clone())),
-        _ => None,
-    });
+    let hints = facts(error).filter_map(|fact| fact.hint.clone());
     hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
 }
 
 /// An error, or a result that may be one, which is told what is known about it. Each method keeps a result that is none.
 pub trait Facts: Sized {
-    /// The result with an error of anyhow.
     type Annotated;
 
-    /// Makes another error of it.
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self::Annotated;
 
     /// Gives it a class, unless it has one.
     fn class(self, class: Class) -> Self::Annotated {
-        self.annotate(|error| annotated(error, ErrorFact::Class(class)))
+        self.annotate(|error| annotated(error, |fact| fact.class = Some(class)))
     }
 
     /// Says which file it is about, which its words name.
     fn about(self, file: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, ErrorFact::Place { file: Some(file.to_string()), line: None }))
+        self.annotate(|error| annotated(error, |fact| fact.file = Some(file.to_string())))
     }
 
     /// Says which line it is about, which its words name.
     fn in_line(self, line: u64) -> Self::Annotated {
-        self.annotate(|error| annotated(error, ErrorFact::Place { file: None, line: Some(line) }))
+        self.annotate(|error| annotated(error, |fact| fact.line = Some(line)))
     }
 
     /// Says which option of the command line it is about, which its words name.
     fn of_option(self, name: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, ErrorFact::Option(name.to_string())))
+        self.annotate(|error| annotated(error, |fact| fact.option = Some(name.to_string())))
     }
 
     /// Says which value it is about, which its words name; a long one is cut short.
     fn of_value(self, value: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, ErrorFact::Value(shortened(&value.to_string()))))
+        self.annotate(|error| annotated(error, |fact| fact.value = Some(shortened(&value.to_string()))))
     }
 
     /// Puts `file:line` before it.
     fn at(self, file: impl Display, line: u64) -> Self::Annotated {
         self.annotate(|error| {
             let error = error.context(format!("{file}:{line}"));
-            annotated(error, ErrorFact::Place { file: Some(file.to_string()), line: Some(line) })
+            annotated(error, |fact| (fact.file, fact.line) = (Some(file.to_string()), Some(line)))
         })
     }
 
@@ -182,7 +156,7 @@ pub trait Facts: Sized {
     fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
         self.annotate(|error| {
             let words = words(format!("{error:#}"));
-            annotated(error, ErrorFact::Words(words))
+            annotated(error, |fact| fact.words = Some(words))
         })
     }
 
@@ -201,12 +175,15 @@ pub trait Facts: Sized {
 
     /// Puts the way out at its end, `after` these characters.
     fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, ErrorFact::Hint { after: Some(after), hint: hint.to_string() }))
+        self.annotate(|error| {
+            let words = format!("{error:#}{after}{hint}");
+            annotated(error, |fact| (fact.words, fact.hint) = (Some(words), Some((after, hint.to_string()))))
+        })
     }
 
     /// Says which of its words are the way out, where they do not end it.
     fn hinted(self, hint: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, ErrorFact::Hint { after: None, hint: hint.to_string() }))
+        self.annotate(|error| annotated(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }
 }
 
@@ -231,7 +208,9 @@ pub fn io_error(kind: io::ErrorKind, error: Error) -> io::Error {
     io::Error::new(kind, error.reallocate_into_boxed_dyn_error_without_backtrace())
 }
 
-fn annotated(error: Error, fact: ErrorFact) -> Error {
+fn annotated(error: Error, tell: impl FnOnce(&mut ErrorFact)) -> Error {
+    let mut fact = ErrorFact::default();
+    tell(&mut fact);
     AnnotatedError { error, fact }.into()
 }
 
@@ -246,8 +225,8 @@ mod tests {
         let inner: Result<(), Error> = Err(anyhow!("no such file")).cannot("open", "a.txt");
         let outer = inner.class(Class::Input).context("run a").class(Class::Model).context("batch").unwrap_err();
         assert_eq!(format!("{outer:#}"), "batch: run a: cannot open `a.txt`: no such file");
-        assert_eq!(class(outer.as_ref()), Class::Input);
-        assert_eq!(class(anyhow!("else").as_ref()), Class::Other);
+        assert_eq!(Class::of(&outer), Class::Input);
+        assert_eq!(Class::of(&anyhow!("else")), Class::Other);
     }
 
     #[test]
@@ -256,7 +235,7 @@ mod tests {
         let error = denied().hint("ask").class(Class::Input).context("run a").hint_after("; or ", "leave it");
         assert_eq!(format!("{error:#}"), "run a: cannot open it: denied: ask; or leave it");
         assert_eq!(hint(error.as_ref()).as_deref(), Some("ask; or leave it"));
-        assert_eq!((hint(denied().as_ref()), class(error.as_ref())), (None, Class::Input));
+        assert_eq!((hint(denied().as_ref()), Class::of(&error)), (None, Class::Input));
     }
 
     #[test]

@@ -6,10 +6,9 @@ const ALIKE: f64 = 0.8;
 /// The shortest run of letters that two names share by more than chance.
 const SHARED: usize = 3;
 
-/// The name most like `wanted`, the first of equals; `None` if none is alike.
-///
-/// Names are compared by Jaro-Winkler similarity, which finds slips. Where that finds none, a name counts that has most of its
-/// letters in one run with `wanted`: `subject` has four of the five letters of `nsubj`.
+/// The name most like `wanted`, the first of equals; `None` if none is alike. Names are compared by Jaro-Winkler
+/// similarity, which finds slips. Where that finds none, a name counts that has most of its letters in one run with
+/// `wanted`: `subject` has four of the five letters of `nsubj`.
 pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let lower = wanted.to_lowercase();

@@ -1,18 +1,16 @@
-//! The files that this process has read and those that it will write: no file may be both.
-//!
-//! Files are compared by identity, not by name: a hard link or a symbolic link is the file that it leads to.
+//! The files that this process has read and those that it will write: no file may be both. Files are compared by
+//! identity, not by name: a hard link or a symbolic link is the file that it leads to.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::anyhow;
 
 use crate::system::errors::{Facts, io_error};
 
-/// The identity of a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     device: u64,
@@ -42,9 +40,9 @@ struct Claims {
     written: Vec<FileId>,
 }
 
-static CLAIMS: Mutex<Option<Claims>> = Mutex::new(None);
+static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
-fn claims() -> MutexGuard<'static, Option<Claims>> {
+fn claims() -> MutexGuard<'static, Claims> {
     CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -53,7 +51,6 @@ fn claims() -> MutexGuard<'static, Option<Claims>> {
 pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
     let Some(id) = FileId::of(metadata) else { return Ok(()) };
     let mut claims = claims();
-    let claims = claims.get_or_insert_default();
     if claims.written.contains(&id) {
         return Err(same_run("it is an output of the same run"));
     }
@@ -70,23 +67,20 @@ pub(super) struct ReplacedFile(Option<FileId>);
 pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::of(metadata);
     ensure_unread(metadata)?;
-    claims().get_or_insert_default().written.extend(id);
+    claims().written.extend(id);
     Ok(ReplacedFile(id))
 }
 
 /// Notes that a file is written from now on, as long as the process lives.
 pub(super) fn write_for_good(metadata: &Metadata) {
-    claims().get_or_insert_default().written.extend(FileId::of(metadata));
+    claims().written.extend(FileId::of(metadata));
 }
 
 /// Makes sure that this process has not read a file.
 /// Fails if it has.
 pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
-    let is_read = FileId::of(metadata).is_some_and(|id| claims().get_or_insert_default().read.contains(&id));
-    if is_read {
-        return Err(same_run("the same run reads it"));
-    }
-    Ok(())
+    let is_read = FileId::of(metadata).is_some_and(|id| claims().read.contains(&id));
+    if is_read { Err(same_run("the same run reads it")) } else { Ok(()) }
 }
 
 fn same_run(what: &'static str) -> io::Error {
@@ -95,8 +89,7 @@ fn same_run(what: &'static str) -> io::Error {
 
 impl Drop for ReplacedFile {
     fn drop(&mut self) {
-        let mut claims = claims();
-        let written = &mut claims.get_or_insert_default().written;
+        let written = &mut claims().written;
         if let Some(place) = written.iter().position(|id| Some(*id) == self.0) {
             written.swap_remove(place);
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use tempfile::TempDir;
 
-use super::output::{PREFIX, SUFFIX, folder_of, unwritable};
+use super::output::{PREFIX, SUFFIX, folder_of, new_files, unwritable};
 use crate::system::errors::{Class, Facts};
 use crate::system::interrupt;
 
@@ -39,14 +39,8 @@ impl OutputFolder {
         if !parent.is_dir() {
             bail!(anyhow!("there is no folder `{}`", parent.display()).hint("create it first"));
         }
-        let mut builder = tempfile::Builder::new();
+        let mut builder = new_files(0o777);
         builder.prefix(PREFIX).suffix(SUFFIX);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // Reduced by the umask, as for any new folder; tempfile's own default is private to the user.
-            builder.permissions(fs::Permissions::from_mode(0o777));
-        }
         let mut list = interrupt::lock();
         let temporary = builder.tempdir_in(&parent).map_err(|error| unwritable(&parent, &error))?;
         list.add(temporary.path());
@@ -56,19 +50,12 @@ impl OutputFolder {
     /// Writes a file by its path within the folder.
     /// Fails if it cannot be written, or `write` fails.
     pub fn file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        let mut file = BufWriter::new(self.create(name).class(Class::Output)?);
+        let (path, shown) = (self.temporary.path().join(name), self.path.join(name));
+        let created = fs::create_dir_all(folder_of(&path)).and_then(|()| File::create(&path));
+        let mut file = BufWriter::new(created.cannot("write", shown.display()).class(Class::Output)?);
         write(&mut file)?;
         let whole = file.flush().and_then(|()| file.get_ref().sync_all());
-        whole.cannot("write", self.path.join(name).display()).class(Class::Output)
-    }
-
-    fn create(&self, name: &Path) -> Result<File> {
-        let path = self.temporary.path().join(name);
-        let create = || {
-            fs::create_dir_all(folder_of(&path))?;
-            File::create(&path)
-        };
-        create().cannot("write", self.path.join(name).display())
+        whole.cannot("write", shown.display()).class(Class::Output)
     }
 
     /// Copies a file to a path within the folder.

@@ -89,10 +89,7 @@ pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
 pub fn read_all(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(too_long(most));
-    }
-    Ok(bytes)
+    if bytes.len() as u64 > most { Err(too_long(most)) } else { Ok(bytes) }
 }
 
 /// Bytes as text.

@@ -1,7 +1,6 @@
-//! Output files: opened before the work begins, written beside their place and renamed when they are whole.
-//!
-//! An incomplete file has a temporary name, which [`is_temporary`] knows, and is locked as long as its process lives.
-//! One that a killed process left behind is removed by the next that writes to the same folder.
+//! Output files: opened before the work begins, written beside their place and renamed when they are whole. An
+//! incomplete file has a temporary name, which [`is_temporary`] knows, and is locked as long as its process lives. One
+//! that a killed process left behind is removed by the next that writes to the same folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -148,28 +147,20 @@ pub fn earlier_sha256(path: &Path) -> Option<String> {
     }
 }
 
-/// The file that is written if `path` is: one path for all its spellings.
-///
-/// The target of a link is written, and the link stays.
+/// The file that is written if `path` is: one path for all its spellings. The target of a link is written, and the link stays.
 pub fn destination(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| {
-        let target = link_target(path);
+        let target = match (fs::read_link(path), path.parent()) {
+            (Ok(link), Some(folder)) => folder.join(link),
+            _ => path.to_owned(),
+        };
         let place = target.file_name().zip(folder_of(&target).canonicalize().ok());
         place.map_or(target.clone(), |(name, folder)| folder.join(name))
     })
 }
 
-/// The folder that a file is in.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
-}
-
-/// The target of a link that leads to no file yet; the path itself if it is no link.
-fn link_target(path: &Path) -> PathBuf {
-    match (fs::read_link(path), path.parent()) {
-        (Ok(link), Some(folder)) => folder.join(link),
-        _ => path.to_owned(),
-    }
 }
 
 pub(super) const PREFIX: &str = ".headscope-";
@@ -181,6 +172,17 @@ pub fn is_temporary(name: &OsStr) -> bool {
     name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
 }
 
+/// Makes files or folders with these permissions, reduced by the umask as for any other new one; tempfile's own default is
+/// private to the user.
+pub fn new_files(mode: u32) -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder
+}
+
 /// A new empty file in the folder of `target`, with the permissions that any new file would have.
 fn beside(target: &Path) -> Result<(File, TempPath)> {
     let folder = folder_of(target);
@@ -188,14 +190,8 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
         bail!(anyhow!("there is no folder `{}`", folder.display()).hint("create it first"));
     }
     remove_leftovers(folder);
-    let mut builder = tempfile::Builder::new();
+    let mut builder = new_files(0o666);
     builder.prefix(PREFIX).suffix(SUFFIX);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // Reduced by the umask, as for any new file; tempfile's own default is private to the user.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
     let mut list = interrupt::lock();
     loop {
         let created = builder.tempfile_in(folder).map_err(|error| unwritable(folder, &error))?;

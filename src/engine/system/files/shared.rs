@@ -1,19 +1,16 @@
 //! Files under names that anybody can foresee, in folders that others may write to, such as the cache of the Hub.
-//!
-//! Somebody else may have put a link there, to a file of this user's that would be overwritten through it, or a pipe that waits for
-//! a reader. Such a thing is removed, and a file is made in its place.
+//! Somebody else may have put a link there, to a file of this user's that would be overwritten through it, or a pipe
+//! that waits for a reader. Such a thing is removed, and a file is made in its place.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// How often what lies in the way is removed: whoever puts it back each time is not outrun.
-const TRIES: u32 = 10;
-
 /// Opens a file for reading and writing, and makes it if it is not there. What is no regular file with this one name is replaced.
 /// Fails if it cannot be opened, made or replaced.
 pub fn open(path: &Path) -> io::Result<File> {
-    for _ in 0..TRIES {
+    // Whoever puts what lies in the way back each time is not outrun.
+    for _ in 0..10 {
         // A new file is made where nothing is, not even a link.
         match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -45,7 +42,6 @@ fn is_own(metadata: &Metadata) -> bool {
     metadata.is_file() && names == 1
 }
 
-/// Whether both are of one file.
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
     #[cfg(unix)]
     {

@@ -1,6 +1,5 @@
-//! How much memory this process may still take, so that what needs more is refused before it is allocated.
-//!
-//! Linux says how much is free, and how much is left of the limits of a container (cgroup) and of the process (`ulimit -v`). Other
+//! How much memory this process may still take, so that what needs more is refused before it is allocated. Linux says
+//! how much is free, and how much is left of the limits of a container (cgroup) and of the process (`ulimit -v`). Other
 //! systems are not asked: there only `--memory` bounds anything.
 
 use std::fs;
@@ -23,7 +22,11 @@ pub fn set_limit(bytes: u64) {
 /// The bytes that the process may still take; `None` where nobody says.
 pub fn available() -> Option<u64> {
     match LIMIT.load(Ordering::Relaxed) {
-        0 => [free(), left_of_groups(), left_of_address_space()].into_iter().flatten().min(),
+        // Bytes that can be taken without swapping (`proc_meminfo(5)`).
+        0 => {
+            let free = kilobytes("/proc/meminfo", "MemAvailable:");
+            [free, left_of_groups(), left_of_address_space()].into_iter().flatten().min()
+        }
         limit => Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmRSS:").unwrap_or(0))),
     }
 }
@@ -31,10 +34,8 @@ pub fn available() -> Option<u64> {
 /// Makes sure that so many bytes can be taken; `what` needs them.
 /// Fails if they are not there.
 pub fn ensure(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
-    match available() {
-        Some(free) if is_too_much(needed, free) => Err(too_much(needed, free, &what())),
-        _ => Ok(()),
-    }
+    let lacking = available().filter(|&free| is_too_much(needed, free));
+    lacking.map_or(Ok(()), |free| Err(too_much(needed, free, &what())))
 }
 
 /// Whether so many bytes cannot be taken where so many are free.
@@ -53,17 +54,8 @@ pub fn limit_for(needed: u64) -> String {
     format!("{}GB", needed.saturating_add(used).div_ceil(1_000_000_000))
 }
 
-/// Bytes in words.
 pub fn in_words(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
-}
-
-/// Bytes that can be taken without swapping (`proc_meminfo(5)`).
-fn free() -> Option<u64> {
-    kilobytes("/proc/meminfo", "MemAvailable:")
+    if bytes < 1_000_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
 /// The bytes behind a key of a file of `/proc`, which has them in units of 1024.

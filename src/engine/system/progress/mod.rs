@@ -30,22 +30,16 @@ fn keep_moving(bar: &ProgressBar) {
 /// A listener for the progress of downloads, one file after the other.
 pub trait DownloadProgress {
     /// A file of `bytes` bytes begins (0: the server did not say how many).
-    fn start(&self, file: &str, bytes: u64);
-    /// So many more bytes have come.
-    fn advance(&self, bytes: u64);
+    fn start(&self, _file: &str, _bytes: u64) {}
+    fn advance(&self, _bytes: u64) {}
     /// The file is over, whole or broken off.
-    fn finish(&self);
+    fn finish(&self) {}
     /// A note for the user meanwhile, such as the reason of a pause.
-    fn note(&self, text: &str);
+    fn note(&self, _text: &str) {}
 }
 
 /// No listener.
-impl DownloadProgress for () {
-    fn start(&self, _file: &str, _bytes: u64) {}
-    fn advance(&self, _bytes: u64) {}
-    fn finish(&self) {}
-    fn note(&self, _text: &str) {}
-}
+impl DownloadProgress for () {}
 
 /// Downloads, one bar per file.
 #[derive(Default)]
@@ -53,12 +47,9 @@ pub struct Downloads(RefCell<Option<ProgressBar>>);
 
 impl DownloadProgress for Downloads {
     fn start(&self, file: &str, bytes: u64) {
-        let style = ProgressStyle::with_template(
-            "downloading {msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
-        );
-        let bar = ProgressBar::new(bytes).with_message(one_line(file));
-        bar.set_style(style.expect("a valid template"));
-        self.0.replace(Some(bar));
+        let line = "downloading {msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        let style = ProgressStyle::with_template(line).expect("a valid template");
+        self.0.replace(Some(ProgressBar::new(bytes).with_message(one_line(file)).with_style(style)));
     }
 
     fn advance(&self, bytes: u64) {

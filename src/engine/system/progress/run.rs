@@ -1,7 +1,6 @@
-//! The progress of a whole run: its passes, each with an estimate of its work, and one bar for all of them.
-//!
-//! Work is counted in tokens that go through all layers. The corpus is measured in the first pass: until that is over, by the share of
-//! its bytes or sentences that was read.
+//! The progress of a whole run: its passes, each with an estimate of its work, and one bar for all of them. Work is
+//! counted in tokens that go through all layers. The corpus is measured in the first pass: until that is over, by the
+//! share of its bytes or sentences that was read.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,6 @@ use super::keep_moving;
 use crate::system::printable::one_line;
 use crate::system::terminal::say;
 
-/// Steps of the bar.
 const STEPS: u64 = 1000;
 
 /// The sequences of a pass.
@@ -24,14 +22,12 @@ pub enum WorkExtent {
     Corpus,
     /// So many sentences of the corpus, or all if it has fewer.
     Sample(f64),
-    /// So many tokens, whatever the corpus.
+    /// So many, whatever the corpus.
     Tokens(f64),
 }
 
-/// The expected work of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassWork {
-    /// The name of the pass, as the bar shows it.
     pub name: String,
     pub extent: WorkExtent,
     /// How often each token goes through all layers.
@@ -40,22 +36,18 @@ pub struct PassWork {
 
 /// The measure of a pass before the corpus is measured.
 pub enum Measure {
-    /// The number of sentences.
     Sentences(u64),
     /// Bytes of the corpus: all, and those that were read.
     Bytes(u64, Arc<AtomicU64>),
-    /// Neither is known.
     Unknown,
 }
 
-/// The size of a corpus.
 #[derive(Clone, Copy)]
 struct Size {
     sentences: f64,
     tokens: f64,
 }
 
-/// The pass that runs.
 struct Current {
     work: PassWork,
     measure: Measure,
@@ -63,25 +55,20 @@ struct Current {
     tokens: f64,
 }
 
-/// The passes of a run.
 struct State {
     begun: Instant,
-    /// Passes that have not begun.
     planned: VecDeque<PassWork>,
     /// The number of the pass that runs, from 1.
     number: usize,
-    /// The number of all passes.
     count: usize,
     /// The work of all passes that are over.
     done: f64,
-    /// The tokens of all passes.
     tokens: f64,
     /// The size of the corpus, once a pass over it is over.
     corpus: Option<Size>,
     current: Option<Current>,
 }
 
-/// The progress of a run.
 pub struct RunProgress {
     bar: ProgressBar,
     state: Mutex<State>,
@@ -101,10 +88,9 @@ impl PassWork {
 impl Current {
     /// The share of its sequences that are done, if their number is known.
     fn share(&self, corpus: Option<Size>) -> Option<f64> {
-        let known = match (self.work.extent, corpus) {
-            (WorkExtent::Tokens(tokens), _) => Some(tokens),
-            (_, Some(corpus)) => Some(self.work.tokens(corpus)),
-            _ => None,
+        let known = match self.work.extent {
+            WorkExtent::Tokens(tokens) => Some(tokens),
+            _ => corpus.map(|corpus| self.work.tokens(corpus)),
         };
         let share = match (known, &self.measure) {
             (Some(tokens), _) => self.tokens / tokens,
@@ -168,7 +154,6 @@ impl Default for RunProgress {
 }
 
 impl RunProgress {
-    /// Progress on standard error.
     pub fn shown() -> Self {
         let style = ProgressStyle::with_template("{spinner} [{bar:30}] {msg}").expect("a valid template");
         Self { bar: ProgressBar::new(STEPS).with_style(style), ..Self::default() }
@@ -205,12 +190,10 @@ impl RunProgress {
         self.state().current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
 
-    /// Says something beside the bar.
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| say(&format!("note: {}", one_line(text))));
     }
 
-    /// Counts a pack that is done.
     pub fn advance(&self, sentences: usize, tokens: usize) {
         let mut state = self.state();
         state.tokens += tokens as f64;
@@ -220,11 +203,7 @@ impl RunProgress {
         }
         if !self.bar.is_hidden() {
             self.bar.set_message(state.words(state.begun.elapsed()));
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "from 0 to the number of steps"
-            )]
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to STEPS")]
             let step = (STEPS as f64 * state.share().unwrap_or_default()) as u64;
             self.bar.set_position(step);
         }

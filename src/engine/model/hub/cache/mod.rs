@@ -16,9 +16,9 @@ use anyhow::{Context, Error, Result};
 
 use super::digest::Digest;
 use super::environment::Environment;
-use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather, nested};
+use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, first_modules, gather};
 use crate::system::errors::{Facts, causes};
-use crate::system::files::{input, shared};
+use crate::system::files::{input, output, shared};
 use crate::system::progress::DownloadProgress;
 
 #[cfg(test)]
@@ -28,7 +28,6 @@ mod tests;
 pub(super) struct Cache {
     /// The whole cache, for messages and for other models.
     all: PathBuf,
-    /// `models--ORG--NAME`
     name: String,
     folder: PathBuf,
     /// Opened files whose content fits their name, by their paths: large ones are hashed once.
@@ -43,10 +42,6 @@ pub(super) enum Unusable {
     Wrong(Error),
 }
 
-/// The longest file that holds the name of a commit, in bytes; a commit has forty.
-const LONGEST_REF: u64 = 1 << 10;
-
-/// The prefix of every model's folder.
 const MODELS: &str = "models--";
 
 impl Cache {
@@ -74,10 +69,10 @@ impl Cache {
             return Err(absent());
         }
         let mut names: BTreeSet<String> = files_in(&folder).into_iter().collect();
-        for module in nested::first_modules(&folder) {
+        for module in first_modules(&folder) {
             names.extend(files_in(&folder.join(&module)).into_iter().map(|name| format!("{module}/{name}")));
         }
-        let snapshot = Snapshot { cache: self, folder, names };
+        let snapshot = FileStore { names, fetch: Box::new(|name, _| self.open(&folder.join(name), None)) };
         gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
             if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
                 return Unusable::Wrong(error);
@@ -94,7 +89,6 @@ impl Cache {
     /// is no link to a blob, and of which nothing is promised, is accepted.
     /// Fails if it cannot be opened, or does not fit.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
-        const DAMAGED: &str = "a file in the Hub cache is damaged";
         // What was opened before anything was promised is held against the promise as well; it may be another file by now.
         let known = self.whole.borrow().get(path).cloned();
         if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_of(file).is_ok())) {
@@ -104,7 +98,7 @@ impl Cache {
         let blob = fs::read_link(path).ok();
         let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::of(name.to_str()?));
         for digest in named.iter().chain(promised.filter(|promised| named.as_ref() != Some(promised))) {
-            digest.ensure_of(&file).context(DAMAGED)?;
+            digest.ensure_of(&file).context("a file in the Hub cache is damaged")?;
         }
         self.whole.borrow_mut().insert(path.to_owned(), file.clone());
         Ok(file)
@@ -152,14 +146,13 @@ impl Cache {
     fn commit(&self, revision: &str) -> Option<String> {
         match self.read_ref(revision) {
             Ok(text) => Some(text.trim().to_owned()).filter(|commit| is_file_name(commit)),
-            Err(_) => {
-                is_file_name(revision).then(|| revision.to_owned()).filter(|commit| self.snapshot(commit).is_dir())
-            }
+            Err(_) => Some(revision.to_owned()).filter(|name| is_file_name(name) && self.snapshot(name).is_dir()),
         }
     }
 
     fn read_ref(&self, revision: &str) -> io::Result<String> {
-        input::read_regular(&self.folder.join("refs").join(revision), LONGEST_REF).and_then(input::text)
+        // A commit has forty bytes.
+        input::read_regular(&self.folder.join("refs").join(revision), 1 << 10).and_then(input::text)
     }
 
     /// Notes the commit of a branch or tag, unless it is known.
@@ -171,14 +164,7 @@ impl Cache {
         create_parent(&path)?;
         // One step, because another process may be reading it.
         let write = || {
-            let mut builder = tempfile::Builder::new();
-            #[cfg(unix)]
-            {
-                use std::os::unix::fs::PermissionsExt;
-                // Reduced by the umask, as for any new file: a cache may be shared.
-                builder.permissions(fs::Permissions::from_mode(0o666));
-            }
-            let mut file = builder.tempfile_in(path.parent().unwrap_or(&self.folder))?;
+            let mut file = output::new_files(0o666).tempfile_in(path.parent().unwrap_or(&self.folder))?;
             io::Write::write_all(&mut file, commit.as_bytes())?;
             file.persist(&path)?;
             Ok::<_, io::Error>(())
@@ -190,7 +176,6 @@ impl Cache {
         self.folder.join("blobs").join(etag)
     }
 
-    /// The place of an incomplete blob.
     pub(super) fn partial(&self, etag: &str, lock: Option<&File>) -> PathBuf {
         // A name of its own keeps two processes apart without a lock.
         let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
@@ -210,48 +195,25 @@ impl Cache {
         let linked = std::os::unix::fs::symlink(&target, &path);
         #[cfg(not(unix))]
         let linked = Err::<(), _>(io::Error::from(io::ErrorKind::Unsupported));
-        match linked {
-            Ok(()) => Ok(()),
-            // Another process was as fast.
-            Err(_) if path.is_file() => Ok(()),
-            // Not every system and file system has links; then the file itself moves, as in the Python client.
-            Err(_) => fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error)),
+        // Another process may have been as fast.
+        if linked.is_ok() || path.is_file() {
+            return Ok(());
         }
-    }
-}
-
-/// A commit of a model, as far as the cache has it.
-struct Snapshot<'a> {
-    cache: &'a Cache,
-    folder: PathBuf,
-    names: BTreeSet<String>,
-}
-
-impl FileStore for Snapshot<'_> {
-    fn names(&self) -> &BTreeSet<String> {
-        &self.names
-    }
-
-    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
-        self.cache.open(&self.folder.join(name), None)
+        // Not every system and file system has links; then the file itself moves, as in the Python client.
+        fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error))
     }
 }
 
 pub(super) fn create_parent(path: &Path) -> Result<()> {
-    match path.parent() {
-        Some(parent) => fs::create_dir_all(parent).map_err(|error| cannot_write(parent, error)),
-        None => Ok(()),
-    }
+    path.parent().map_or(Ok(()), |parent| fs::create_dir_all(parent).map_err(|error| cannot_write(parent, error)))
 }
 
 /// The error of a file of the cache that cannot be written.
 pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     const WAY_OUT: &str = "HF_HOME can name another place";
     let shown = path.display();
-    Error::new(error)
-        .context(format!("cannot write `{shown}` in the Hub cache; {WAY_OUT}"))
-        .about(shown)
-        .hinted(WAY_OUT)
+    let error = Error::new(error).context(format!("cannot write `{shown}` in the Hub cache; {WAY_OUT}"));
+    error.about(shown).hinted(WAY_OUT)
 }
 
 /// Whether a name sent by a server, an `ETag` or a commit, can be used as a file's name as it is.

@@ -65,17 +65,8 @@ pub(super) struct Offline {
 }
 
 impl Environment {
-    /// The same, where something else forbids asking the Hub.
-    pub(super) fn offline(self, by: &'static str, way_out: &'static str) -> Self {
-        Self { offline: Some(Offline { by, way_out }), ..self }
-    }
-
-    pub(super) fn from_process() -> Result<Self> {
-        Self::read(&|name| std::env::var_os(name), std::env::home_dir())
-    }
-
     /// Reads the variables; an empty one counts as not set.
-    fn read(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self> {
+    pub(super) fn read(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self> {
         let home = home.filter(|home| !home.as_os_str().is_empty());
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
         let path = |name: &str| {
@@ -83,14 +74,11 @@ impl Environment {
             // No shell has expanded the text of a settings file.
             let path =
                 PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
-            Some(match (path.strip_prefix("~"), &home) {
-                (Ok(rest), Some(home)) => home.join(rest),
-                _ => path,
-            })
+            let in_home = path.strip_prefix("~").ok().zip(home.as_ref()).map(|(rest, home)| home.join(rest));
+            Some(in_home.unwrap_or(path))
         };
-        let flag = |name: &str| {
-            text(name).map(|value| ["1", "ON", "YES", "TRUE"].contains(&value.to_ascii_uppercase().as_str()))
-        };
+        let is_on = |value: String| ["1", "ON", "YES", "TRUE"].contains(&value.to_ascii_uppercase().as_str());
+        let flag = |name: &str| text(name).map(is_on);
         let seconds = |name: &str, default: Duration| {
             let Some(text) = text(name) else { return Ok(default) };
             let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -133,11 +121,9 @@ impl Environment {
 
     /// The place of the token, as the end of a sentence that says to put one there.
     pub(super) fn token_places(&self) -> String {
-        let places = format!("HF_TOKEN or the file `{}`", self.token_file.display());
-        if self.token_withheld {
-            return format!("{places}, and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
-        }
-        places
+        const WITHHELD: &str = ", and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent";
+        let also = if self.token_withheld { WITHHELD } else { "" };
+        format!("HF_TOKEN or the file `{}`{also}", self.token_file.display())
     }
 }
 
@@ -159,15 +145,13 @@ fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
-/// The longest token file that is read, in bytes; a token has some forty.
-const LONGEST_TOKEN: u64 = 1 << 12;
-
 impl Token {
     /// The token in the file that a login writes, if there is one.
     fn of_file(path: &Path) -> Result<Option<Self>> {
         const WAY_OUT: &str = "remove it or log in again";
         let origin = format!("the file `{}`", path.display());
-        match input::read_to_string(path, LONGEST_TOKEN) {
+        // A token has some forty bytes.
+        match input::read_to_string(path, 1 << 12) {
             Ok(value) => Self { value, origin }.checked().about(path.display()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error)
@@ -187,15 +171,5 @@ impl Token {
                 .hint("copy it once more")
         );
         Ok((!value.is_empty()).then_some(Self { value, ..self }))
-    }
-}
-
-#[cfg(test)]
-impl Environment {
-    /// The environment of a user whose home is `/home/ada` and who has set `variables`.
-    pub(super) fn of(variables: &[(&str, &str)]) -> Self {
-        let variable =
-            |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));
-        Self::read(&variable, Some(PathBuf::from("/home/ada"))).unwrap()
     }
 }

@@ -2,6 +2,15 @@ use std::fs;
 
 use super::*;
 
+impl Environment {
+    /// The environment of a user whose home is `/home/ada` and who has set `variables`.
+    pub(in crate::model::hub) fn of(variables: &[(&str, &str)]) -> Self {
+        let variable =
+            |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));
+        Self::read(&variable, Some(PathBuf::from("/home/ada"))).unwrap()
+    }
+}
+
 #[test]
 fn the_cache_is_where_python_looks_for_it() {
     let cases: &[(&[(&str, &str)], &str)] = &[

@@ -1,24 +1,21 @@
 //! The pickle of a PyTorch state dict, read without executing anything.
 //!
-//! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is the
-//! call of any function by name. The reader accepts only the programs that `torch.save` writes for a state dict:
-//! protocol 2, with calls of the few functions that rebuild a tensor, which are interpreted here and not called. Any
-//! other instruction or name stops the reading with an error that names it.
+//! A pickle is a program for a small stack machine (Python's `pickletools` describes it), which may call any function by
+//! name. The reader accepts only the programs that `torch.save` writes for a state dict: protocol 2, with calls of the few
+//! functions that rebuild a tensor, which are interpreted here and not called. Anything else is an error that names it.
 //!
 //! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
 //! other by number, and nothing is ever copied or visited in depth.
 
-mod bytes;
 mod object;
-mod unusual;
 
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use bytes::Bytes;
+use crate::system::errors::Facts;
+pub(super) use object::Unusual;
 use object::{Global, Id, Object};
-pub(super) use unusual::Unusual;
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +45,6 @@ pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
 /// A file of `torch.save` of before PyTorch 1.6: pickles one after the other, and the storages behind them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Legacy<'a> {
-    /// The tensors of the state dict by name.
     pub tensors: HashMap<&'a str, PickledTensor<'a>>,
     /// The storages in the order in which they lie in the file: the name and the type of each.
     pub storages: Vec<(&'a str, &'a str)>,
@@ -74,14 +70,14 @@ pub fn legacy(pickles: &[u8]) -> Result<Legacy<'_>> {
     let list = keys.run().context("the names of its storages")?;
     let types: HashMap<&str, &str> = machine.storages().collect();
     let storages = keys.texts(list).context("the names of its storages")?.into_iter().map(|key| {
-        let storage_type =
-            types.get(key).with_context(|| format!("storage `{}` is of no tensor", key.escape_debug()))?;
-        Ok((key, *storage_type))
+        let storage_type = types.get(key);
+        Ok((key, *storage_type.with_context(|| format!("storage `{}` is of no tensor", key.escape_debug()))?))
     });
     let storages = storages.collect::<Result<_>>()?;
     Ok(Legacy { tensors: machine.state_dict(top)?, storages, bytes: pickles.len() - keys.rest.0.len() })
 }
 
+#[derive(Default)]
 struct Machine<'a> {
     rest: Bytes<'a>,
     objects: Vec<Object<'a>>,
@@ -93,7 +89,7 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn new(pickle: &'a [u8]) -> Self {
-        Self { rest: Bytes(pickle), objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() }
+        Self { rest: Bytes(pickle), ..Self::default() }
     }
 
     /// Runs one pickle, and gives the object that it makes.
@@ -130,11 +126,8 @@ impl<'a> Machine<'a> {
     /// Whether a dict says that the system is not little-endian.
     fn is_big_endian(&self, facts: Id) -> bool {
         let Object::Dict(items) = &self.objects[facts] else { return false };
-        let says_so = |(key, value): &(Id, Id)| {
-            let is_order = matches!(self.objects[*key], Object::Text("little_endian"));
-            is_order && matches!(self.objects[*value], Object::Bool(false))
-        };
-        items.iter().any(says_so)
+        let mut parts = items.iter().map(|(key, value)| (&self.objects[*key], &self.objects[*value]));
+        parts.any(|part| matches!(part, (Object::Text("little_endian"), Object::Bool(false))))
     }
 
     /// The tensors of an object that is a state dict.
@@ -144,12 +137,9 @@ impl<'a> Machine<'a> {
         };
         let mut tensors = HashMap::new();
         for (key, value) in items {
-            if let Object::Text(name) = &self.objects[*key]
-                && let Some(tensor) =
-                    self.tensor(*value).with_context(|| format!("tensor `{}`", name.escape_debug()))?
-            {
-                tensors.insert(*name, tensor);
-            }
+            let Object::Text(name) = self.objects[*key] else { continue };
+            let tensor = self.tensor(*value).with_context(|| format!("tensor `{}`", name.escape_debug()))?;
+            tensors.extend(tensor.map(|tensor| (name, tensor)));
         }
         match self.nested(top) {
             Some(keys) if tensors.is_empty() => bail!(Unusual::Nested(keys)),
@@ -171,10 +161,9 @@ impl<'a> Machine<'a> {
             if items.iter().any(is_tensor) {
                 break;
             }
-            found.extend(items.iter().filter_map(|(key, value)| {
-                let is_dict =
-                    matches!((&self.objects[*key], &self.objects[*value]), (Object::Text(_), Object::Dict(_)));
-                (is_dict && seen.insert(*value)).then_some((*value, next, *key))
+            found.extend(items.iter().filter_map(|&(key, value)| {
+                let is_dict = matches!((&self.objects[key], &self.objects[value]), (Object::Text(_), Object::Dict(_)));
+                (is_dict && seen.insert(value)).then_some((value, next, key))
             }));
             next += 1;
         }
@@ -189,36 +178,50 @@ impl<'a> Machine<'a> {
         Some(keys).filter(|keys| (1..=DEPTH).contains(&keys.len()))
     }
 
-    /// Does what one instruction says.
+    /// Does what one instruction says: puts an object onto the stack, or rearranges what is there.
     fn step(&mut self, instruction: u8) -> Result<()> {
+        let object = match instruction {
+            b'N' => Object::None,
+            // NEWTRUE, NEWFALSE
+            0x88 | 0x89 => Object::Bool(instruction == 0x88),
+            b'K' => Object::Int(self.rest.number(1, false)?),
+            b'M' => Object::Int(self.rest.number(2, false)?),
+            b'J' => Object::Int(self.rest.number(4, true)?),
+            // LONG1
+            0x8a => {
+                let [length] = self.rest.take()?;
+                Object::Int(self.rest.number(length, true)?)
+            }
+            b'G' => self.rest.take::<8>().map(|_| Object::Float)?,
+            b'X' => Object::Text(self.rest.text()?),
+            b'c' => Object::Global(Global::named(self.rest.line()?, self.rest.line()?)?),
+            b')' => Object::Tuple(Vec::new()),
+            b't' => Object::Tuple(self.pop_to_mark()?),
+            // TUPLE1, TUPLE2, TUPLE3
+            0x85..=0x87 => {
+                let start = self.stack.len().checked_sub(usize::from(instruction - 0x84));
+                let start = start.filter(|&start| start >= self.floor()).context("its stack is empty")?;
+                Object::Tuple(self.stack.split_off(start))
+            }
+            b']' => Object::List(Vec::new()),
+            b'}' => Object::Dict(Vec::new()),
+            b'Q' => {
+                let id = self.pop()?;
+                self.storage(id)?
+            }
+            other => return self.rearrange(other),
+        };
+        self.push(object);
+        Ok(())
+    }
+
+    /// Does what an instruction says that makes no new object, or makes it by a call.
+    fn rearrange(&mut self, instruction: u8) -> Result<()> {
         match instruction {
             // PROTO
             0x80 => {
                 let [protocol] = self.rest.take()?;
                 ensure!(protocol == 2, Unusual::Protocol(protocol));
-            }
-            b'N' => self.push(Object::None),
-            // NEWTRUE, NEWFALSE
-            0x88 | 0x89 => self.push(Object::Bool(instruction == 0x88)),
-            b'K' => self.push_number(1, false)?,
-            b'M' => self.push_number(2, false)?,
-            b'J' => self.push_number(4, true)?,
-            // LONG1
-            0x8a => {
-                let [length] = self.rest.take()?;
-                self.push_number(length, true)?;
-            }
-            b'G' => {
-                self.rest.take::<8>()?;
-                self.push(Object::Float);
-            }
-            b'X' => {
-                let text = self.rest.text()?;
-                self.push(Object::Text(text));
-            }
-            b'c' => {
-                let (module, name) = (self.rest.line()?, self.rest.line()?);
-                self.push(Object::Global(Global::named(module, name)?));
             }
             b'q' | b'r' => {
                 let place = self.rest.place(instruction == b'r')?;
@@ -230,21 +233,6 @@ impl<'a> Machine<'a> {
                 self.stack.push(id);
             }
             b'(' => self.marks.push(self.stack.len()),
-            b')' => self.push(Object::Tuple(Vec::new())),
-            b't' => {
-                let items = self.pop_to_mark()?;
-                self.push(Object::Tuple(items));
-            }
-            // TUPLE1, TUPLE2, TUPLE3
-            0x85..=0x87 => {
-                let count = usize::from(instruction - 0x84);
-                let start = self.stack.len().checked_sub(count).context("its stack is empty")?;
-                ensure!(start >= self.floor(), "its stack is empty");
-                let items = self.stack.split_off(start);
-                self.push(Object::Tuple(items));
-            }
-            b']' => self.push(Object::List(Vec::new())),
-            b'}' => self.push(Object::Dict(Vec::new())),
             b'a' => {
                 let item = self.pop()?;
                 self.list()?.push(item);
@@ -261,11 +249,6 @@ impl<'a> Machine<'a> {
                 let items = self.pop_to_mark()?;
                 ensure!(items.len() % 2 == 0, "a key without a value");
                 self.dict()?.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
-            }
-            b'Q' => {
-                let id = self.pop()?;
-                let storage = self.storage(id)?;
-                self.push(storage);
             }
             b'R' => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
@@ -292,8 +275,7 @@ impl<'a> Machine<'a> {
             (Global::OrderedDict, []) => self.push(Object::Dict(Vec::new())),
             // A parameter is its tensor.
             (Global::RebuildParameter, [tensor, ..]) => self.stack.push(*tensor),
-            (Global::RebuildTensor, [storage, offset, shape, strides, ..]) => {
-                let (storage, offset, shape, strides) = (*storage, *offset, *shape, *strides);
+            (Global::RebuildTensor, &[storage, offset, shape, strides, ..]) => {
                 self.push(Object::Tensor { storage, offset, shape, strides });
             }
             _ => bail!("a call of {function:?} without its arguments"),
@@ -336,10 +318,8 @@ impl<'a> Machine<'a> {
     }
 
     fn number(&self, id: Id) -> Result<u64> {
-        match self.objects[id] {
-            Object::Int(value) => u64::try_from(value).with_context(|| format!("a size of {value}")),
-            _ => bail!("{} in place of a size", self.describe(id)),
-        }
+        let Object::Int(value) = self.objects[id] else { bail!("{} in place of a size", self.describe(id)) };
+        u64::try_from(value).with_context(|| format!("a size of {value}"))
     }
 
     fn describe(&self, id: Id) -> &'static str {
@@ -373,24 +353,68 @@ impl<'a> Machine<'a> {
 
     fn dict(&mut self) -> Result<&mut Vec<(Id, Id)>> {
         let top = self.top()?;
-        match &mut self.objects[top] {
-            Object::Dict(items) => Ok(items),
-            _ => bail!("an item for what is no dict"),
-        }
+        let Object::Dict(items) = &mut self.objects[top] else { bail!("an item for what is no dict") };
+        Ok(items)
     }
 
     fn list(&mut self) -> Result<&mut Vec<Id>> {
         let top = self.top()?;
-        match &mut self.objects[top] {
-            Object::List(items) => Ok(items),
-            _ => bail!("an item for what is no list"),
-        }
+        let Object::List(items) = &mut self.objects[top] else { bail!("an item for what is no list") };
+        Ok(items)
+    }
+}
+
+/// The longest text that has a place in a state dict; names of tensors are the longest, with about 100 bytes.
+const LONGEST_TEXT: u32 = 1000;
+
+#[derive(Default)]
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk().context("it is cut short").hint("download it again")?;
+        self.0 = rest;
+        Ok(*bytes)
     }
 
-    /// Pushes a number of this many bytes.
-    fn push_number(&mut self, length: u8, signed: bool) -> Result<()> {
-        let number = self.rest.number(length, signed)?;
-        self.push(Object::Int(number));
-        Ok(())
+    fn slice(&mut self, length: u32) -> Result<&'a [u8]> {
+        let parts = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
+        let (bytes, rest) = parts.context("it is cut short").hint("download it again")?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    /// A text that its length stands before.
+    fn text(&mut self) -> Result<&'a str> {
+        let length = u32::from_le_bytes(self.take()?);
+        ensure!(length <= LONGEST_TEXT, "a text of {length} bytes has no place in a state dict");
+        std::str::from_utf8(self.slice(length)?).context("a name that is not UTF-8")
+    }
+
+    /// A line of text, without its end.
+    fn line(&mut self) -> Result<&'a str> {
+        let line = &self.0[..self.0.len().min(LONGEST_TEXT as usize)];
+        let length = line.iter().position(|byte| *byte == b'\n').context("a name that does not end")?;
+        let (line, rest) = self.0.split_at(length);
+        self.0 = &rest[1..];
+        std::str::from_utf8(line).context("a name that is not UTF-8")
+    }
+
+    fn number(&mut self, length: u8, signed: bool) -> Result<i64> {
+        let bytes = self.slice(length.into())?;
+        ensure!(bytes.len() <= 8, "a number of {length} bytes");
+        let negative = signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut value = [if negative { 0xff } else { 0 }; 8];
+        value[..bytes.len()].copy_from_slice(bytes);
+        Ok(i64::from_le_bytes(value))
+    }
+
+    /// The place of a remembered object, in one byte or in four.
+    fn place(&mut self, wide: bool) -> Result<u32> {
+        if wide {
+            return Ok(u32::from_le_bytes(self.take()?));
+        }
+        let [place] = self.take()?;
+        Ok(place.into())
     }
 }

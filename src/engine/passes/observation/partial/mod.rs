@@ -14,13 +14,13 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::identity::{Identity, RunInfo};
 use super::{Observation, PassSums, Stage};
-use crate::passes::observer::countable::ensure_countable;
+use crate::passes::observer::ensure_countable;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::system::errors::{Facts, causes};
@@ -55,10 +55,8 @@ const LARGEST_RATIO: u64 = 256;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub shard: Shard,
-    /// The passes that were run.
     #[serde(default, skip_serializing_if = "is_alone")]
     pub stage: Stage,
-    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,
@@ -82,7 +80,6 @@ impl fmt::Display for DamagedPartial {
 impl std::error::Error for DamagedPartial {}
 
 impl DamagedPartial {
-    /// Whether that is what an error is about.
     pub fn is(error: &anyhow::Error) -> bool {
         causes(error.as_ref()).any(<dyn std::error::Error>::is::<Self>)
     }
@@ -98,12 +95,10 @@ pub fn file_name(shard: Shard, is_after: bool) -> String {
     format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.of())
 }
 
-/// The sums of one pass as bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PassBytes {
     /// [`PassSums::left_out`](super::PassSums)
     pub left_out: u64,
-    /// The sums of everybody who looked at it.
     pub sums: Vec<Vec<u8>>,
 }
 
@@ -197,14 +192,13 @@ fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
     ensure_begun(bytes)?;
     let (version, rest) = line(&bytes[MAGIC.len()..])?;
     let version = str::from_utf8(version).ok().and_then(|version| version.parse::<u32>().ok());
-    match version.context("it has no format version")? {
-        FORMAT_VERSION => {}
-        other => bail!(
-            anyhow!("it has format version {other}, this program reads {FORMAT_VERSION}")
-                .of_value(other)
-                .hint("use the version of headscope that wrote it, or remove it and run its shard again")
-        ),
-    }
+    let version = version.context("it has no format version")?;
+    ensure!(
+        version == FORMAT_VERSION,
+        anyhow!("it has format version {version}, this program reads {FORMAT_VERSION}")
+            .of_value(version)
+            .hint("use the version of headscope that wrote it, or remove it and run its shard again")
+    );
     let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(damaged)?;
     ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], damaged());
     let (header, rest) = line(rest)?;

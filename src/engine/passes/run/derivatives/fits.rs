@@ -1,7 +1,7 @@
 //! Fits of gates: the sequences of a fold are kept, and go through the encoder and back until the loss and the price of open gates
 //! are least together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 use anyhow::Result;
@@ -33,7 +33,6 @@ const MOST_EVALUATIONS: usize = 100;
 /// objective is then within a hundredth of a price of its minimum, and gates within a hundredth of theirs.
 const TOLERANCE: f64 = 0.02;
 
-/// The heads that have a gate.
 pub struct GatedHeads<'a> {
     grid: HeadGrid,
     /// Fully open gates with the replacement of each head, and the gates of removed heads.
@@ -58,7 +57,6 @@ impl<'a> GatedHeads<'a> {
         Self { grid, whole, groups: groups.into_values().collect(), present: grid.count() - absent.len() }
     }
 
-    /// The places that share each gate.
     pub fn groups(&self) -> &[Vec<usize>] {
         &self.groups
     }
@@ -103,7 +101,8 @@ pub fn fit(
     let sequences = kept(sequences)?;
     let units = units(&sequences);
     let evaluate = |shares: &[f64]| -> Result<Valued> {
-        let sums = ObserverSet::new(vec![observer_of(LossSums::new(heads.grid))]);
+        let (grid, gates) = (heads.grid, vec![ExactSum::default(); heads.grid.count()]);
+        let sums = ObserverSet::new(vec![observer_of(LossSums { grid, loss: ExactSum::default(), gates })]);
         let gates = (&heads.open(shares), &[][..], None);
         let sequences = sequences.iter().cloned().map(Ok);
         let seen = differentiate(sums, (model, encoder), gates, sequences, threads, &RunProgress::default())?;
@@ -118,8 +117,7 @@ pub fn fit(
     }
     let count = heads.groups.len();
     let tokens: usize = sequences.iter().map(|sequence| sequence.ids.len()).sum();
-    let [loss, loss_without_heads] = [1.0, 0.0].map(|share| Ok::<_, anyhow::Error>(evaluate(&vec![share; count])?.0));
-    let (loss, loss_without_heads) = (loss?, loss_without_heads?);
+    let (loss, loss_without_heads) = (evaluate(&vec![1.0; count])?.0, evaluate(&vec![0.0; count])?.0);
     let band = band(loss_without_heads - loss, heads.present);
     let known = Some(FittedLoss { units, loss, loss_without_heads, band });
     let mut fits = BTreeMap::new();
@@ -166,16 +164,10 @@ fn kept(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequenc
 /// The number of scored tokens, or of items of a task (an item may be several sequences).
 fn units(sequences: &[Sequence]) -> u64 {
     let scored = sequences.iter().map(|sequence| sequence.predicted().count() as u64);
-    let mut items: Vec<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();
-    if items.is_empty() {
-        return scored.sum();
-    }
-    items.sort_unstable();
-    items.dedup();
-    items.len() as u64
+    let items: BTreeSet<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();
+    if items.is_empty() { scored.sum() } else { items.len() as u64 }
 }
 
-/// The loss of all sequences and its derivatives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct LossSums {
     grid: HeadGrid,
@@ -185,12 +177,6 @@ struct LossSums {
 }
 
 merge_fields!(LossSums[grid] { loss, gates });
-
-impl LossSums {
-    fn new(grid: HeadGrid) -> Self {
-        Self { grid, loss: ExactSum::default(), gates: vec![ExactSum::default(); grid.count()] }
-    }
-}
 
 impl Sums for LossSums {
     type SequenceState = ();

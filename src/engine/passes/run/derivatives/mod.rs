@@ -9,16 +9,15 @@ use anyhow::Result;
 use super::workers::over_packs;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::gradient::{Differentiable, GradientScratch, surprise};
-use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::observer::{Event, FurtherRuns};
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::run::RunProgress;
 
-/// Shows the gradient of every sequence with a token to predict to fresh observers.
-///
-/// `gates` has the gate of each head and its replacement. The heads at the places `removed` have derivatives of 0, because
-/// their gates change nothing. Observers that follow the path on which all heads come in are shown it in so many `steps`.
+/// Shows the gradient of every sequence with a token to predict to fresh observers. `gates` has the gate of each head
+/// and its replacement. The heads at the places `removed` have derivatives of 0, because their gates change nothing.
+/// Observers that follow the path on which all heads come in are shown it in so many `steps`.
 /// Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
 pub fn differentiate(
     observers: ObserverSet,
@@ -28,7 +27,7 @@ pub fn differentiate(
     threads: NonZeroUsize,
     progress: &RunProgress,
 ) -> Result<ObserverSet> {
-    let steps = steps.filter(|_| observers.follows_path());
+    let steps = steps.filter(|_| observers.demands().any(|one| one.further_runs == FurtherRuns::AlongPath));
     let show = |observers: &mut ObserverSet, (_, pack): (usize, &Pack), scratch: &mut GradientScratch| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let mut batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
@@ -36,8 +35,8 @@ pub fn differentiate(
         batch.inputs.retain(|input| !input.predicted.is_empty());
         let targets: Vec<Vec<u32>> = numbers.iter().map(|&number| pack.sentences[number].targets().collect()).collect();
         let mut score = |sequence: usize, position: usize, logits: &mut [f32]| {
-            let place =
-                batch.inputs[sequence].predicted.binary_search(&position).expect("one of the predicted positions");
+            let positions = batch.inputs[sequence].predicted;
+            let place = positions.binary_search(&position).expect("one of the predicted positions");
             let item = pack.sentences[numbers[sequence]].item.as_ref();
             let foil = item.and_then(|item| item.foils.get(place)).map(|&foil| ScoreRule::Against(foil));
             loss(foil.or(item.map(|item| item.rule)), logits, targets[sequence][place])
@@ -51,9 +50,8 @@ pub fn differentiate(
             observers.observe(number, Event::Gradient(&gradient));
         }
         let Some(steps) = steps else { return Ok(()) };
-        for (&number, mut path) in
-            numbers.iter().zip(encoder.path_gradients(&batch, gates, steps, &mut score, scratch)?)
-        {
+        let paths = encoder.path_gradients(&batch, gates, steps, &mut score, scratch)?;
+        for (&number, mut path) in numbers.iter().zip(paths) {
             path.gates = without(path.gates);
             observers.observe(number, Event::PathGradient(&path));
         }
