@@ -8,12 +8,10 @@ use super::bounds::MAX_RELATION_BYTES;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// The annotations of a word, as far as the corpus has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotation {
     /// The universal part of speech (UPOS).
     pub upos: Option<Upos>,
-    /// The dictionary form.
     pub lemma: Option<Box<str>>,
     /// Morphological features as CoNLL-U writes them: `Case=Nom|Number=Sing`.
     pub features: Option<Box<str>>,
@@ -32,12 +30,10 @@ pub struct Annotation {
 pub struct WordClass {
     /// The kind of class: `element`.
     pub key: Arc<str>,
-    /// Its name: `C`.
     pub name: Box<str>,
 }
 
 impl WordClass {
-    /// A class of a kind.
     /// Fails if no label can name it.
     pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
         ensure!(

@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
     None,
     /// gzip (RFC 1952), one or more members.
     Gzip,
@@ -33,7 +31,6 @@ impl Compression {
         self.magic().iter().zip(start).all(|(expected, byte)| expected == byte)
     }
 
-    /// Whether a file with these first bytes is compressed in one of the ways that are known.
     pub(super) fn of_bytes(start: &[u8]) -> bool {
         Self::EXTENSIONS.iter().any(|(_, compression)| start.starts_with(compression.magic()))
     }

@@ -43,7 +43,6 @@ impl Read for StoredBytes {
     }
 }
 
-/// Bytes as they are meant.
 enum Decoder {
     Plain(StoredBytes),
     Gzip(MultiGzDecoder<StoredBytes>),
@@ -72,7 +71,6 @@ impl Read for Decoder {
 
 /// The lines of a file, numbered from 1, without their line ends.
 pub(super) struct Lines {
-    /// The number of the file in the corpus.
     file: usize,
     path: Arc<str>,
     source: BufReader<Decoder>,
@@ -121,17 +119,14 @@ impl Lines {
         (self.place - start, hash.finalize().into())
     }
 
-    /// The number of the line that was read last.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The path of the file, for messages.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The place of the line that was read last.
     pub(super) fn here(&self) -> Origin {
         Origin { file: self.file, path: Arc::clone(&self.path), line: self.number }
     }
@@ -208,7 +203,6 @@ impl Lines {
         }
     }
 
-    /// The error where bytes cannot be read, or cannot be decoded.
     fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
         let stored = self.source.get_mut().stored();
         let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));

@@ -33,6 +33,6 @@ pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::links::file::LinkFile;
 pub use source::links::rules::LinkRules;
-pub use source::links::{LinkOptions, LinkSources};
+pub use source::links::{LinkOptions, LinkSources, NamedDigest};
 pub use source::scope::{Scope, UnitHalf};
 pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns, TakenDocuments};

@@ -28,7 +28,6 @@ pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
     all.into_iter().chain([base]).chain(subtype)
 }
 
-/// The different relations of a corpus so far.
 #[derive(Default)]
 pub(super) struct RelationNames(HashSet<Box<str>>);
 

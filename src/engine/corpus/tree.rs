@@ -2,16 +2,13 @@
 
 use anyhow::{Error, anyhow};
 
-use super::sentence::{TreeHead, Word};
+use super::sentence::Word;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
 /// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
 pub(super) fn check(words: &[Word]) -> Result<(), (usize, Error)> {
-    let next = |word: usize| match words[word].head {
-        TreeHead::Word(head) => Some(head),
-        TreeHead::Root | TreeHead::Unknown => None,
-    };
+    let next = |word: usize| words[word].head.word();
     for word in 0..words.len() {
         if next(word) == Some(word) {
             let error = anyhow!("is {}, the word itself", word + 1).of_value(word + 1);

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::sequence::Sequence;
 use crate::model::tokenizer::ModelTokenizer;
+use crate::stats::blocks::Merge;
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
@@ -21,23 +22,14 @@ const LONGEST: u64 = 64 << 20;
 pub struct Counting(BTreeMap<u32, u64>);
 
 impl Counting {
-    /// Counts the text tokens of a sequence.
     pub fn add(&mut self, sequence: &Sequence) {
-        for (&id, kind) in sequence.ids.iter().zip(&sequence.kinds) {
-            if !kind.is_special() {
-                *self.0.entry(id).or_default() += 1;
-            }
-        }
+        sequence.text().for_each(|token| *self.0.entry(token.id).or_default() += 1);
     }
 
-    /// Adds the counts of other sequences.
     pub fn merge(&mut self, others: &Self) {
-        for (&id, count) in &others.0 {
-            *self.0.entry(id).or_default() += count;
-        }
+        Merge::merge(&mut self.0, &others.0);
     }
 
-    /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -83,7 +75,6 @@ impl Counting {
         Ok(Self(counts))
     }
 
-    /// The frequencies of all tokens.
     pub fn finish(&self) -> TokenCounts {
         let mut by_count: BTreeMap<u64, u64> = BTreeMap::new();
         for &count in self.0.values().filter(|count| **count > 0) {
@@ -104,10 +95,8 @@ impl Counting {
     }
 }
 
-/// The frequency of one token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
-    /// How often it is there.
     pub count: u64,
     /// One more than the number of tokens that are there more often.
     pub rank: u64,
@@ -147,7 +136,6 @@ impl Unigrams {
     }
 }
 
-/// The frequency of each token in a corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
     tokens: BTreeMap<u32, Frequency>,
@@ -155,7 +143,6 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// The frequency of the token of this id.
     pub fn of(&self, id: u32) -> Frequency {
         self.tokens.get(&id).copied().unwrap_or(self.unknown)
     }

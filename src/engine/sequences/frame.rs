@@ -15,7 +15,6 @@ const SHORT: &str = "a";
 pub struct Frame {
     /// The special tokens before each text, and after the last of them, each with its segment; `[texts + 1]`.
     special: Vec<Vec<(Token, u32)>>,
-    /// The segment of each text.
     segments: Vec<u32>,
 }
 
@@ -46,7 +45,6 @@ impl Frame {
         (frame.segments.len() == texts).then_some(frame)
     }
 
-    /// The number of its special tokens.
     pub fn special(&self) -> usize {
         self.special.iter().map(Vec::len).sum()
     }

@@ -11,15 +11,12 @@ use crate::sequences::sequence::Sequence;
 /// Measured to be the fastest of 64, 256, 512 and 1024 (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 
-/// Whole sentences side by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pack {
-    /// The sentences in corpus order.
     pub sentences: Vec<Sequence>,
 }
 
 impl Pack {
-    /// The number of tokens of all sentences.
     pub fn tokens(&self) -> usize {
         self.sentences.iter().map(|sentence| sentence.ids.len()).sum()
     }
@@ -56,7 +53,6 @@ pub struct Packs<I> {
 }
 
 impl<I> Packs<I> {
-    /// Packs what `sentences` yields.
     pub fn new(sentences: I) -> Self {
         Self { sentences, held: None }
     }

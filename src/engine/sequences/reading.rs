@@ -69,20 +69,15 @@ pub const WINDOW_TOKENS: usize = 512;
 /// The windows of a corpus in numbers; nothing where each sentence is read by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowTally {
-    /// Windows.
     pub windows: u64,
-    /// Their sentences.
     pub sentences: u64,
-    /// Sentences of the window with most.
     pub most_sentences: u64,
     /// Their tokens, special tokens included.
     pub tokens: u64,
-    /// Tokens of the longest.
     pub longest: u64,
 }
 
 impl WindowTally {
-    /// Counts a window.
     pub fn count(&mut self, window: &Sequence) {
         let (sentences, tokens) = (window.sentences() as u64, window.ids.len() as u64);
         self.merge(&Self { windows: 1, sentences, most_sentences: sentences, tokens, longest: tokens });

@@ -13,7 +13,6 @@ pub struct Sample {
     highest: Option<SampleDigest>,
 }
 
-/// SHA-256.
 type SampleDigest = [u8; 32];
 
 /// The digest by which the sentence with this 0-based number is drawn.
@@ -22,7 +21,6 @@ fn digest(sentence: u64) -> SampleDigest {
 }
 
 impl Sample {
-    /// Every sentence.
     pub const ALL: Self = Self { highest: None };
 
     /// `most` of `of` sentences, all of them if there are no more.

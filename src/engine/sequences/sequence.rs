@@ -24,7 +24,6 @@ pub struct Sequence {
     pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
-    /// Segment (token type) ids, `[tokens]`.
     pub segments: Vec<u32>,
     /// The kind of each token, `[tokens]`.
     pub kinds: Vec<TokenKind>,
@@ -141,7 +140,6 @@ impl Sequence {
         of_sentences.map(|Range { start, end }| start.max(counted.start)..end).collect()
     }
 
-    /// The words of each sentence, in order.
     pub fn words_of_sentences(&self) -> Vec<Range<usize>> {
         if self.texts.len() < 2 {
             return std::iter::once(0..self.words.len()).collect();
@@ -191,9 +189,7 @@ impl Sequence {
 pub enum ScoreRule {
     /// The logit of the truth less that of this token.
     Against(u32),
-    /// The log-probability of the truth.
     Gains,
-    /// Minus the log-probability of the truth.
     Loses,
     /// The log-probability of the truth, less that of its foil where it has one; right where the truth has the largest.
     Class,
@@ -201,27 +197,22 @@ pub enum ScoreRule {
     Embeds(TripleText, Pooling),
 }
 
-/// A text of a triple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TripleText {
     /// The one that the others are compared with.
     Anchor,
     /// The one that should be nearer.
     Positive,
-    /// The other one.
     Negative,
 }
 
-/// The part of an item that a sequence is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemPart {
-    /// How its predictions add to the score.
     pub rule: ScoreRule,
     /// The right answer, where items may share it.
     pub answer: Option<u32>,
     /// The class that each prediction is held against; empty where classes are held against all others.
     pub foils: Vec<u32>,
-    /// The condition that the item belongs to.
     pub group: Option<Arc<str>>,
     /// How the next sequence, its text again, was corrupted; `None` where the text is there once.
     pub corruption: Option<Corruption>,
@@ -230,21 +221,16 @@ pub struct ItemPart {
 /// How a text was corrupted that has as many tokens afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
-    /// Its name, if it has one.
     pub name: Option<Arc<str>>,
-    /// The tokens that are others.
     pub changed: u64,
-    /// Where the contexts of heads are exchanged.
     pub exchange: Exchange,
 }
 
-/// A token with a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedToken {
     /// The place in the sequence whose logits predict it: its own, or where it is the next token the one before.
     pub position: usize,
     pub word: usize,
-    /// The input of the model there.
     pub shown: InputToken,
     /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0). `None` if
     /// it is not scored, because the true token is not in the vocabulary.
@@ -252,7 +238,6 @@ pub struct PredictedToken {
 }
 
 impl PredictedToken {
-    /// A token behind a mask.
     pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
         Self { position, word, shown: InputToken::Mask, truth }
     }
@@ -262,15 +247,12 @@ impl PredictedToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputToken {
     Mask,
-    /// Another token.
     Replacement,
-    /// The token itself.
     Itself,
     /// Nothing yet: the prediction is of the next token, from those before it.
     Unread,
 }
 
-/// A token without its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub id: u32,
@@ -280,7 +262,6 @@ pub struct Token {
 /// The kind of a token to the metrics (docs/methodology/units.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// An ordinary token.
     Text,
     /// An ordinary token whose surface is all Unicode punctuation (general category P).
     Punctuation,
@@ -288,7 +269,6 @@ pub enum TokenKind {
     FirstSpecial,
     /// A separator: `[SEP]`, `</s>`.
     Separator,
-    /// Any other special token.
     OtherSpecial,
     /// The first token of a sequence that a decoder reads, special or not: it sees itself alone, and is often a sink.
     First,
@@ -313,10 +293,8 @@ impl From<TokenKind> for TokenClass {
     }
 }
 
-/// The arc of one word to its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoldArc {
-    /// The head that the word depends on.
     pub head: TreeHead,
     /// The relation with its subtype, if any.
     pub relation: String,

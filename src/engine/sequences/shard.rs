@@ -23,21 +23,16 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The one shard that is the whole corpus.
     pub const WHOLE: Self = Self { number: NonZeroU32::MIN, of: NonZeroU32::MIN };
 
-    /// A number of shards that a corpus may be in.
-    /// Fails if it is none.
     pub fn count(text: &str) -> Result<u32, String> {
         text.parse().ok().filter(|of| (1..=MOST).contains(of)).ok_or_else(no_count)
     }
 
-    /// The number of this shard, from 1.
     pub fn number(self) -> u32 {
         self.number.get()
     }
 
-    /// How many shards there are.
     pub fn of(self) -> u32 {
         self.of.get()
     }

@@ -37,18 +37,15 @@ impl WordSpan {
         spans.into_iter().map(Self::from).collect()
     }
 
-    /// The number of its tokens.
     #[expect(clippy::len_without_is_empty, reason = "a word has a token")]
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// The place of its first token.
     pub fn start(&self) -> usize {
         self.tokens.start
     }
 
-    /// The place after its last token.
     pub fn end(&self) -> usize {
         self.tokens.end
     }

@@ -16,9 +16,7 @@ mod tests;
 /// How often sentences occur again; sentences that are skipped later are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// Sentences read.
     pub read: u64,
-    /// Different ones among them.
     pub different: u64,
     /// The sentences whose words another sentence has, too.
     pub repeated: u64,
@@ -30,13 +28,11 @@ pub struct Repeats {
     pub not_remembered: u64,
 }
 
-/// The families met so far.
 #[derive(Default)]
 pub(super) struct Families {
     /// The known families, by the digest of their words or of their name.
     known: HashMap<u64, KnownFamily>,
     counts: Repeats,
-    /// The last document in which a family began.
     last_document: Option<u64>,
 }
 

@@ -45,9 +45,7 @@ pub(in crate::corpus) const ENOUGH_DOCUMENTS: u64 = 10;
 pub(in crate::corpus) struct UnitMarks {
     /// Documents; a file begins one.
     pub documents: u64,
-    /// Whether one of them is marked in its file.
     pub marks_documents: bool,
-    /// Whether a sentence names its family.
     pub names_families: bool,
 }
 

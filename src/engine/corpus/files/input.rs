@@ -10,12 +10,9 @@ use crate::corpus::formats::Format;
 use crate::system::boxed;
 use crate::system::errors::Facts;
 
-/// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKind {
-    /// The format of its lines.
     pub format: Format,
-    /// The compression to undo before there are lines.
     pub compression: Compression,
 }
 
@@ -86,7 +83,6 @@ impl Input {
         format!("say --format {} or {last}", others.join(", "))
     }
 
-    /// Its path, unless it has none.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path, _) | Self::Folder(path, _) => Some(path),

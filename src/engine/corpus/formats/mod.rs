@@ -6,11 +6,14 @@ pub mod jsonl;
 pub mod pairs;
 pub mod reader;
 pub mod rxn;
-pub mod text;
 
 use std::fmt;
 
-use reader::FormatReader;
+use anyhow::Result;
+
+use super::lines::Lines;
+use super::sentence::{Content, Sentence};
+use reader::{Context, FormatReader, Parsed, next_line};
 
 /// A corpus file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -31,13 +34,12 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
     pub const ALL: [Self; 6] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta, Self::Rxn, Self::Pairs];
 
     pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
         match self {
             Self::Conllu => &conllu::ENTRY,
-            Self::Text => &text::ENTRY,
+            Self::Text => &TEXT,
             Self::Jsonl => &jsonl::ENTRY,
             Self::Fasta => &fasta::ENTRY,
             Self::Rxn => &rxn::ENTRY,
@@ -45,7 +47,6 @@ impl Format {
         }
     }
 
-    /// The file extensions of a format, in lower case.
     pub fn extensions(self) -> &'static [&'static str] {
         self.entry().extensions
     }
@@ -60,4 +61,15 @@ impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+const TEXT: FormatReader =
+    FormatReader { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next_text };
+
+/// Reads the next sentence of plain text, in which a blank line stands between documents.
+fn next_text(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+    let before = lines.number();
+    let parsed = next_line(lines, |line| Ok(Sentence::new(Content::Text(line.to_owned())).into()))?;
+    let begins_document = lines.number() > before + 1;
+    Ok(parsed.map(|parsed| Parsed { begins_document, ..parsed }))
 }

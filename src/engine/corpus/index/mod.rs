@@ -25,6 +25,7 @@ use super::family::Repeats;
 use super::family::unit::UnitMarks;
 use super::files::CorpusFile;
 use super::formats::Format;
+use super::formats::reader::DocumentName;
 use super::sentence::SentenceFamily;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
@@ -51,18 +52,16 @@ const NUMBER_BYTES: u64 = 10;
 /// The fewest bytes of a record: three numbers of one byte, and the digest.
 const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
 
-/// The longest contents that are written and read, in bytes: 64 MiB. They have 4 bytes at most for a segment whose record has less
-/// than 256 MiB, and some hundred for a file, so that 4 billion sentences, or half a million files, have room.
+/// The longest contents that are written and read, in bytes: with 4 for a segment and some hundred for a file, 4 billion sentences,
+/// or half a million files, have room.
 const LONGEST_CONTENTS: u64 = 64 << 20;
 
 /// The fewest bytes of a file in the contents: its digest with its length, and five more fields.
 const SHORTEST_FILE: u64 = 65 + 5;
 
-/// The most bytes of a record in a corpus of this many files.
+/// The most bytes of a record in a corpus of this many files: one piece more than these, and three more numbers.
 ///
-/// Two of its pieces begin within a file, the first and the one after its last sentence; the fields of entities or the
-/// name of a document stand before them, in one line. It has at most one piece more than there are files, and three
-/// more numbers.
+/// Two pieces begin within a file; the fields of entities or the name of a document stand before them, in one line.
 fn longest_record(files: u64) -> u64 {
     const OF_KIN: u64 = 1 + NUMBER_BYTES;
     const OF_PIECE: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
@@ -74,7 +73,6 @@ fn longest_record(files: u64) -> u64 {
 /// A bound on every count of an index, so that later additions cannot overflow.
 const COUNTABLE: u64 = 1 << 62;
 
-/// All but the segments.
 #[derive(Serialize)]
 struct Contents {
     /// The version of the program, which may tell sentences otherwise than the next.
@@ -100,10 +98,8 @@ pub(super) struct IndexedFile {
 /// A segment: [`SEGMENT_SENTENCES`] sentences in a row; the last has as many as are left.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Segment {
-    /// How many families begin before it.
     families_before: u64,
     kin: Vec<FamilyId>,
-    /// The places of its sentences, in order.
     pub pieces: Vec<Piece>,
 }
 
@@ -118,24 +114,20 @@ enum FamilyId {
     Of(u64),
 }
 
-/// The part of a segment that is in one file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Piece {
     /// The file, counted from 0.
     pub file: usize,
     pub sentences: u64,
-    /// Sentences of the file before it.
     pub before: u64,
     /// Bytes of the file before it, decompressed.
     pub start: u64,
     /// Its bytes, decompressed.
     pub bytes: u64,
-    /// Lines of the file before it.
     pub lines_before: u64,
     pub sha256: [u8; DIGEST_BYTES],
     /// The document under way where it begins.
     pub document: u64,
-    /// The documents that begin before it.
     pub documents_before: u64,
     /// The entity fields that the file has declared before it.
     pub entity_fields: Option<Box<str>>,
@@ -143,20 +135,11 @@ pub(super) struct Piece {
     pub document_name: Option<DocumentName>,
 }
 
-/// The name of a document, as [`Name`](super::formats::reader::Name), in a form that says which it is.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum DocumentName {
-    Text(Box<str>),
-    Number(i64),
-}
-
 impl Segment {
-    /// An empty segment, with this many families before it.
     pub(super) fn new(families_before: u64) -> Self {
         Self { families_before, ..Self::default() }
     }
 
-    /// Whether it has all the sentences that it can have.
     pub(super) fn is_full(&self) -> bool {
         self.kin.len() as u64 == SEGMENT_SENTENCES
     }
@@ -185,7 +168,6 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Whether it can be a segment of this many sentences in a corpus of this many files.
     fn is_of(&self, sentences: u64, files: usize) -> bool {
         let countable = |piece: &Piece| {
             [piece.sentences, piece.before, piece.lines_before, piece.documents_before]
@@ -198,7 +180,6 @@ impl Segment {
             && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.kin.len() as u128
     }
 
-    /// The families of its sentences.
     pub(super) fn families(&self) -> Vec<SentenceFamily> {
         let mut next = self.families_before;
         let family = |kin: &FamilyId| {
@@ -253,7 +234,6 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
     }
 }
 
-/// A value by postcard, and its digest.
 fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = postcard::to_stdvec(value)?;
     let digest = Sha256::digest(&bytes);
@@ -287,7 +267,6 @@ fn damaged() -> Error {
 
 const AGAIN: &str = "make it again with `headscope index`";
 
-/// An index that is open.
 #[derive(Debug)]
 pub struct Index {
     /// Its path, for messages.
@@ -301,7 +280,6 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens the index at `path`.
     /// Fails if it cannot be read, is none, is damaged, or another version of the program made it.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
@@ -347,7 +325,6 @@ impl Index {
         Ok(Self { shown, file: Mutex::new(file), files, repeats, marks, bounds })
     }
 
-    /// How many segments there are.
     pub(super) fn segments(&self) -> u64 {
         self.bounds.len() as u64 - 1
     }
@@ -394,7 +371,6 @@ impl Index {
         Ok(())
     }
 
-    /// The error of a file that has changed since it was indexed.
     pub(super) fn changed(&self, path: &str) -> Error {
         let changed = anyhow!("corpus `{path}` has changed since the index `{}` was made of it", self.shown);
         changed.about(path).hint(ANEW)

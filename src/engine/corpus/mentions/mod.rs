@@ -19,7 +19,6 @@ const HEAD_FIELDS: [&str; 2] = ["head", "minspan"];
 /// Names of the field with the entity.
 const ENTITY_FIELDS: [&str; 2] = ["eid", "GRP"];
 
-/// A mention of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
     /// The entity, by its name in the document.
@@ -33,7 +32,6 @@ pub struct Mention<'a> {
 /// The mentions of a text, in the order in which they end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions<'a> {
-    /// The complete mentions.
     pub mentions: Vec<Mention<'a>>,
     /// Brackets and parts that open or close nothing.
     pub unmatched: u64,
@@ -63,19 +61,16 @@ impl Fields {
     }
 }
 
-/// A bracket that is not closed yet.
 struct OpenBracket<'a> {
     start: usize,
     head: Option<&'a str>,
 }
 
-/// A discontinuous mention of which parts are missing.
 struct UnfinishedMention<'a> {
     head: Option<&'a str>,
     parts: Vec<Range<usize>>,
 }
 
-/// Finds mentions while words go by.
 struct Finder<'a> {
     fields: Fields,
     /// The open mentions by the text in the bracket: the entity, with its part if any.
@@ -101,7 +96,6 @@ impl<'a> Mentions<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// Reads the brackets at a word.
     fn word(&mut self, word: usize, value: &'a str) {
         let mut rest = value;
         while !rest.is_empty() {
@@ -123,7 +117,6 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Closes the last bracket of this name that is open.
     fn close(&mut self, word: usize, name: &'a str) {
         let Some(OpenBracket { start, head }) = self.open.get_mut(name).and_then(Vec::pop) else {
             self.found.unmatched += 1;

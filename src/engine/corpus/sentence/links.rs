@@ -27,10 +27,8 @@ pub struct LinkSet {
     pub lost: u64,
 }
 
-/// A type of links.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkType {
-    /// Its name.
     pub name: Box<str>,
     /// Whether each link counts in both directions.
     pub is_undirected: bool,
@@ -39,7 +37,6 @@ pub struct LinkType {
 }
 
 impl LinkSet {
-    /// No links of a type yet.
     pub(in crate::corpus) fn new(kind: Arc<LinkType>) -> Self {
         Self { kind, targets: BTreeMap::new(), candidates: None, lost: 0 }
     }
@@ -160,7 +157,6 @@ pub struct LinkTypeOptions {
     pub min_distance: BTreeMap<String, usize>,
 }
 
-/// The types of links of a corpus so far.
 #[derive(Default)]
 pub(in crate::corpus) struct LinkTypes {
     known: BTreeMap<Box<str>, Arc<LinkType>>,
@@ -174,13 +170,11 @@ impl LinkTypes {
     }
 
     /// A type of this name, with a direction, between words at any distance.
-    /// Fails as [`LinkTypes::get`].
     pub(in crate::corpus) fn plain(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }
 
     /// Makes sure that each option is about a type that the corpus has.
-    /// Fails if one is not.
     pub(in crate::corpus) fn ensure_options_used(&self) -> anyhow::Result<()> {
         let LinkTypeOptions { undirected, min_distance } = &self.options;
         let undirected = undirected.iter().map(|name| ("undirected", name));

@@ -10,12 +10,10 @@ use super::annotation::Annotation;
 use links::LinkSet;
 use written::Written;
 
-/// A sentence as the corpus has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
     /// 0-based position in the corpus, over all its files, skipped sentences counted.
     pub index: u64,
-    /// Its place in the corpus.
     pub origin: Origin,
     /// Its document, by the index of the document's first sentence; no document continues from one file to the next.
     pub document: u64,
@@ -27,9 +25,8 @@ pub struct Sentence {
     pub id: Option<Arc<str>>,
     /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
-    /// The words or the running text.
     pub content: Content,
-    /// The links between its words, one set for each type.
+    /// One set for each type.
     pub links: Vec<LinkSet>,
     /// The text that its words are in; `None` for running text, and where the corpus does not say how words were written.
     pub written: Option<Written>,
@@ -42,10 +39,13 @@ pub struct Sentence {
 impl Sentence {
     /// A sentence that is in no file; `name` says in messages where it is from.
     pub fn single(name: &str, content: Content) -> Self {
-        let origin = Origin { file: 0, path: name.into(), line: 1 };
+        Self { origin: Origin { file: 0, path: name.into(), line: 1 }, ..Self::new(content) }
+    }
+
+    pub(super) fn new(content: Content) -> Self {
         Self {
             index: 0,
-            origin,
+            origin: Origin::default(),
             document: 0,
             document_number: None,
             family: SentenceFamily::default(),
@@ -60,15 +60,12 @@ impl Sentence {
     }
 }
 
-/// The family of a sentence.
-///
 /// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
 /// of the first one before it under the same name; else a family begins with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentenceFamily {
-    /// Its number, which says in which block it is: families count from 0 in the order in which they begin, so where each
-    /// sentence is one of its own it is the number of the sentence. Where documents are the units of the corpus it is the
-    /// number of the document that the family begins in.
+    /// Its number, which says in which block it is: families count from 0 in the order in which they begin. Where documents are
+    /// the units of the corpus it is the number of the document that the family begins in.
     pub number: u64,
     /// Whether it begins with the sentence.
     pub is_first: bool,
@@ -88,11 +85,10 @@ impl Default for SentenceFamily {
 }
 
 /// The place of a sentence; displayed as `FILE:LINE`, as compilers print it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The file in the corpus, counted from 0.
     pub file: usize,
-    /// The file as messages name it: its path.
     pub path: Arc<str>,
     /// The 1-based line on which the sentence starts.
     pub line: u64,
@@ -104,7 +100,6 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A sentence's text or words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Running text; the tokenizer finds the words.
@@ -124,21 +119,16 @@ impl Content {
     }
 }
 
-/// A syntactic word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The surface form.
     pub form: String,
-    /// The head that the word depends on.
     pub head: TreeHead,
     /// Universal Dependencies relation to the head, with subtype if there is one (`nsubj:pass`).
     pub relation: String,
-    /// Its part of speech, features, lemma and entities, where the corpus has them.
     pub annotation: Annotation,
 }
 
 impl Word {
-    /// A word without annotations.
     pub fn new(form: impl Into<String>, head: TreeHead, relation: impl Into<String>) -> Self {
         Self { form: form.into(), head, relation: relation.into(), annotation: Annotation::default() }
     }
@@ -158,9 +148,12 @@ pub enum TreeHead {
 impl TreeHead {
     /// The head, if it is a word.
     pub fn word(self) -> Option<usize> {
-        match self {
-            Self::Word(word) => Some(word),
-            Self::Root | Self::Unknown => None,
-        }
+        if let Self::Word(word) = self { Some(word) } else { None }
+    }
+
+    /// The head, which if it is a word is now at the place that `to` gives.
+    #[must_use]
+    pub fn moved(self, to: impl FnOnce(usize) -> usize) -> Self {
+        self.word().map_or(self, |word| Self::Word(to(word)))
     }
 }

@@ -22,14 +22,11 @@ pub struct Written {
 pub(in crate::corpus) struct WrittenPiece {
     /// The multiword token as written; `None` for a single word, which is written as its form.
     pub surface: Option<String>,
-    /// How many words it is.
     pub words: usize,
-    /// Whether white space follows it.
     pub space_after: bool,
 }
 
 impl WrittenPiece {
-    /// A single word.
     pub fn word(space_after: bool) -> Self {
         Self { surface: None, words: 1, space_after }
     }

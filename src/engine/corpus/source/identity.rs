@@ -18,11 +18,9 @@ use crate::system::files::digest::hex;
 pub struct CorpusIdentity {
     /// The names of the inputs, joined by ` + `: of files, of folders, `-` for standard input.
     pub name: String,
-    /// Its files in order.
     pub files: Vec<FileIdentity>,
     /// How often the sentences that were read occur again.
     pub repeats: Repeats,
-    /// The sampling unit of its blocks.
     pub unit: Unit,
     /// The documents that a limit took of it; absent without such a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,7 +29,6 @@ pub struct CorpusIdentity {
 
 impl CorpusIdentity {
     /// Makes sure that it was the same when it was read again.
-    /// Fails if it was not.
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || {
             let name = &self.name;
@@ -57,12 +54,10 @@ impl CorpusIdentity {
     }
 }
 
-/// The identity of one file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
     /// The file's name, or `-` for standard input.
     pub name: String,
-    /// The format it was read as.
     pub format: Format,
     /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
     pub sha256: String,

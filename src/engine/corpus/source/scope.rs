@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Corpus, shares};
+use super::Corpus;
 use crate::corpus::family::unit::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
 use crate::corpus::files::CorpusFile;
 
@@ -15,14 +15,11 @@ use crate::corpus::files::CorpusFile;
 pub struct Scope {
     limit: Option<u64>,
     unit: Option<Unit>,
-    /// The half of these that is read, if it is one.
     pub(super) half: Option<UnitHalf>,
     pub(super) decided: Option<Arc<Decided>>,
 }
 
-/// Half of the sampling units of a corpus: even or odd numbers.
-///
-/// Units of a half are numbered anew, so that they are in all blocks.
+/// Half of the sampling units of a corpus, by their numbers; units of a half are numbered anew, so that they are in all blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitHalf {
     Even,
@@ -30,10 +27,8 @@ pub enum UnitHalf {
 }
 
 impl UnitHalf {
-    /// Both.
     pub const BOTH: [Self; 2] = [Self::Even, Self::Odd];
 
-    /// The name, to stand before `units`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Even => "even",
@@ -41,7 +36,6 @@ impl UnitHalf {
         }
     }
 
-    /// The units that are not in it.
     pub fn other(self) -> Self {
         match self {
             Self::Even => Self::Odd,
@@ -49,7 +43,6 @@ impl UnitHalf {
         }
     }
 
-    /// Whether it has the unit with this number.
     pub fn takes(self, unit: u64) -> bool {
         unit % 2 == self as u64
     }
@@ -67,12 +60,9 @@ pub(super) struct Decided {
     pub part: ReadPart,
 }
 
-/// The part of a corpus that is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadPart {
-    /// All of it.
     All,
-    /// The first sentences, so many.
     First(u64),
     /// The first sentences of each file, so many.
     OfFiles(Vec<u64>),
@@ -80,7 +70,6 @@ pub(super) enum ReadPart {
     Documents {
         taken: Vec<u64>,
         of: u64,
-        /// Their sentences.
         sentences: u64,
     },
 }
@@ -91,7 +80,6 @@ impl Scope {
         Self { limit, unit, half: None, decided: None }
     }
 
-    /// One half of the sampling units.
     pub fn half(self, half: Option<UnitHalf>) -> Self {
         Self { half, ..self }
     }
@@ -103,12 +91,17 @@ impl Scope {
 
     /// The number of sentences, where a limit decides it.
     pub fn sentence_count(&self) -> Option<u64> {
-        match &self.decided.as_ref()?.part {
+        match self.part()? {
             ReadPart::All => None,
             ReadPart::First(count) => Some(*count),
             ReadPart::OfFiles(shares) => Some(shares.iter().sum()),
             ReadPart::Documents { sentences, .. } => Some(*sentences),
         }
+    }
+
+    /// The part that is read, once it is decided.
+    pub(super) fn part(&self) -> Option<&ReadPart> {
+        Some(&self.decided.as_deref()?.part)
     }
 
     /// The whole corpus, whose unit is `own` unless another one is asked for.
@@ -122,7 +115,6 @@ impl Scope {
         self.unit == Some(Unit::Sentences)
     }
 
-    /// Whether a limit is set.
     pub(super) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
@@ -135,13 +127,12 @@ impl Scope {
         let part = match self.limit {
             None => ReadPart::All,
             Some(limit) if unit == Unit::Documents => spread(&ahead.documents, limit),
-            Some(limit) => shares::shares(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
+            Some(limit) => shares(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
         };
         Self { decided: Some(Arc::new(Decided { unit, part })), ..self.clone() }
     }
 }
 
-/// A corpus that was read ahead.
 #[derive(Default)]
 pub(super) struct Ahead {
     pub marks: UnitMarks,
@@ -196,6 +187,51 @@ fn spread(documents: &[u64], limit: u64) -> ReadPart {
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
+/// The share of each file in its order; `None` of a single file, and where one can be read only once.
+///
+/// Files are read ahead as far as their shares go; a file that cannot be read has what it has before the error.
+fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
+    if files.len() < 2 {
+        return None;
+    }
+    let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
+    again?;
+    Some(even(files.len(), limit, |file, most| {
+        let again = files[file].again().expect("a file that can be read again");
+        sentences(again, most)
+    }))
+}
+
+fn sentences(file: CorpusFile, most: u64) -> u64 {
+    let mut ahead = Corpus::of(String::new(), vec![file], 0);
+    let mut count = 0;
+    while count < most && matches!(ahead.parsed(), Ok(Some(_))) {
+        count += 1;
+    }
+    count
+}
+
+/// Equal shares, but for files that have fewer sentences, by `count` up to a number; the first of the others get one more where that
+/// does not come out even.
+fn even(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+    let mut shares = vec![0; files];
+    let (mut left, mut others): (u64, Vec<usize>) = (limit, (0..files).collect());
+    loop {
+        let Some(share) = left.checked_div(others.len() as u64) else { return shares };
+        let counted: Vec<(usize, u64)> = others.iter().map(|&file| (file, count(file, share + 1))).collect();
+        let (short, long): (Vec<_>, Vec<_>) = counted.into_iter().partition(|(_, has)| *has <= share);
+        others = long.into_iter().map(|(file, _)| file).collect();
+        if short.is_empty() {
+            let more = left % others.len() as u64;
+            others.iter().zip(0..).for_each(|(&file, place)| shares[file] = share + u64::from(place < more));
+            return shares;
+        }
+        for (file, has) in short {
+            (shares[file], left) = (has, left - has);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,5 +263,22 @@ mod tests {
         // Of six the order is 0, 4, 2, 1, 5, 3; the fifth has 25 sentences.
         assert_eq!(taken(&[10, 10, 10, 10, 25, 10], 30), [0, 4]);
         assert_eq!((taken(&[7], 3), taken(&[], 3)), (vec![0], vec![]));
+    }
+
+    fn even_shares(sizes: &[u64], limit: u64) -> Vec<u64> {
+        even(sizes.len(), limit, |file, most| sizes[file].min(most))
+    }
+
+    #[test]
+    fn every_file_gives_as_many_as_it_can() {
+        assert_eq!(even_shares(&[9, 9, 9], 6), [2, 2, 2]);
+        assert_eq!(even_shares(&[9, 9, 9], 8), [3, 3, 2]);
+        // What the second lacks comes from the others, and what those lack from the last.
+        assert_eq!(even_shares(&[9, 1, 9], 9), [4, 1, 4]);
+        assert_eq!(even_shares(&[3, 0, 1, 9], 10), [3, 0, 1, 6]);
+        // Fewer sentences than files, or than are asked for.
+        assert_eq!(even_shares(&[9, 9, 9], 2), [1, 1, 0]);
+        assert_eq!(even_shares(&[2, 1], 10), [2, 1]);
+        assert_eq!(even_shares(&[2, 1], 0), [0, 0]);
     }
 }

@@ -18,9 +18,7 @@ pub const PERIOD: u8 = 7;
 /// The corruption of the sentences of a corpus, from which a model predicts the true tokens.
 #[derive(Clone, Debug)]
 pub struct Corruption {
-    /// The number of variants of each sentence: the phases from 0 on.
     pub phases: u8,
-    /// The noise that replaces the chosen words.
     pub noise: Noise,
     /// The id of the token for text that is not in the vocabulary, if there is one.
     pub unknown: Option<u32>,
@@ -105,7 +103,6 @@ pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequ
 /// The class of a token of the text that stands where it stood.
 const ORIGINAL: u32 = 0;
 
-/// The class of a replaced token.
 const REPLACED: u32 = 1;
 
 /// The token that stands at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256,
@@ -116,7 +113,6 @@ fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     unigrams.token(number)
 }
 
-/// Masks or replaces words of sentences.
 pub struct Corrupted<I> {
     sentences: I,
     corruption: Corruption,
@@ -125,7 +121,6 @@ pub struct Corrupted<I> {
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
-    /// Masks or replaces words of `sentences`.
     pub fn new(sentences: I, corruption: Corruption) -> Self {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
     }

@@ -11,7 +11,6 @@ use anyhow::Result;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token};
 
-/// Puts sentences together, two by two.
 pub struct SentencePairs<I: Iterator> {
     sentences: Peekable<I>,
     frame: Option<Frame>,
@@ -34,11 +33,8 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
     /// The sentence after `first`, if the two are a pair: the first of them has an even number in its document.
     fn partner(&mut self, first: &Sequence) -> Result<Option<Sequence>> {
         let wanted = (first.index - first.document).is_multiple_of(2).then_some(first.index + 1);
-        let follows = |next: &Result<Sequence>| match next {
-            Ok(next) => Some(next.index) == wanted && next.document == first.document,
-            Err(_) => true,
-        };
-        self.sentences.next_if(follows).transpose()
+        let is_wanted = |next: &Sequence| Some(next.index) == wanted && next.document == first.document;
+        self.sentences.next_if(|next| next.as_ref().map_or(true, is_wanted)).transpose()
     }
 
     /// The two in one sequence, in the block of the first; `None` if there is no room.
@@ -52,30 +48,27 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
             ..pair
         })
     }
+
+    fn next_pair(&mut self) -> Result<Option<Sequence>> {
+        while let Some(first) = self.sentences.next().transpose()? {
+            let Some(second) = self.partner(&first)? else {
+                self.left_out += 1;
+                continue;
+            };
+            match self.pair(&first, &second) {
+                Some(pair) => return Ok(Some(pair)),
+                None => self.left_out += 2,
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Iterator for SentencePairs<I> {
     type Item = Result<Sequence>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let first = match self.sentences.next()? {
-                Ok(first) => first,
-                Err(error) => return Some(Err(error)),
-            };
-            let second = match self.partner(&first) {
-                Ok(Some(second)) => second,
-                Ok(None) => {
-                    self.left_out += 1;
-                    continue;
-                }
-                Err(error) => return Some(Err(error)),
-            };
-            match self.pair(&first, &second) {
-                Some(pair) => return Some(Ok(pair)),
-                None => self.left_out += 2,
-            }
-        }
+        self.next_pair().transpose()
     }
 }
 

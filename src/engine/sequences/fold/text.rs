@@ -55,7 +55,6 @@ impl TextAttention {
         self.rows[query * self.stride() + query..][..OFFSETS].try_into().expect("a slice of this length")
     }
 
-    /// The sum of the weights of a query.
     pub fn mass(&self, query: usize) -> f64 {
         self.masses[query]
     }

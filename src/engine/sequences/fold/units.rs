@@ -30,7 +30,6 @@ impl Units {
         Self::of(units, vec![0; sequence.words.len()])
     }
 
-    /// The words of a sequence alone.
     pub fn words(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
         Self::of(words.collect(), vec![0; sequence.words.len()])

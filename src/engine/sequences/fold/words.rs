@@ -81,12 +81,10 @@ impl WordAttention {
         }
     }
 
-    /// The number of words.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// Attention from word `from` to word `to`.
     pub fn get(&self, from: usize, to: usize) -> f64 {
         self.weights[from * self.words + to]
     }

@@ -77,7 +77,6 @@ impl WordSkip {
     }
 }
 
-/// The words that were left out of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutWords {
     /// Their number, by reason.
@@ -90,17 +89,12 @@ pub struct LeftOutWords {
 }
 
 impl LeftOutWords {
-    /// Counts a word.
     pub(super) fn add(&mut self, reason: WordSkip) {
         *self.skipped.entry(reason).or_default() += 1;
     }
-
-    /// Adds the counts of other sentences.
-    fn merge(&mut self, other: &Self) {
-        Merge::merge(&mut self.skipped, &other.skipped);
-        self.heads += other.heads;
-    }
 }
+
+merge_fields!(LeftOutWords { skipped, heads });
 
 /// The corpus in numbers: how much of it was encoded, and how much was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,18 +135,14 @@ pub struct Tally {
     /// The windows that the sentences were read in; nothing where each was read by itself.
     #[serde(default)]
     pub windows: WindowTally,
-    /// The counts by file of the corpus.
     pub files: Vec<FileTally>,
 }
 
-/// One file in numbers: how much of it was encoded, and how much was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTally {
-    /// Sentences encoded.
     pub sentences: u64,
     /// Tokens of the encoded sentences, special tokens included.
     pub tokens: u64,
-    /// Words of the encoded sentences.
     pub words: u64,
     /// Sentences left out.
     pub skipped: u64,
@@ -161,7 +151,6 @@ pub struct FileTally {
 merge_fields!(FileTally { sentences, tokens, words, skipped });
 
 impl Tally {
-    /// Adds the counts of other sentences.
     pub fn merge(&mut self, other: &Self) {
         self.sentences += other.sentences;
         self.tokens += other.tokens;
@@ -181,7 +170,6 @@ impl Tally {
         self.files.merge(&other.files);
     }
 
-    /// The windows that the sentences were read in, if they were.
     pub fn in_windows(&self) -> Option<WindowTally> {
         Some(self.windows).filter(|windows| windows.windows > 0)
     }
@@ -229,7 +217,6 @@ impl Tally {
         file.words += words;
     }
 
-    /// Counts a sentence of this file that was left out.
     pub(super) fn skip(&mut self, file: usize, reason: SkipReason) {
         *self.skipped.entry(reason).or_default() += 1;
         self.file(file).skipped += 1;

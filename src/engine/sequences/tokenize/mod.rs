@@ -28,17 +28,13 @@ mod tests;
 /// The kind of class that tokens of a small vocabulary are.
 pub const TOKEN_CLASSES: &str = "token";
 
-/// A sentence once tokenised.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tokenized {
-    /// It goes through the encoder.
     Sequence(Box<Sequence>),
-    /// It is left out.
     Skipped(SkipReason),
 }
 
 impl Tokenized {
-    /// The sequence, unless the sentence is left out.
     pub fn sequence(self) -> Option<Sequence> {
         match self {
             Self::Sequence(sequence) => Some(*sequence),
@@ -47,7 +43,6 @@ impl Tokenized {
     }
 }
 
-/// Makes sequences of sentences with a model's own tokenizer, and keeps the tally.
 pub struct SentenceTokenizer<'a> {
     tokenizer: &'a ModelTokenizer,
     max_tokens: usize,
@@ -82,7 +77,6 @@ impl<'a> SentenceTokenizer<'a> {
         }
     }
 
-    /// Gives words to the tokenizer in this way.
     pub fn spacing(self, spacing: Spacing) -> Self {
         Self { spacing, ..self }
     }
@@ -193,12 +187,10 @@ impl<'a> SentenceTokenizer<'a> {
         self.context == Reads::Document && index != document && self.tokenizer.joins_by_a_space()
     }
 
-    /// The tally of the sentences so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The tally, once all is encoded.
     pub fn into_tally(self) -> Tally {
         self.tally
     }
@@ -279,7 +271,6 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(self.sequence(&encoding, spans, Some(words)))
     }
 
-    /// Fails if the model knows no words.
     fn ensure_of_words(&self) -> Result<()> {
         ensure!(
             !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
@@ -340,7 +331,6 @@ impl SentenceTokenizer<'_> {
     }
 }
 
-/// Fails of a text that is too long for a tokenizer.
 fn ensure_tokenisable(text: &str) -> Result<()> {
     ensure!(
         text.len() <= MAX_SENTENCE_BYTES,
@@ -399,7 +389,6 @@ fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokeniz
     tokenized
 }
 
-/// The kind of each token of an encoding.
 pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
     let special = encoding.get_special_tokens_mask();
     // A special token at the end alone, as T5's `</s>`, is no first one.

@@ -12,12 +12,10 @@ use crate::system::printable::excerpt;
 /// Values of links that the words of a sentence have, until it is whole.
 #[derive(Default)]
 pub(super) struct NotedLinks {
-    /// The words that say something, by their positions.
     noted: Vec<(usize, Box<str>)>,
 }
 
 impl NotedLinks {
-    /// Notes what the line of a word says.
     pub fn note(&mut self, from: Option<&LinksFrom>, columns: &[&str; COLUMNS], word: usize) {
         let value = match from {
             None => None,

@@ -13,7 +13,7 @@ use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
 use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
-use crate::corpus::sentence::{Content, TreeHead, Word};
+use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::corpus::tree;
 use crate::system::errors::Facts;
 use crate::system::errors::similar::closest;
@@ -29,7 +29,6 @@ mod tests;
 pub(super) const ENTRY: FormatReader =
     FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: next };
 
-/// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     let Context { relations, links: types, requested, links_from, classes, file, .. } = context;
     requested.iter().map(|name| &**name).chain(classes.as_deref()).try_for_each(ensure_column).about(lines.path())?;
@@ -76,10 +75,10 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     surface.ensure_whole(words.len()).at(lines.path(), lines.number())?;
     let Comments { family, id, text } = names;
     let written = (!words.is_empty()).then(|| surface.written(&words, text.as_deref()));
-    Ok(Some(Parsed { begins_document, family, id, links, written, ..Parsed::new(origin, Content::Words(words)) }))
+    let sentence = Sentence { origin, id, links, written, ..Sentence::new(Content::Words(words)) };
+    Ok(Some(Parsed { sentence, begins_document, family }))
 }
 
-/// The facts that comments state about a sentence.
 #[derive(Default)]
 struct Comments {
     family: Option<Box<str>>,

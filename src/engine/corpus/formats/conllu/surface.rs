@@ -15,7 +15,6 @@ pub(super) const COLUMNS: usize = 10;
 #[derive(Default)]
 pub(super) struct Surface {
     pieces: Vec<WrittenPiece>,
-    /// How many words the pieces stand for.
     words: usize,
 }
 

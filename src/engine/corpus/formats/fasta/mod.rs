@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use super::reader::{Context, FormatReader, Parsed};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_SENTENCE_BYTES};
 use crate::corpus::lines::Lines;
-use crate::corpus::sentence::{Content, Origin};
+use crate::corpus::sentence::{Content, Origin, Sentence};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
@@ -21,10 +21,8 @@ mod tests;
 pub(super) const ENTRY: FormatReader =
     FormatReader { name: "fasta", extensions: &["fasta", "fa", "faa"], may_have_text: true, read: next };
 
-/// The first character of a header.
+/// The first characters of headers and of comments.
 const HEADER: char = '>';
-
-/// The first character of a comment.
 const COMMENT: char = ';';
 
 /// Reads the next record, or `None` at the end of the file. One without residues is a sentence without tokens, and counted so.
@@ -37,8 +35,7 @@ fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
         let added = if line.starts_with(COMMENT) { Ok(()) } else { protein.add(line) };
         added.at(lines.path(), lines.number())?;
     }
-    let content = Content::Text(protein.residues);
-    Ok(Some(Parsed { id, ..Parsed::new(origin, content) }))
+    Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
 }
 
 /// The place of the next header and the id that it gives, the first word after `>`.
@@ -52,17 +49,14 @@ fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
                 "a record begins with a line `>id description`; a text with a sentence a line is read by --format text",
             )
         });
-        let id = header.map(|header| {
-            let id = header.split_whitespace().next().filter(|id| id.len() <= MAX_ID_BYTES);
-            id.map(Arc::from)
-        });
+        let id =
+            header.map(|header| header.split_whitespace().next().filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from));
         let origin = lines.here();
         return Ok(Some((origin, id.at(lines.path(), lines.number())?)));
     }
     Ok(None)
 }
 
-/// A protein as far as it is read.
 #[derive(Default)]
 struct Protein {
     residues: String,

@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, FormatReader, Parsed};
+use super::reader::{Context, FormatReader, Parsed, next_line};
 use crate::corpus::annotation::{Annotation, WordClass};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::written::{Written, WrittenPiece};
-use crate::corpus::sentence::{Content, TreeHead, Word};
+use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 use molecule::{Atom, Molecule, SmilesToken};
@@ -32,33 +32,22 @@ mod tests;
 pub(super) const ENTRY: FormatReader =
     FormatReader { name: "rxn", extensions: &["rxn", "rsmi"], may_have_text: false, read: next };
 
-/// The type of the links from atoms of the products to atoms of the reactants.
 const MAPS: &str = "maps";
 
-/// The kind of class that atoms have.
 const ELEMENT: &str = "element";
 
-/// The word between both sides.
 const ARROW: &str = ">>";
 
-/// Reads the next reaction, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    while let Some(line) = lines.next()? {
-        if line.trim().is_empty() {
-            continue;
-        }
+    next_line(lines, |line| {
         let (smiles, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let id = name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
-        let read = ensure_no_table(line).and_then(|()| Reaction::parse(smiles));
-        let read = read.and_then(|reaction| reaction.read(&mut context.links));
-        let origin = lines.here();
-        let (words, links) = read.at(&origin.path, origin.line)?;
+        ensure_no_table(line)?;
+        let (words, links) = Reaction::parse(smiles)?.read(&mut context.links)?;
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
         let written = Written::joined(&forms, &vec![WrittenPiece::word(false); forms.len()]);
-        let parsed = Parsed::new(origin, Content::Words(words));
-        return Ok(Some(Parsed { id, links, written: Some(written), ..parsed }));
-    }
-    Ok(None)
+        Ok(Sentence { id, links, written: Some(written), ..Sentence::new(Content::Words(words)) }.into())
+    })
 }
 
 /// The name behind a reaction, before any further field. The extension of CXSMILES, between bars, may stand before it.
@@ -108,7 +97,6 @@ impl Reaction {
         Ok(Self { reactants: left, products: right })
     }
 
-    /// The words, and the links between them.
     fn read(self, types: &mut LinkTypes) -> Result<(Vec<Word>, Vec<LinkSet>)> {
         let Self { reactants, products } = self;
         let first = reactants.tokens.len() + 1;
@@ -153,7 +141,6 @@ impl Reaction {
 }
 
 impl Molecule {
-    /// The place of each atom among the tokens.
     fn places(&self) -> Vec<usize> {
         self.tokens.iter().enumerate().filter(|(_, token)| token.atom.is_some()).map(|(place, _)| place).collect()
     }

@@ -35,24 +35,20 @@ const AROMATIC: &str = "bcnops";
 pub(super) struct Molecule {
     pub tokens: Vec<SmilesToken>,
     pub atoms: Vec<Atom>,
-    /// Pairs of atoms, with the bond between them.
     bonds: Vec<(usize, usize, Bond)>,
 }
 
-/// A piece of the text that a model reads.
 pub(super) struct SmilesToken {
     pub text: String,
     pub atom: Option<usize>,
 }
 
 impl SmilesToken {
-    /// A token that is no atom.
     pub fn sign(text: impl Into<String>) -> Self {
         Self { text: text.into(), atom: None }
     }
 }
 
-/// An atom.
 #[derive(Default)]
 pub(super) struct Atom {
     /// The symbol of its element, as `C` of an aromatic `c`, too.
@@ -75,7 +71,6 @@ impl Atom {
     }
 }
 
-/// A bond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Bond {
     Any,
@@ -87,7 +82,6 @@ enum Bond {
 }
 
 impl Bond {
-    /// The bond of a sign.
     fn of(sign: char) -> Option<Self> {
         Some(match sign {
             '-' | '/' | '\\' => Self::Single,
@@ -202,7 +196,6 @@ impl Molecule {
         Ok(text.len())
     }
 
-    /// Adds an atom, bound to the last one.
     fn atom(&mut self, atom: Atom, text: String, read: &mut Reading) -> Result<()> {
         ensure!(
             self.atoms.len() < MAX_ATOMS,
@@ -225,7 +218,6 @@ impl Molecule {
         self.bonds.push((a, b, bond.unwrap_or(unwritten)));
     }
 
-    /// The valence that the bonds of each atom take.
     fn valences(&self) -> Vec<u32> {
         let mut valences = vec![0; self.atoms.len()];
         for &(a, b, bond) in &self.bonds {
@@ -365,7 +357,6 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The digits that a text begins with, and the rest.
 fn leading_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }

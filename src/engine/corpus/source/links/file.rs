@@ -23,28 +23,19 @@ use crate::system::printable::excerpt;
 /// The columns of a table.
 const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 
-/// A file of links, in memory.
 #[derive(Debug)]
 pub struct LinkFile {
     /// Path, as messages name it.
     pub path: Arc<str>,
-    name: String,
-    sha256: String,
+    digest: NamedDigest,
     types: Vec<Box<str>>,
-    ids: HashMap<Box<str>, usize>,
-    numbers: HashMap<u64, usize>,
+    /// The places of sentences among the names: by their ids, and by their numbers in the corpus, counted from 0.
+    pub(super) ids: HashMap<Box<str>, usize>,
+    pub(super) numbers: HashMap<u64, usize>,
     /// The links of each name of a sentence.
     links: Vec<Vec<Row>>,
 }
 
-/// The name of a sentence in a file of links.
-pub(super) enum SentenceName<'a> {
-    Id(&'a str),
-    /// Its number in the corpus, counted from 0.
-    Number(u64),
-}
-
-/// A link as it is kept.
 #[derive(Debug)]
 struct Row {
     from: u32,
@@ -71,20 +62,14 @@ impl LinkFile {
     }
 
     /// Reads the bytes of the file at `path`.
-    /// Fails as [`LinkFile::read`].
     pub fn from_reader(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
         let (compression, _) = Compression::of(path);
         let lines = Lines::new(0, Arc::clone(&shown), bytes, compression, Arc::default());
-        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
-        Self::from_lines(lines.cannot("read the links", &shown)?, name)
-    }
-
-    fn from_lines(mut lines: Lines, name: String) -> Result<Self> {
+        let mut lines = lines.cannot("read the links", &shown)?;
         let mut file = Self {
-            path: lines.path().into(),
-            name,
-            sha256: String::new(),
+            path: shown,
+            digest: NamedDigest::new(path, String::new()),
             types: Vec::new(),
             ids: HashMap::new(),
             numbers: HashMap::new(),
@@ -107,13 +92,12 @@ impl LinkFile {
                 .about(&file.path)
                 .hint(format!("{HEADER}, and each other line a link"))
         );
-        file.sha256 = lines.into_sha256()?;
+        file.digest.sha256 = lines.into_sha256()?;
         Ok(file)
     }
 
-    /// Its name and content.
-    pub fn digest(&self) -> NamedDigest {
-        NamedDigest { name: self.name.clone(), sha256: self.sha256.clone() }
+    pub fn digest(&self) -> &NamedDigest {
+        &self.digest
     }
 
     /// The types that have a single line, where the file has several types.
@@ -124,39 +108,14 @@ impl LinkFile {
         if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
     }
 
-    /// The number of names of sentences.
     pub(super) fn names(&self) -> usize {
         self.links.len()
     }
 
-    /// The place of a sentence's id among the names.
-    pub(super) fn with_id(&self, id: &str) -> Option<usize> {
-        self.ids.get(id).copied()
-    }
-
-    /// The place of a sentence's number among the names.
-    pub(super) fn with_number(&self, number: u64) -> Option<usize> {
-        self.numbers.get(&number).copied()
-    }
-
-    /// Whether sentences are named by their numbers.
-    pub(super) fn has_numbers(&self) -> bool {
-        !self.numbers.is_empty()
-    }
-
-    /// The line that is the first with this name.
     pub(super) fn line(&self, name: usize) -> u64 {
         self.links[name].first().map_or(1, |row| row.line.into())
     }
 
-    /// A name of a sentence, by its place.
-    pub(super) fn name(&self, name: usize) -> SentenceName<'_> {
-        let number = self.numbers.iter().find(|(_, place)| **place == name).map(|(number, _)| *number);
-        let id = || self.ids.iter().find(|(_, place)| **place == name).map_or("", |(id, _)| id);
-        number.map_or_else(|| SentenceName::Id(id()), SentenceName::Number)
-    }
-
-    /// The links of a name.
     pub(super) fn links(&self, name: usize) -> impl Iterator<Item = Link<'_>> {
         self.links[name].iter().map(|row| Link {
             from: row.from.into(),
@@ -167,7 +126,6 @@ impl LinkFile {
     }
 }
 
-/// Makes links of rows.
 #[derive(Default)]
 struct RowReader {
     types: LinkTypes,
@@ -226,16 +184,13 @@ pub(super) fn number_named(sentence: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// The number of a word.
 fn word_number(column: &str, text: &str) -> Result<u32> {
     let wrong = || anyhow!("`{column}` is `{}`: expected the number of a word, counted from 1", excerpt(text));
     text.trim().parse().ok().filter(|&number| number > 0).ok_or_else(wrong).of_value(text)
 }
 
-/// What the first line of a table is.
 const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
 
-/// The first line of a table.
 struct LinkColumns {
     separator: char,
     /// The place of each of [`COLUMNS`].

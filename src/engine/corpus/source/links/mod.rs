@@ -1,8 +1,7 @@
 //! Links that a run reads beside a corpus: a file of links, rules, and options of their types.
 //!
-//! A file and rules are read once, before the corpus, and shared by everybody who reads the corpus. Each sentence gets its links
-//! when it is read, by its id or its number in the corpus, so that a shard or a limit gives a sentence the links that it has in
-//! the whole corpus.
+//! Both are read once, before the corpus, and shared. Each sentence gets its links when it is read, by its id or its number in the
+//! corpus, so that a shard or a limit gives a sentence the links that it has in the whole corpus.
 
 mod digest;
 pub(in crate::corpus) mod file;
@@ -21,7 +20,7 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 pub use digest::NamedDigest;
-use file::{LinkFile, SentenceName, number_named};
+use file::{LinkFile, number_named};
 use rules::LinkRules;
 
 #[cfg(test)]
@@ -32,11 +31,8 @@ mod tests;
 pub struct LinkOptions {
     /// Where CoNLL-U has links, if it has.
     pub from: Option<LinksFrom>,
-    /// A file of links.
     pub file: Option<Arc<LinkFile>>,
-    /// Rules that make links.
     pub rules: Option<Arc<LinkRules>>,
-    /// Properties of types.
     pub types: LinkTypeOptions,
 }
 
@@ -66,9 +62,11 @@ impl LinkSources {
 impl LinkOptions {
     /// The sources as a report names them; [`LinkOptions::from`] stands elsewhere.
     pub fn sources(&self) -> LinkSources {
-        let (file, rules) =
-            (self.file.as_ref().map(|file| file.digest()), self.rules.as_ref().map(|rules| rules.digest()));
-        LinkSources { file, rules, types: self.types.clone() }
+        LinkSources {
+            file: self.file.as_ref().map(|file| file.digest().clone()),
+            rules: self.rules.as_ref().map(|rules| rules.digest().clone()),
+            types: self.types.clone(),
+        }
     }
 
     /// The columns of words that are read: those of a run, and then those of rules.
@@ -89,7 +87,6 @@ pub(super) struct LinksBeside {
     options: LinkOptions,
     /// The first sentence of each name in the file of links.
     met: Vec<Option<Origin>>,
-    /// The links that each rule has made.
     made: Vec<usize>,
     /// The columns of a word that are not for rules.
     requested: usize,
@@ -106,15 +103,13 @@ impl LinksBeside {
         Self { options: options.clone(), met: vec![None; names], made: vec![0; rules], requested, ..Self::default() }
     }
 
-    /// The types of rules that have made no link.
     pub(super) fn idle_rules(&self) -> Vec<&str> {
         let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.made);
         rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.kind).collect()
     }
 
-    /// Whether sentences have links by their numbers.
     pub(super) fn go_by_number(&self) -> bool {
-        self.options.file.as_ref().is_some_and(|file| file.has_numbers())
+        self.options.file.as_ref().is_some_and(|file| !file.numbers.is_empty())
     }
 
     /// Gives a sentence its links, by its number among all of the corpus; `format` is that of its file.
@@ -150,7 +145,7 @@ impl LinksBeside {
         (number, format): (u64, Format),
         types: &mut LinkTypes,
     ) -> Result<()> {
-        let by_id = sentence.id.as_deref().and_then(|id| file.with_id(id));
+        let by_id = sentence.id.as_deref().and_then(|id| file.ids.get(id)).copied();
         if let Some(id) = sentence.id.as_deref().filter(|id| number_named(id).is_some()) {
             let error = anyhow!(
                 "the id `{}` of the sentence of {} reads as the number of a sentence",
@@ -167,7 +162,7 @@ impl LinksBeside {
             let error = error.of_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
             return Err(error.at(&file.path, file.line(name)));
         }
-        for name in by_id.into_iter().chain(file.with_number(number)) {
+        for name in by_id.into_iter().chain(file.numbers.get(&number).copied()) {
             self.met[name] = Some(sentence.origin.clone());
             let words = words(sentence, format).at(&file.path, file.line(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
@@ -190,15 +185,13 @@ impl LinksBeside {
         let Some(first) = missing.min_by_key(|&name| file.line(name)) else { return Ok(()) };
         let (line, sentences) = (file.line(first), counted(self.sentences, "sentence"));
         let nothing = if self.met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
-        let error = match file.name(first) {
-            SentenceName::Number(number) => {
-                anyhow!("there is no sentence #{number}{nothing}: the corpus has {sentences}, counted from #0")
-                    .of_value(number)
-            }
-            SentenceName::Id(id) => {
-                let error = anyhow!("the corpus has no sentence `{}`{nothing}", excerpt(id)).of_value(id);
-                if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
-            }
+        let error = if let Some((number, _)) = file.numbers.iter().find(|(_, name)| **name == first) {
+            anyhow!("there is no sentence #{number}{nothing}: the corpus has {sentences}, counted from #0")
+                .of_value(number)
+        } else {
+            let id = file.ids.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
+            let error = anyhow!("the corpus has no sentence `{}`{nothing}", excerpt(id)).of_value(id);
+            if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
         };
         const WAY_OUT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
             lines) or #N, the number of a sentence in the corpus, counted from 0";

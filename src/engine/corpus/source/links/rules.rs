@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use fancy_regex::{Regex, RegexBuilder};
-use sha2::{Digest, Sha256};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -28,7 +27,6 @@ use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::{Content, Sentence, Word};
 use crate::system::errors::similar::closest;
 use crate::system::errors::{Class, Facts};
-use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
@@ -38,27 +36,21 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The largest compiled pattern, 1 MiB: a class of all letters of Unicode has some ten kilobytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// The keys of a rule.
 const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
 
-/// Rules, in the order of their file.
 #[derive(Debug)]
 pub struct LinkRules {
     /// Path, as messages name it.
     pub path: Arc<str>,
-    name: String,
-    sha256: String,
+    digest: NamedDigest,
     pub(super) rules: Vec<Rule>,
     /// The names of the annotations that a word keeps for the rules alone.
     pub(super) columns: Vec<String>,
 }
 
-/// A rule.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// The type of its links.
     pub kind: String,
-    /// 1-based line.
     pub line: u64,
     from: Vec<WordCondition>,
     to: Vec<WordCondition>,
@@ -76,7 +68,6 @@ enum RuleSide {
     Right,
 }
 
-/// An annotation of a word.
 #[derive(Debug)]
 enum WordKey {
     Form,
@@ -84,13 +75,11 @@ enum WordKey {
     Upos,
     Relation,
     Class,
-    /// An entry of features.
     Feature(String),
     /// One of [`LinkRules::columns`].
     Column(usize),
 }
 
-/// What an annotation must be.
 #[derive(Debug)]
 struct WordCondition {
     key: WordKey,
@@ -118,8 +107,6 @@ impl LinkRules {
         text.and_then(|text| Self::parse(&text, path)).of_option("link-rules").class(Class::Input)
     }
 
-    /// Reads the text of the file at `path`.
-    /// Fails as [`LinkRules::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
         let line = |at: usize| text[..at].matches('\n').count() as u64 + 1;
@@ -127,13 +114,11 @@ impl LinkRules {
         let rules = rules(text, line, &mut columns).map_err(|Fault { at, why }| why.at(&shown, line(at)))?;
         let nothing = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
         ensure!(!rules.is_empty(), nothing());
-        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
-        Ok(Self { path: shown, name, sha256: hex(&Sha256::digest(text)), rules, columns })
+        Ok(Self { path: shown, digest: NamedDigest::of_text(path, text), rules, columns })
     }
 
-    /// Its name and content.
-    pub fn digest(&self) -> NamedDigest {
-        NamedDigest { name: self.name.clone(), sha256: self.sha256.clone() }
+    pub fn digest(&self) -> &NamedDigest {
+        &self.digest
     }
 }
 
@@ -146,13 +131,11 @@ impl Rule {
             return Err(error.hint("rules are about words: give CoNLL-U, or `words` of JSON lines"));
         };
         let meet = |conditions: &[WordCondition]| -> Result<Vec<usize>> {
-            let mut places = Vec::new();
-            for (place, word) in words.iter().enumerate() {
-                if WordCondition::are_met(conditions, word, first)? {
-                    places.push(place);
-                }
-            }
-            Ok(places)
+            let met = |(place, word)| {
+                let met = WordCondition::are_met(conditions, word, first);
+                met.map(|is_met| is_met.then_some(place)).transpose()
+            };
+            words.iter().enumerate().filter_map(met).collect()
         };
         let (sources, goals) = (meet(&self.from)?, meet(&self.to)?);
         let (mut links, mut pairs) = (Vec::new(), 0);
@@ -243,7 +226,6 @@ impl WordKey {
 }
 
 impl WordCondition {
-    /// Whether a word meets all conditions.
     fn are_met(conditions: &[Self], word: &Word, first: usize) -> Result<bool> {
         for condition in conditions {
             if !condition.is_met(word, first)? {
@@ -266,14 +248,12 @@ impl WordCondition {
     }
 }
 
-/// A key and a value of a table.
 type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
 fn wrong<T>(at: usize, why: anyhow::Error) -> Result<T, Fault> {
     Err(Fault { at, why })
 }
 
-/// The entries in the order of the file.
 fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -355,7 +335,6 @@ fn rule((kind, at, line): (&str, usize, u64), entries: &DeTable<'_>, columns: &m
     Ok(Rule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
 }
 
-/// A text, or a list of texts.
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.to_string()]),

@@ -33,7 +33,6 @@ pub struct PairPacker<I: Iterator> {
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
-    /// Packs `sentences` into sequences of at most `max_tokens` tokens.
     pub fn new(sentences: I, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), max_tokens, dropped: 0 }
     }
@@ -45,11 +44,8 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
 
     /// The next sentence, if it is in the same document as the one before.
     fn next_in(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
-        let same = |sentence: &Result<Sequence>| match sentence {
-            Ok(sentence) => document.is_none_or(|document| sentence.document == document),
-            Err(_) => true,
-        };
-        self.sentences.next_if(same)
+        let is_in = |sentence: &Sequence| document.is_none_or(|document| sentence.document == document);
+        self.sentences.next_if(|sentence| sentence.as_ref().map_or(true, is_in))
     }
 
     /// Consecutive sentences until they fill a sequence or their document ends.

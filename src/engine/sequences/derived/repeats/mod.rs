@@ -6,6 +6,8 @@
 //! Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: any program
 //! can repeat them.
 
+use std::ops::{Range, RangeInclusive};
+
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 
@@ -18,10 +20,9 @@ use crate::sequences::span::WordSpan;
 use crate::stats::blocks::BLOCKS;
 
 /// The tokens of a copy: long enough for a null far from the key, short enough for 128 positions.
-const LENGTHS: std::ops::RangeInclusive<usize> = 16..=32;
+const LENGTHS: RangeInclusive<usize> = 16..=32;
 
-/// The tokens between the copies.
-const FILLERS: std::ops::RangeInclusive<usize> = 0..=8;
+const FILLERS: RangeInclusive<usize> = 0..=8;
 
 /// The most tokens that a sequence has but for the second copy: so many words may differ.
 const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
@@ -33,13 +34,10 @@ const FEWEST_WORDS: usize = 4;
 /// Positions of each sequence that are masked, one at a time.
 const MASKED: usize = 8;
 
-/// The seed of the choices.
 const SEED: u64 = 1;
 
-/// The kind of sequences of random tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {
-    /// The copies as they are.
     Plain,
     /// With a token of the second copy masked: eight variants of each sequence, each with one mask.
     Masked,
@@ -50,14 +48,13 @@ pub enum Repeats {
 impl Repeats {
     /// About so many tokens have all sequences: two copies of the mean length, the mean filler, two special tokens.
     pub fn expected_tokens(self) -> f64 {
-        let mean = |of: &std::ops::RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
+        let mean = |of: &RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
         let variants = if self == Self::Masked { MASKED } else { 1 };
         (BLOCKS * variants) as f64 * (2.0 * mean(&LENGTHS) + mean(&FILLERS) + 2.0)
     }
 
     /// The sequences for a model with this many positions: none if the vocabulary has too few words, a sequence has no
     /// room, or a needed mask is missing.
-    /// Fails if the tokenizer fails.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
@@ -82,8 +79,10 @@ impl Repeats {
         Ok(match (self, tokenizer.mask()) {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
             (Self::Predicted, _) => {
-                let compared = |sequence| Sequence {
-                    compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| copies.tokens(&sequence)),
+                // The ids of the first copy, and of the tokens between the copies.
+                let first = |copies: Copies, ids: &[u32]| ids[copies.text.start..][..copies.shift].to_vec();
+                let compared = |sequence: Sequence| Sequence {
+                    compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| first(copies, &sequence.ids)),
                     ..sequence
                 };
                 plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).map(compared).collect()
@@ -94,7 +93,6 @@ impl Repeats {
     }
 }
 
-/// The random choices of one sequence.
 struct Draw {
     number: usize,
     length: usize,
@@ -103,8 +101,7 @@ struct Draw {
 
 impl Draw {
     fn new(number: usize) -> Self {
-        let first =
-            |what, items: std::ops::RangeInclusive<usize>| chosen(what, &number.to_string(), items.collect())[0];
+        let first = |what, items: RangeInclusive<usize>| chosen(what, &number.to_string(), items.collect())[0];
         Self { number, length: first("repeat-length", LENGTHS), filler: first("repeat-filler", FILLERS) }
     }
 }
@@ -147,12 +144,10 @@ fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
     /// The tokens of the text, both copies and the tokens between them.
-    pub text: std::ops::Range<usize>,
-    /// The tokens of one copy.
+    pub text: Range<usize>,
     pub length: usize,
     /// How far the second copy is from the first, in tokens.
     pub shift: usize,
-    /// The token that is masked, if one is.
     pub masked: Option<usize>,
 }
 
@@ -184,11 +179,6 @@ impl Copies {
     pub fn place(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.shift { place } else { place - self.shift }
-    }
-
-    /// The ids of the first copy, and of the tokens between the copies.
-    fn tokens(&self, sequence: &Sequence) -> Vec<u32> {
-        sequence.ids[self.text.start..][..self.shift].to_vec()
     }
 
     /// The tokens of both copies, each with its twin.

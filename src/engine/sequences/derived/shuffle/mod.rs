@@ -6,7 +6,6 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::corpus::TreeHead;
 use crate::sequences::sequence::{GoldArc, Sequence};
 use crate::sequences::span::WordSpan;
 
@@ -65,23 +64,17 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     let mut now_at = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &word)| now_at[word] = place);
     reordered.links = sequence.links.iter().map(|links| links.moved(|word| Some(now_at[word]))).collect();
-    if let Some(tree) = &sequence.tree {
-        let moved = |arc: &GoldArc| match arc.head {
-            TreeHead::Word(head) => GoldArc { head: TreeHead::Word(now_at[head]), ..arc.clone() },
-            TreeHead::Root | TreeHead::Unknown => arc.clone(),
-        };
-        reordered.tree = Some(order.iter().map(|&word| moved(&tree[word])).collect());
-    }
-    if !sequence.forms.is_empty() {
-        reordered.forms = order.iter().map(|&word| sequence.forms[word].clone()).collect();
-    }
-    if !sequence.spelled.is_empty() {
-        reordered.spelled = order.iter().map(|&word| sequence.spelled[word].clone()).collect();
-    }
-    if !sequence.annotations.is_empty() {
-        reordered.annotations = order.iter().map(|&word| sequence.annotations[word].clone()).collect();
-    }
+    let moved = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| now_at[head]), ..arc };
+    reordered.tree = sequence.tree.as_ref().map(|tree| in_order(tree, order).into_iter().map(moved).collect());
+    reordered.forms = in_order(&sequence.forms, order);
+    reordered.spelled = in_order(&sequence.spelled, order);
+    reordered.annotations = in_order(&sequence.annotations, order);
     reordered
+}
+
+/// The items of words in this order of the words; none where there are none.
+fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
+    if items.is_empty() { Vec::new() } else { order.iter().map(|&word| items[word].clone()).collect() }
 }
 
 /// The tokens of each word without the tokens of the word before it, and the following tokens of text that belong to no word.

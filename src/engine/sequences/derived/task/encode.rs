@@ -4,27 +4,25 @@ use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Error, Result, anyhow};
 
-use super::file::{ClozeContext, Item, ItemContent, TaskFile};
+use super::file::{ClozeContext, CorruptedContext, Item, ItemContent, TaskFile};
 use super::{
     BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
     reasons,
 };
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::files::Pooling;
+use crate::model::forward::batch::Exchange;
 use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
-use crate::sequences::sequence::{InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
+use crate::sequences::sequence::{Corruption, InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::errors::{Class, Facts};
 
-/// Reads the items of a task for a model.
 pub struct TaskReader<'a> {
-    /// The model's tokenizer.
     pub tokenizer: &'a ModelTokenizer,
-    /// Longest sequence.
     pub max_tokens: usize,
     /// The mask that the model fills in; `None` if it predicts the next token.
     pub mask: Option<u32>,
@@ -39,8 +37,7 @@ pub struct TaskReader<'a> {
     pub exchanged: Option<ExchangedPositions>,
 }
 
-/// A failure to score.
-pub(super) enum Unscored {
+enum Unscored {
     /// An item, for this reason.
     Skipped(ItemSkip),
     /// All of them: the tokenizer failed.
@@ -59,10 +56,9 @@ impl From<Error> for Unscored {
     }
 }
 
-pub(super) type Scored<T> = Result<T, Unscored>;
+type Scored<T> = Result<T, Unscored>;
 
 impl TaskReader<'_> {
-    /// Reads all items.
     /// Fails if the tokenizer fails, no item can be scored, or one cannot and that is an error.
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
@@ -166,17 +162,15 @@ impl TaskReader<'_> {
     }
 }
 
-/// How many items there are of each reason.
 fn counts(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
     let mut counts = BTreeMap::new();
     skipped.iter().for_each(|item| *counts.entry(item.reason).or_default() += 1);
     counts
 }
 
-/// Reads one item.
-pub(super) struct ItemReader<'a> {
-    pub(super) task: &'a TaskReader<'a>,
-    pub(super) item: &'a Item,
+struct ItemReader<'a> {
+    task: &'a TaskReader<'a>,
+    item: &'a Item,
     /// Number among the items that can be scored.
     index: u64,
     family: SentenceFamily,
@@ -253,13 +247,50 @@ impl ItemReader<'_> {
     }
 
     /// The sequence of a text with its answer and its foil.
-    pub(super) fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Scored<Sequence> {
+    fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Scored<Sequence> {
         let (sequence, answer, foil) = match context {
             ClozeContext::Masked(text) => self.filled_in(text, sides)?,
             ClozeContext::Prompt(text) => self.continued(text, sides)?,
         };
         let sequence = Sequence { compared: vec![answer, foil], ..sequence };
         Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
+    }
+
+    /// The text of a cloze item and its corrupted text, which have the same answer and foil. Activation patching over heads
+    /// exchanges contexts between the two, so that both have as many tokens and predict at one place.
+    fn interchanged(&self, positions: ExchangedPositions) -> Scored<Vec<Sequence>> {
+        let ItemContent::Cloze { context, answer, foil, corrupted } = &self.item.content else {
+            return Err(ItemSkip::NotCorrupted.into());
+        };
+        let CorruptedContext { text, name } = corrupted.as_ref().ok_or(ItemSkip::NotCorrupted)?;
+        let corrupted = match context {
+            ClozeContext::Masked(_) => ClozeContext::Masked(text.clone()),
+            ClozeContext::Prompt(_) => ClozeContext::Prompt(text.clone()),
+        };
+        let [mut clean, corrupted] = [self.cloze(context, [answer, foil])?, self.cloze(&corrupted, [answer, foil])?];
+        if clean.ids.len() != corrupted.ids.len() {
+            return Err(ItemSkip::OtherLength.into());
+        }
+        let place = clean.predictions[0].position;
+        if corrupted.predictions[0].position != place {
+            return Err(ItemSkip::OtherPlace.into());
+        }
+        let sides = |text: &Sequence| (text.predictions[0].truth, text.item.as_ref().map(|part| part.rule));
+        if sides(&clean) != sides(&corrupted) {
+            return Err(ItemSkip::OtherAnswer.into());
+        }
+        let changed =
+            clean.ids.iter().zip(&corrupted.ids).filter(|(clean, corrupted)| clean != corrupted).count() as u64;
+        if changed == 0 {
+            return Err(ItemSkip::NothingDiffers.into());
+        }
+        let exchange = match positions {
+            ExchangedPositions::All => Exchange::Everywhere,
+            ExchangedPositions::Answer => Exchange::At(place),
+        };
+        let part = clean.item.as_mut().expect("the text of an item");
+        part.corruption = Some(Corruption { name: name.clone(), changed, exchange });
+        Ok(vec![clean, corrupted])
     }
 
     /// The sequence of a text, or of two.
@@ -338,7 +369,6 @@ impl ItemReader<'_> {
         Ok([next(good)?, next(bad)?])
     }
 
-    /// The sequence of a text of the item.
     fn text(&self, text: &str) -> Scored<Sequence> {
         self.sequence(Content::Text(text.to_owned()))
     }

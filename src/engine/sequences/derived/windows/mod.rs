@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use anyhow::Result;
 
-use crate::corpus::TreeHead;
 use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 
 #[cfg(test)]
@@ -74,10 +73,7 @@ fn append(window: &mut Sequence, sentence: Sequence) {
     window.ids.splice(at..at, sentence.ids[own.clone()].iter().copied());
     window.segments.splice(at..at, sentence.segments[own.clone()].iter().copied());
     window.kinds.splice(at..at, sentence.kinds[own].iter().copied());
-    let shifted = |arc: GoldArc| match arc.head {
-        TreeHead::Word(head) => GoldArc { head: TreeHead::Word(words + head), ..arc },
-        TreeHead::Root | TreeHead::Unknown => arc,
-    };
+    let shifted = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| words + head), ..arc };
     if let Some((tree, more)) = window.tree.as_mut().zip(sentence.tree) {
         tree.extend(more.into_iter().map(shifted));
     }
