@@ -20,8 +20,7 @@ pub struct Annotation {
     pub entity: Option<Box<str>>,
     /// Its class of the user's own, where there is one: the element of an atom, the kind of a token of a program.
     pub class: Option<Arc<WordClass>>,
-    /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order; empty if it keeps
-    /// none.
+    /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order.
     pub requested: Box<[Option<Box<str>>]>,
 }
 
@@ -41,11 +40,8 @@ impl WordClass {
             anyhow!("the name of a kind of classes is empty or has `=`: `{}`", excerpt(key))
                 .hint("rename it: labels name a class by `kind=class`, so that a kind has a name without `=`")
         );
-        ensure!(
-            !name.is_empty(),
-            anyhow!("a class of `{}` has no name", excerpt(key))
-                .hint("name it, or leave the word without a class (null)")
-        );
+        let unnamed = || anyhow!("a class of `{}` has no name", excerpt(key));
+        ensure!(!name.is_empty(), unnamed().hint("name it, or leave the word without a class (null)"));
         ensure!(
             name.len() <= MAX_RELATION_BYTES,
             anyhow!("the class `{}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&name))

@@ -4,8 +4,7 @@ use anyhow::{Result, ensure};
 
 use crate::system::errors::Facts;
 
-/// The longest line that is read, in bytes, for it is held in memory whole; the longest sentences of real corpora have some ten
-/// kilobytes.
+/// The longest line that is read, in bytes: it is held in memory whole, and the longest sentences have some ten kilobytes.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// The most bytes of the words of a sentence, annotations included, and of running text that is given to a tokenizer at once, which
@@ -28,8 +27,7 @@ pub const MAX_LINK_TYPES: usize = 100;
 /// The most links of a sentence: a protein of 1,000 residues has some 3,000 contacts.
 pub const MAX_LINKS: usize = 100_000;
 
-/// The most links of a file of links, which is held in memory: 16 bytes each, 256 MiB. The 15,000 chains of a training set of
-/// contacts have some 10 million.
+/// The most links of a file of links, which is held in memory, 16 bytes each: a training set of contacts has some 10 million.
 pub const MAX_FILE_LINKS: usize = 1 << 24;
 
 /// The most pairs of words of a sentence that a rule of links is held against: a second's work.
@@ -47,7 +45,6 @@ pub const MAX_REMEMBERED: usize = 7 << 19;
 
 const TOO_MUCH: &str = "no encoder takes that much";
 
-/// The words and bytes of a sentence so far, held against the bounds.
 #[derive(Default)]
 pub(super) struct SentenceSize {
     words: usize,

@@ -1,14 +1,12 @@
-//! Packing: whole sentences side by side, in corpus order, without padding. Texts that are scored together stay together.
-//!
-//! The encoder's matrix products run over a pack's tokens together; attention stays within each sentence.
+//! Packing: whole sentences side by side, in corpus order, without padding. Matrix products run over a pack's tokens together;
+//! attention stays within each sentence.
 
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::model::forward::batch::{Batch, Input, TokenClass};
 use crate::sequences::sequence::Sequence;
 
-/// A pack is closed when the next sentence would take it beyond this many tokens.
-///
-/// Measured to be the fastest of 64, 256, 512 and 1024 (docs/PERFORMANCE.md, "The limit: matrix products").
+/// A pack is closed when the next sentence would take it beyond this many tokens, measured to be the fastest of 64, 256, 512 and 1024
+/// (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 
 #[derive(Clone, Debug, Default, PartialEq)]

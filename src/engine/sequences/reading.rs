@@ -1,5 +1,4 @@
-//! How a corpus is read: how its words are given to the tokenizer, and for a decoder how much of the text is one sequence,
-//! and what that begins with (docs/methodology/causal.md).
+//! How a corpus is read: how its words are given to the tokenizer, and what is one sequence of a decoder (docs/methodology/causal.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,10 +59,8 @@ pub enum Bos {
     Never,
 }
 
-/// The most tokens of a window where nobody says how many: as many as a pack has.
-///
-/// Some studies keep the rows of all heads over a sequence, which grow with its square: 144 heads over 512 tokens are
-/// 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
+/// The most tokens of a window where nobody says how many. Some studies keep the rows of all heads over a sequence, which grow with
+/// its square: 144 heads over 512 tokens are 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
 pub const WINDOW_TOKENS: usize = 512;
 
 /// The windows of a corpus in numbers; nothing where each sentence is read by itself.

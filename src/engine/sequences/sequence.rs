@@ -1,5 +1,4 @@
-//! A sequence of tokens as it goes through the encoder: the kind and the word of each token, and the annotations of
-//! the words.
+//! A sequence of tokens as it goes through the encoder.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +13,7 @@ use crate::model::forward::batch::{Exchange, TokenClass};
 pub struct Sequence {
     /// 0-based position in the corpus, skipped sentences counted.
     pub index: u64,
-    /// Its document, by the index of the document's first sentence in the same segment of
-    /// [`SEGMENT_SENTENCES`](crate::corpus::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be
-    /// made apart.
+    /// Its document, by the index of its first sentence in the same segment: documents end there, so that shards are apart.
     pub document: u64,
     /// The number of its document in the whole corpus; `None` where documents are not the unit.
     pub document_number: Option<u64>,
@@ -25,7 +22,6 @@ pub struct Sequence {
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
     pub segments: Vec<u32>,
-    /// The kind of each token, `[tokens]`.
     pub kinds: Vec<TokenKind>,
     /// The tokens of each word, in order; special tokens belong to none, and words that follow each other may share one.
     pub words: Vec<WordSpan>,
@@ -89,21 +85,18 @@ impl Sequence {
         self
     }
 
-    /// Whether a word has the first token of what a decoder reads: it sees no other word, and attention to it may be to the
-    /// place rather than to the word.
+    /// Whether a word has the first token of what a decoder reads: attention to it may be to the place rather than to the word.
     pub fn begins_with(&self, word: usize) -> bool {
         self.words[word].start() == 0 && self.kinds[0] == TokenKind::First
     }
 
-    /// The words that metrics of words are about, as queries and as keys: all but those that the sequence
-    /// [begins with](Self::begins_with), one unless several share its first token.
+    /// The words that metrics are about, as queries and as keys: all but those that it [begins with](Self::begins_with).
     pub fn counted_words(&self) -> Range<usize> {
         let begin = (0..self.words.len()).take_while(|&word| self.begins_with(word)).count();
         begin..self.words.len()
     }
 
-    /// The word of each token, `[tokens]`: of several that share it the one with most of its characters, the first of equal
-    /// ones. For numbers of tokens, which need one word.
+    /// The word of each token, `[tokens]`: of several that share it the one with most of its characters, the first of equal ones.
     pub fn word_of_tokens(&self) -> Vec<Option<usize>> {
         let mut words: Vec<Option<(usize, f64)>> = vec![None; self.ids.len()];
         for (word, span) in self.words.iter().enumerate() {
@@ -116,7 +109,6 @@ impl Sequence {
         words.into_iter().map(|word| word.map(|(word, _)| word)).collect()
     }
 
-    /// How many tokens are of several words.
     pub fn shared_tokens(&self) -> u64 {
         let mut shared = None;
         let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
@@ -128,7 +120,6 @@ impl Sequence {
         Some(self.item.as_ref()?.corruption.as_ref()?.exchange)
     }
 
-    /// How many sentences it is of.
     pub fn sentences(&self) -> usize {
         self.texts.len().max(1)
     }
@@ -148,7 +139,6 @@ impl Sequence {
         self.texts.iter().map(|text| before(text.start)..before(text.end)).collect()
     }
 
-    /// The places of the tokens of text of each sentence, in order.
     pub fn text_places_of_sentences(&self) -> Vec<Vec<usize>> {
         if self.texts.len() < 2 {
             return vec![self.text_places().collect()];
@@ -173,12 +163,10 @@ impl Sequence {
         classes
     }
 
-    /// The positions with a scored prediction, ascending.
     pub fn predicted(&self) -> impl Iterator<Item = usize> {
         self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
     }
 
-    /// The true classes there.
     pub fn targets(&self) -> impl Iterator<Item = u32> {
         self.predictions.iter().filter_map(|token| token.truth)
     }
@@ -232,8 +220,7 @@ pub struct PredictedToken {
     pub position: usize,
     pub word: usize,
     pub shown: InputToken,
-    /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0). `None` if
-    /// it is not scored, because the true token is not in the vocabulary.
+    /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0); `None` if not scored.
     pub truth: Option<u32>,
 }
 
@@ -243,7 +230,6 @@ impl PredictedToken {
     }
 }
 
-/// The input of the model at the place of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputToken {
     Mask,
@@ -275,8 +261,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// Whether this is no token of the text to the metrics: the tokenizer added it around the text, or a decoder begins
-    /// with it.
+    /// Whether this is no token of the text to the metrics: one around the text, or with which a decoder begins.
     pub fn is_special(self) -> bool {
         !matches!(self, Self::Text | Self::Punctuation)
     }

@@ -12,9 +12,8 @@ use crate::system::printable::shortened;
 /// Each has a segment at least, so that a corpus for as many has 16 million sentences.
 const MOST: u32 = 1 << 16;
 
-/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences.
-///
-/// Packs depend on nothing outside their segment, so shards compute what one run over everything computes.
+/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs depend
+/// on nothing outside their segment, so shards compute what one run over everything computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Shard {

@@ -11,16 +11,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::compression::Compression;
 use super::formats::Format;
 use crate::system::counted::plural;
 use crate::system::errors::Facts;
 use crate::system::files::{input as opened, output};
 use input::{FileKind, Input, why_not};
 
-/// One file of a corpus, known to be there.
 pub(super) struct CorpusFile {
-    /// Its name without folders, for the report.
     pub name: String,
     pub path: Arc<str>,
     pub kind: FileKind,
@@ -80,7 +77,6 @@ impl Source {
     }
 }
 
-/// The identity that all names of one file have in common.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     Stdin,
@@ -114,7 +110,7 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     for named in inputs {
         match named {
             Input::Stdin(format) => {
-                let kind = FileKind { format: *format, compression: Compression::None };
+                let kind = FileKind::plain(*format);
                 let source = Source::Stream(Box::new(opened::stdin().context("cannot read standard input")?));
                 let file = CorpusFile { name: named.name(), path: "-".into(), kind, bytes: None, source };
                 files.add(Identity::Stdin, "standard input", || Ok(file))?;
@@ -136,12 +132,10 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     Ok((files.all, passed_over))
 }
 
-/// Files in order, each there once: the same sentences twice would count as evidence twice, and the halves of the
-/// held-out selection would overlap.
+/// Files in order, each there once: sentences twice would count as evidence twice, and held-out halves would overlap.
 #[derive(Default)]
 struct Files {
     all: Vec<CorpusFile>,
-    /// The name under which each file was given first.
     seen: HashMap<Identity, String>,
 }
 

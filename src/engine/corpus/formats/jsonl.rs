@@ -1,13 +1,10 @@
 //! JSON lines: one object per line.
 //!
-//! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand
-//! `"text"`, the text that they are in, or `"space_after"`, whether white space follows each;
-//! `"heads"`, the number of each word's head counted from 1, 0 for a root and null where it is not annotated, and
-//! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
-//! entry per word or null. `"links"` has the links between words by their types, words counted from 1, and
-//! `"candidates"`, `"undirected"` and `"min_distance"` say more of these types; `"classes"` has the class of each word
-//! (docs/methodology/classes.md). `"id"` names the sentence, `"document"` its document, and `"family"` its family.
-//! Other keys are passed over: corpora keep sources there.
+//! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand `"text"`, which they
+//! are in, or `"space_after"`; `"heads"`, counted from 1, 0 for a root and null where not annotated, and `"relations"`, as in CoNLL-U;
+//! `"upos"`, `"lemmas"` and `"feats"`; `"links"` by their types, words counted from 1, with `"candidates"`, `"undirected"` and
+//! `"min_distance"`; and `"classes"` (docs/methodology/classes.md). `"id"`, `"document"` and `"family"` name the sentence and what it
+//! is of. Other keys are passed over: corpora keep sources there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -18,22 +15,18 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::reader::{Context, DocumentName, FormatReader, Name, Parsed, next_line};
+use super::reader::{Context, DocumentName, Name, Parsed, next_line};
 use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, place};
 use crate::corpus::sentence::written::{Misfit, Written, WrittenPiece};
-use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
-use crate::corpus::tree;
+use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::json::problem_in_line;
 use crate::system::printable::excerpt;
-
-pub(in crate::corpus) const ENTRY: FormatReader =
-    FormatReader { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
 
 #[derive(Deserialize)]
 struct Line {
@@ -66,7 +59,7 @@ enum Targets {
     Several(Vec<u64>),
 }
 
-fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     next_line(lines, |line| parsed(line, context))
 }
 
@@ -77,7 +70,7 @@ fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
     line.classes = line.classes.filter(|_| *reads_classes);
-    let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
+    let (document, family) = (line.document.take().map(DocumentName::from), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
     let id = line.id.take().and_then(sentence_id);
     let sentence = if let Some(forms) = line.words.take() {
@@ -93,7 +86,6 @@ fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
     } else {
         Sentence { id, ..Sentence::new(Content::Text(line.only_text(json)?)) }
     };
-    let document = document.map(DocumentName::from);
     let begins_document = document != file.document;
     file.document = document;
     Ok(Parsed { sentence, begins_document, family })
@@ -158,7 +150,6 @@ impl Line {
         Ok(text)
     }
 
-    /// The links of a sentence of so many words.
     fn take_links(&mut self, words: usize, types: &mut LinkTypes) -> Result<Vec<LinkSet>> {
         let links = self.links.take().unwrap_or_default();
         let mut candidates = self.candidates.take().unwrap_or_default();
@@ -178,10 +169,8 @@ impl Line {
                     Targets::Several(to) => to,
                 };
                 count += to.len();
-                ensure!(
-                    count <= MAX_LINKS,
-                    anyhow!("`links` has more than {MAX_LINKS} links of one sentence").hint("split the sentence")
-                );
+                let too_many = || anyhow!("`links` has more than {MAX_LINKS} links of one sentence");
+                ensure!(count <= MAX_LINKS, too_many().hint("split the sentence"));
                 for to in to {
                     set.link(from, to, words).reworded(in_type)?;
                 }
@@ -207,7 +196,6 @@ impl Line {
         Ok(sets)
     }
 
-    /// The text that the words are in, if the line says anything of it.
     fn written(&self, forms: &[String]) -> Result<Option<Written>> {
         let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
         let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
@@ -229,7 +217,6 @@ impl Line {
         Written::aligned(text, &forms, &pieces).map(Some).map_err(misfit)
     }
 
-    /// The keys that have an entry per word, and how many they have.
     fn lengths(&self) -> [(&'static str, Option<usize>); 6] {
         let Self { heads, relations, upos, lemmas, feats, space_after, .. } = self;
         [
@@ -250,9 +237,8 @@ impl Line {
     ) -> Result<Vec<Word>> {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
         for (name, length) in self.lengths() {
-            if let Some(length) = length.filter(|&length| length != forms.len()) {
-                bail!("{}", of_other_length(name, length, forms.len()));
-            }
+            let length = length.unwrap_or(forms.len());
+            ensure!(length == forms.len(), "{}", of_other_length(name, length, forms.len()));
         }
         requested.ensure_whole(forms.len())?;
         listed.ensure_whole(forms.len())?;
@@ -274,7 +260,11 @@ impl Line {
             let given = [&lemma, &features].map(|value| value.as_deref().unwrap_or_default());
             let kept = [&*form, &*relation].into_iter().chain(given).chain(class.iter().map(|class| &*class.name));
             size.add(kept.chain(requested.iter().flatten().map(|value| &**value)))?;
-            let head = tree_head(heads.next().flatten());
+            let head = match heads.next().flatten() {
+                None => TreeHead::Unknown,
+                Some(0) => TreeHead::Root,
+                Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
+            };
             let check = relations.check(head, &relation);
             check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len()))).of_value(&relation)?;
             let upos = upos.next().flatten().as_deref().and_then(Upos::of);
@@ -283,7 +273,7 @@ impl Line {
         }
         let fault =
             |(word, problem): (usize, Error)| problem.reworded(|problem| format!("{}: its head {problem}", nth(word)));
-        tree::check(&words).map_err(fault)?;
+        check_tree(&words).map_err(fault)?;
         Ok(words)
     }
 }
@@ -346,29 +336,17 @@ fn given_classes(
         given.retain(|name, _| **name == **key);
     }
     let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).collect::<Vec<_>>().join(", ");
-    ensure!(
-        given.len() < 2,
-        anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names())
-            .hint("name one of them with --classes, or keep one of the keys")
-    );
+    let several = || anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names());
+    ensure!(given.len() < 2, several().hint("name one of them with --classes, or keep one of the keys"));
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
     ensure!(classes.len() == words, "{}", of_other_length(&format!("classes.{name}"), classes.len(), words));
     let key: Arc<str> = wanted.map_or_else(|| name.into(), Arc::clone);
     classes.into_iter().map(|name| name.map(|name| WordClass::shared(&key, name)).transpose()).collect()
 }
 
-/// The error of a list that has not one entry for each word.
 fn of_other_length(name: &str, length: usize, words: usize) -> String {
     let entries = plural(&length, "entry", "entries");
     format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
-}
-
-fn tree_head(number: Option<u64>) -> TreeHead {
-    match number {
-        None => TreeHead::Unknown,
-        Some(0) => TreeHead::Root,
-        Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
-    }
 }
 
 /// A word as messages name it, counted from 1 as `heads` does.

@@ -1,4 +1,4 @@
-//! Formats of corpus files: one table entry each, which its reader's module has.
+//! Formats of corpus files, each with its reader.
 
 pub mod conllu;
 pub mod fasta;
@@ -37,21 +37,13 @@ impl Format {
     pub const ALL: [Self; 6] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta, Self::Rxn, Self::Pairs];
 
     pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
-        match self {
-            Self::Conllu => &conllu::ENTRY,
-            Self::Text => &TEXT,
-            Self::Jsonl => &jsonl::ENTRY,
-            Self::Fasta => &fasta::ENTRY,
-            Self::Rxn => &rxn::ENTRY,
-            Self::Pairs => &pairs::ENTRY,
-        }
+        &READERS[self as usize]
     }
 
     pub fn extensions(self) -> &'static [&'static str] {
         self.entry().extensions
     }
 
-    /// The name that the command line and the report have for it.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
@@ -63,8 +55,15 @@ impl fmt::Display for Format {
     }
 }
 
-const TEXT: FormatReader =
-    FormatReader { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next_text };
+/// The readers of [`Format::ALL`], in that order.
+static READERS: [FormatReader; Format::ALL.len()] = [
+    FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: conllu::next },
+    FormatReader { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next_text },
+    FormatReader { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: jsonl::next },
+    FormatReader { name: "fasta", extensions: &["fasta", "fa", "faa"], may_have_text: true, read: fasta::next },
+    FormatReader { name: "rxn", extensions: &["rxn", "rsmi"], may_have_text: false, read: rxn::next },
+    FormatReader { name: "pairs", extensions: &["pairs"], may_have_text: false, read: pairs::next },
+];
 
 /// Reads the next sentence of plain text, in which a blank line stands between documents.
 fn next_text(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {

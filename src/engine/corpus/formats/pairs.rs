@@ -6,7 +6,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::reader::{Context, FormatReader, Parsed, next_line};
+use super::reader::{Context, Parsed, next_line};
 use crate::corpus::bounds::{MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
@@ -14,14 +14,9 @@ use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-pub(in crate::corpus) const ENTRY: FormatReader =
-    FormatReader { name: "pairs", extensions: &["pairs"], may_have_text: false, read: next };
-
 const BETWEEN: &str = "|||";
 
-const ALIGN: &str = "align";
-
-fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     next_line(lines, |line| {
         let (words, first, links) = pair(line, &mut context.links)?;
         Ok(Sentence { links, first_text: Some(first), ..Sentence::new(Content::Words(words)) }.into())
@@ -52,11 +47,9 @@ fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<Link
         words.push(Word::new(*form, TreeHead::Unknown, "_"));
     }
     let Some(alignment) = alignment else { return Ok((words, first.len(), Vec::new())) };
-    ensure!(
-        alignment.len() <= MAX_LINKS,
-        anyhow!("the alignment has more than {MAX_LINKS} links").hint("split the texts")
-    );
-    let mut links = LinkSet::new(types.plain(ALIGN)?);
+    let too_many = || anyhow!("the alignment has more than {MAX_LINKS} links").hint("split the texts");
+    ensure!(alignment.len() <= MAX_LINKS, too_many());
+    let mut links = LinkSet::new(types.plain("align")?);
     for link in alignment {
         let ends = link.split_once('-').and_then(|(from, to)| Some([from.parse().ok()?, to.parse().ok()?]));
         let wrong = || anyhow!("`{}` is no link: expected FROM-TO, two numbers of words, as `0-2`", excerpt(link));

@@ -12,9 +12,8 @@ use crate::corpus::sentence::links::{LinkTypes, LinksFrom};
 use crate::system::errors::Facts;
 
 pub(in crate::corpus) struct FormatReader {
-    /// The name on the command line and in reports.
     pub name: &'static str,
-    /// In lower case.
+    /// Extensions of files, in lower case.
     pub extensions: &'static [&'static str],
     /// Whether a file may have running text, which can be cut.
     pub may_have_text: bool,
@@ -55,9 +54,7 @@ pub(super) fn next_line(lines: &mut Lines, mut parse: impl FnMut(&str) -> Result
 pub(in crate::corpus) struct Context {
     pub relations: RelationNames,
     pub links: LinkTypes,
-    /// The columns and keys that a run keeps of every word.
     pub requested: Arc<[String]>,
-    /// Where CoNLL-U has links, if they are wanted.
     pub links_from: Option<LinksFrom>,
     /// Whether words get their classes; of several kinds a run has to name one.
     pub reads_classes: bool,
@@ -73,13 +70,11 @@ pub(in crate::corpus) struct FileContext {
     /// The document of the sentence before, where sentences name theirs.
     pub document: Option<DocumentName>,
     pub generated: Option<Box<str>>,
-    /// Whether the sentence before ends without white space after it.
     pub is_glued: bool,
 }
 
 impl FileContext {
-    /// The sentence with its number, the entity fields, and whether it follows the one before it without white space. The first
-    /// of a segment does not, for nothing before it need be read.
+    /// The sentence with what its number and the file say of it. The first of a segment is not glued to what is not read.
     pub(in crate::corpus) fn placed(&mut self, sentence: Sentence, index: u64, begins_segment: bool) -> Sentence {
         let is_glued = self.is_glued && !begins_segment;
         self.is_glued = sentence.written.as_ref().is_some_and(|written| !written.space_after);

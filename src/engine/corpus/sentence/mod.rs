@@ -6,11 +6,15 @@ pub(super) mod written;
 use std::fmt;
 use std::sync::Arc;
 
+use anyhow::{Error, anyhow};
+
 use super::annotation::Annotation;
+use crate::system::counted::counted;
+use crate::system::errors::Facts;
 use links::LinkSet;
 use written::Written;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sentence {
     /// 0-based position in the corpus, over all its files, skipped sentences counted.
     pub index: u64,
@@ -26,13 +30,12 @@ pub struct Sentence {
     /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
     pub content: Content,
-    /// One set for each type.
+    /// Links between its words, one set for each type.
     pub links: Vec<LinkSet>,
     /// The text that its words are in; `None` for running text, and where the corpus does not say how words were written.
     pub written: Option<Written>,
     /// How many of its words are of the first of two texts, which a model reads as a pair; `None` of one text.
     pub first_text: Option<usize>,
-    /// Whether it follows the sentence before it without white space.
     pub is_glued: bool,
 }
 
@@ -43,20 +46,7 @@ impl Sentence {
     }
 
     pub(super) fn new(content: Content) -> Self {
-        Self {
-            index: 0,
-            origin: Origin::default(),
-            document: 0,
-            document_number: None,
-            family: SentenceFamily::default(),
-            id: None,
-            entity_fields: None,
-            content,
-            links: Vec::new(),
-            written: None,
-            first_text: None,
-            is_glued: false,
-        }
+        Self { content, ..Self::default() }
     }
 }
 
@@ -67,12 +57,10 @@ pub struct SentenceFamily {
     /// Its number, which says in which block it is: families count from 0 in the order in which they begin. Where documents are
     /// the units of the corpus it is the number of the document that the family begins in.
     pub number: u64,
-    /// Whether it begins with the sentence.
     pub is_first: bool,
 }
 
 impl SentenceFamily {
-    /// The family of a sentence that is like no other.
     pub fn alone(number: u64) -> Self {
         Self { number, is_first: true }
     }
@@ -87,7 +75,6 @@ impl Default for SentenceFamily {
 /// The place of a sentence; displayed as `FILE:LINE`, as compilers print it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The file in the corpus, counted from 0.
     pub file: usize,
     pub path: Arc<str>,
     /// The 1-based line on which the sentence starts.
@@ -108,8 +95,13 @@ pub enum Content {
     Words(Vec<Word>),
 }
 
+impl Default for Content {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
 impl Content {
-    /// The bytes of its text, or of its words.
     pub fn bytes(&self) -> u64 {
         let bytes = match self {
             Self::Text(text) => text.len(),
@@ -134,7 +126,6 @@ impl Word {
     }
 }
 
-/// The head of a word in a dependency tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeHead {
     /// Head 0 in CoNLL-U: the word is a root.
@@ -146,7 +137,6 @@ pub enum TreeHead {
 }
 
 impl TreeHead {
-    /// The head, if it is a word.
     pub fn word(self) -> Option<usize> {
         if let Self::Word(word) = self { Some(word) } else { None }
     }
@@ -156,4 +146,51 @@ impl TreeHead {
     pub fn moved(self, to: impl FnOnce(usize) -> usize) -> Self {
         self.word().map_or(self, |word| Self::Word(to(word)))
     }
+}
+
+/// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
+pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
+    let next = |word: usize| words[word].head.word();
+    for word in 0..words.len() {
+        if next(word) == Some(word) {
+            let error = anyhow!("is {}, the word itself", word + 1).of_value(word + 1);
+            return Err((word, error.hint("the head of a root is 0")));
+        }
+        if let Some(head) = next(word).filter(|&head| head >= words.len()) {
+            let error = anyhow!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"));
+            return Err((word, error.of_value(head + 1)));
+        }
+    }
+    // The walk that met each word first: a walk that meets itself has found a cycle.
+    let mut met_by = vec![None; words.len()];
+    for start in 0..words.len() {
+        let mut at = Some(start);
+        while let Some(word) = at {
+            if met_by[word] == Some(start) {
+                return Err((word, anyhow!("leads into a cycle: {}", cycle(word, next))));
+            }
+            if met_by[word].is_some() {
+                break;
+            }
+            met_by[word] = Some(start);
+            at = next(word);
+        }
+    }
+    Ok(())
+}
+
+/// `2 -> 5 -> 2`: the heads from `word` until it comes back, at most a dozen.
+fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
+    const SHOWN: usize = 12;
+    let mut shown = vec![(word + 1).to_string()];
+    let mut at = next(word);
+    while let Some(other) = at {
+        if shown.len() == SHOWN {
+            shown.push("...".to_owned());
+            break;
+        }
+        shown.push((other + 1).to_string());
+        at = next(other).filter(|_| other != word);
+    }
+    shown.join(" -> ")
 }

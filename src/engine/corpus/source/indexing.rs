@@ -4,9 +4,9 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::scope::Ahead;
 use super::{Corpus, FileIdentity};
-use crate::corpus::compression::Compression;
 use crate::corpus::files::input::Input;
 use crate::corpus::index::{IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
+use crate::corpus::lines::Compression;
 use crate::corpus::sentence::SentenceFamily;
 use crate::system::errors::{Class, Facts};
 
@@ -18,7 +18,6 @@ pub struct IndexCounts {
 }
 
 /// Writes the index of a corpus, of files that can be read again, by `write`, which is given the parts of it in order.
-/// Fails if the corpus cannot be read, or only once, or `write` fails.
 pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
     ensure_files(inputs).class(Class::Input)?;
     let corpus = Corpus::open(inputs)?;

@@ -9,9 +9,7 @@ use std::vec;
 use anyhow::{Context as _, Result};
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
-use super::compression::Compression;
-use super::family::unit::Unit;
-use super::family::{Families, Repeats};
+use super::family::{Families, Repeats, Unit};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile};
 use super::formats::Format;
@@ -61,7 +59,6 @@ pub struct Corpus {
     families: Families,
     context: Context,
     index: Option<Arc<Index>>,
-    /// The segments that are read by the index, if only some are.
     selected: Option<SelectedSegments>,
     failed: bool,
 }
@@ -71,21 +68,18 @@ pub struct Corpus {
 pub struct FurtherColumns<'a> {
     pub requested: &'a [String],
     pub links: Option<&'a LinkOptions>,
-    /// The column or key that has the class of each word.
     pub classes: Option<&'a str>,
 }
 
 impl Corpus {
-    /// Opens all that was named, to be read in that order.
-    /// Fails if a file is not there or cannot be opened, a folder has no corpus file, or a file is given twice.
+    /// Opens all that was named, to be read in that order. Fails if a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
         let (files, passed_over) = files::of(inputs).class(Class::Input)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the corpus as a run reads it, with all that it wants of it.
-    /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
+    /// Opens the corpus as a run reads it. Fails as its parts, or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
         scope: &Scope,
@@ -106,21 +100,18 @@ impl Corpus {
         corpus.indexed(index)
     }
 
-    /// Restricts the corpus to the sentences of `scope`; a decided scope is not decided again.
     pub fn within(self, scope: &Scope) -> Self {
         Self { scope: scope.clone(), ..self }
     }
 
-    /// Adds these columns of CoNLL-U, or keys of JSON lines, to [`Annotation::requested`](super::Annotation::requested) of
-    /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
-    /// JSON lines any key with an entry for each word.
+    /// Adds these columns of CoNLL-U, or entries as in `feats.Number`, or keys of JSON lines with an entry for each word, to
+    /// [`Annotation::requested`](super::Annotation::requested).
     pub fn keeping(mut self, requested: &[String]) -> Self {
         self.context.requested = requested.into();
         self
     }
 
-    /// Reads by the index, if there is one; a limit or another sampling unit makes the index useless.
-    /// Fails if the index is of other files.
+    /// Reads by the index, if there is one; a limit or another unit makes it useless. Fails if it is of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
@@ -142,6 +133,7 @@ impl Corpus {
         }
     }
 
+    /// The types of rules that have made no link.
     pub fn idle_rules(&self) -> Vec<&str> {
         self.links.idle_rules()
     }
@@ -170,8 +162,8 @@ impl Corpus {
 
     /// A corpus of one file that is in memory; `name` stands in the report and in error messages.
     pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {
-        let kind = FileKind { format, compression: Compression::None };
-        Self::of(name.to_owned(), vec![CorpusFile::of_bytes(name, bytes.into(), kind)], 0)
+        let file = CorpusFile::of_bytes(name, bytes.into(), FileKind::plain(format));
+        Self::of(name.to_owned(), vec![file], 0)
     }
 
     fn of(name: String, files: Vec<CorpusFile>, passed_over: u64) -> Self {
@@ -188,7 +180,6 @@ impl Corpus {
         self.passed_over
     }
 
-    /// The size of all files as stored, in bytes, where it is known beforehand.
     pub fn bytes(&self) -> Option<u64> {
         self.bytes
     }

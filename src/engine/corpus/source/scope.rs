@@ -1,16 +1,14 @@
-//! The scope of a run: the sentences of a corpus that are read, and their sampling unit.
+//! The scope of a run: the sentences of a corpus that are read, and their sampling unit, decided once by reading the files ahead.
 //!
-//! Both are decided once, by reading the files ahead, and then hold for every pass. A limit takes whole documents where
-//! documents are the unit: part of a document is no unit. They are spread over the corpus, since neighbours are often of one
-//! kind. Elsewhere it takes the first sentences, as many of each file.
+//! A limit takes whole documents where documents are the unit, spread over the corpus, since neighbours are often of one kind.
+//! Elsewhere it takes the first sentences, as many of each file.
 
 use std::sync::Arc;
 
 use super::Corpus;
-use crate::corpus::family::unit::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
+use crate::corpus::family::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
 use crate::corpus::files::CorpusFile;
 
-/// The sentences of a corpus that a run reads, and their sampling unit.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     limit: Option<u64>,
@@ -30,17 +28,11 @@ impl UnitHalf {
     pub const BOTH: [Self; 2] = [Self::Even, Self::Odd];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Even => "even",
-            Self::Odd => "odd",
-        }
+        ["even", "odd"][self as usize]
     }
 
     pub fn other(self) -> Self {
-        match self {
-            Self::Even => Self::Odd,
-            Self::Odd => Self::Even,
-        }
+        if self == Self::Even { Self::Odd } else { Self::Even }
     }
 
     pub fn takes(self, unit: u64) -> bool {
@@ -53,7 +45,6 @@ impl UnitHalf {
     }
 }
 
-/// A scope once the corpus was read ahead.
 #[derive(Debug)]
 pub(super) struct Decided {
     pub unit: Unit,
@@ -89,7 +80,6 @@ impl Scope {
         Self::new(None, Some(Unit::Sentences))
     }
 
-    /// The number of sentences, where a limit decides it.
     pub fn sentence_count(&self) -> Option<u64> {
         match self.part()? {
             ReadPart::All => None,
@@ -99,7 +89,6 @@ impl Scope {
         }
     }
 
-    /// The part that is read, once it is decided.
     pub(super) fn part(&self) -> Option<&ReadPart> {
         Some(&self.decided.as_deref()?.part)
     }
@@ -136,7 +125,6 @@ impl Scope {
 #[derive(Default)]
 pub(super) struct Ahead {
     pub marks: UnitMarks,
-    /// The sentences of each document, as far as they were read.
     documents: Vec<u64>,
 }
 
@@ -144,11 +132,8 @@ impl Ahead {
     /// Reads as far as the marks decide, or with `to_the_end` to the last document; nothing where a file can be read only once.
     pub fn of(files: &[CorpusFile], to_the_end: bool) -> Self {
         let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
-        again.map_or_else(Self::default, |files| Self::read(files, to_the_end))
-    }
-
-    fn read(files: Vec<CorpusFile>, to_the_end: bool) -> Self {
-        let mut corpus = Corpus::of(String::new(), files, 0);
+        let Some(again) = again else { return Self::default() };
+        let mut corpus = Corpus::of(String::new(), again, 0);
         let (mut marks, mut documents) = (UnitMarks::default(), Vec::new());
         while let Ok(Some((parsed, _))) = corpus.parsed() {
             documents.resize(usize::try_from(corpus.documents).unwrap_or(usize::MAX), 0);
@@ -158,8 +143,7 @@ impl Ahead {
                 marks.marks_documents |= parsed.begins_document;
                 marks.names_families |= parsed.family.is_some();
             }
-            let is_decided = marks.names_families || marks.documents >= ENOUGH_DOCUMENTS && !to_the_end;
-            if is_decided {
+            if marks.names_families || marks.documents >= ENOUGH_DOCUMENTS && !to_the_end {
                 break;
             }
         }
@@ -167,10 +151,8 @@ impl Ahead {
     }
 }
 
-/// Whole documents, spread over a corpus whose documents have so many sentences, until they have `limit` sentences.
-///
-/// They are taken in the order of the van der Corput sequence (van der Corput 1935): however many are taken, they are about
-/// evenly apart, and a larger limit takes all documents of a smaller one.
+/// Whole documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935): however many
+/// are taken, they are about evenly apart, and a larger limit takes all documents of a smaller one.
 fn spread(documents: &[u64], limit: u64) -> ReadPart {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
@@ -187,9 +169,8 @@ fn spread(documents: &[u64], limit: u64) -> ReadPart {
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
-/// The share of each file in its order; `None` of a single file, and where one can be read only once.
-///
-/// Files are read ahead as far as their shares go; a file that cannot be read has what it has before the error.
+/// The share of each file in its order; `None` of a single file, and where one can be read only once. Files are read ahead as far as
+/// their shares go; a file that cannot be read has what it has before the error.
 fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 {
         return None;
@@ -198,17 +179,9 @@ fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     again?;
     Some(even(files.len(), limit, |file, most| {
         let again = files[file].again().expect("a file that can be read again");
-        sentences(again, most)
+        let mut ahead = Corpus::of(String::new(), vec![again], 0);
+        (0..most).take_while(|_| matches!(ahead.parsed(), Ok(Some(_)))).count() as u64
     }))
-}
-
-fn sentences(file: CorpusFile, most: u64) -> u64 {
-    let mut ahead = Corpus::of(String::new(), vec![file], 0);
-    let mut count = 0;
-    while count < most && matches!(ahead.parsed(), Ok(Some(_))) {
-        count += 1;
-    }
-    count
 }
 
 /// Equal shares, but for files that have fewer sentences, by `count` up to a number; the first of the others get one more where that

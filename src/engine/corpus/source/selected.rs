@@ -6,12 +6,11 @@ use std::vec;
 
 use anyhow::{Context as _, Result};
 
-use crate::corpus::compression::Compression;
 use crate::corpus::files::CorpusFile;
 use crate::corpus::formats::Format;
 use crate::corpus::formats::reader::{Context, FileContext, Parsed};
 use crate::corpus::index::{Index, Piece, SEGMENT_SENTENCES};
-use crate::corpus::lines::Lines;
+use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::{Sentence, SentenceFamily};
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
@@ -35,7 +34,6 @@ pub(super) struct SelectedSegments {
 struct OpenPiece {
     file: usize,
     lines: Lines,
-    /// The digest that its bytes must have.
     sha256: String,
     /// Sentences of the file that were read before, in this piece, or skipped.
     passed: u64,

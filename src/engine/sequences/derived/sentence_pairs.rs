@@ -1,8 +1,5 @@
-//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third
-//! and fourth, and so on.
-//!
-//! Other than [`pairs`](super::pairs), which fills sequences with several sentences on either side and gives all of them
-//! one segment, as one published analysis does.
+//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third and fourth,
+//! and so on; other than [`pairs`](super::pairs), with several sentences of one segment on either side.
 
 use std::iter::Peekable;
 
@@ -24,8 +21,7 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
         Self { sentences: sentences.peekable(), frame, max_tokens, left_out: 0 }
     }
 
-    /// Sentences that are in no pair, of those read so far: without a partner, since they are the last of their document
-    /// or the other one was left out before, or in a pair that is too long.
+    /// Sentences in no pair, of those read so far: without a partner in their document, or in a pair that is too long.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -60,7 +60,6 @@ pub struct EvenRows {
 }
 
 impl EvenRows {
-    /// The rows of even attention as those of a head.
     #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
     pub fn view(&mut self, even: Even) -> AttentionView<'_> {
         let tokens = even.tokens;

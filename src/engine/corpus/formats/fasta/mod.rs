@@ -1,14 +1,13 @@
 //! FASTA, the format of protein sequences (Pearson & Lipman 1988): one record is one sentence, and its residues are the text.
 //!
-//! A record is a line `>id description` and the lines up to the next of these, which are one sequence. Letters are capitals in
-//! every vocabulary of residues, and lower case marks regions of low complexity or, in alignments, insertions: it is read as
-//! capitals. Gaps (`-`, `.`) are no part of the protein and are dropped, as is the stop of a translation (`*`) at its end.
+//! A record is a line `>id description` and the lines up to the next of these. Lower case, which marks regions of low complexity or
+//! insertions, is read as capitals. Gaps (`-`, `.`) are dropped, as is the stop of a translation (`*`) at its end.
 
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, FormatReader, Parsed};
+use super::reader::{Context, Parsed};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_SENTENCE_BYTES};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::{Content, Origin, Sentence};
@@ -18,15 +17,12 @@ use crate::system::printable::excerpt;
 #[cfg(test)]
 mod tests;
 
-pub(super) const ENTRY: FormatReader =
-    FormatReader { name: "fasta", extensions: &["fasta", "fa", "faa"], may_have_text: true, read: next };
-
 /// The first characters of headers and of comments.
 const HEADER: char = '>';
 const COMMENT: char = ';';
 
 /// Reads the next record, or `None` at the end of the file. One without residues is a sentence without tokens, and counted so.
-fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
     let Some((origin, id)) = header(lines)? else { return Ok(None) };
     let mut protein = Protein::default();
     // The header of the next record is left for the next call.
@@ -60,7 +56,6 @@ fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
 #[derive(Default)]
 struct Protein {
     residues: String,
-    /// Whether its translation has stopped.
     has_stopped: bool,
 }
 

@@ -10,71 +10,75 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::digest::NamedDigest;
 use crate::corpus::bounds::{MAX_FILE_LINKS, MAX_ID_BYTES, MAX_LINKS};
-use crate::corpus::compression::Compression;
-use crate::corpus::lines::Lines;
+use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::links::LinkTypes;
 use crate::system::errors::{Class, Facts};
+use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
-/// The columns of a table.
 const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LinkFile {
-    /// Path, as messages name it.
     pub path: Arc<str>,
     digest: NamedDigest,
-    types: Vec<Box<str>>,
+    pub(super) types: Vec<Box<str>>,
     /// The places of sentences among the names: by their ids, and by their numbers in the corpus, counted from 0.
     pub(super) ids: HashMap<Box<str>, usize>,
     pub(super) numbers: HashMap<u64, usize>,
-    /// The links of each name of a sentence.
-    links: Vec<Vec<Row>>,
-}
-
-#[derive(Debug)]
-struct Row {
-    from: u32,
-    to: u32,
-    line: u32,
-    /// Its place among the types.
-    kind: u8,
+    pub(super) links: Vec<Vec<Row>>,
 }
 
 /// A link between two words of a sentence, by their numbers, counted from 1.
-pub(super) struct Link<'a> {
-    pub from: u64,
-    pub to: u64,
-    pub kind: &'a str,
-    pub line: u64,
+#[derive(Debug)]
+pub(super) struct Row {
+    pub from: u32,
+    pub to: u32,
+    pub line: u32,
+    /// Its place among the types.
+    pub kind: u8,
+}
+
+/// A file by its name and its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NamedDigest {
+    /// Name without folders.
+    pub name: String,
+    /// SHA-256 of its bytes as they are stored.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
+    pub sha256: String,
+}
+
+impl NamedDigest {
+    pub fn new(path: &Path, sha256: String) -> Self {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Self { name: name.to_string_lossy().into_owned(), sha256 }
+    }
+
+    pub fn of_text(path: &Path, text: &str) -> Self {
+        Self::new(path, hex(&Sha256::digest(text)))
+    }
 }
 
 impl LinkFile {
-    /// Reads a file; its name tells how it is compressed.
-    /// Fails if it cannot be read, or a line is no link; the error names the line.
+    /// Reads a file, whose name tells how it is compressed. Fails if a line is no link; the error names it.
     pub fn read(path: &Path) -> Result<Self> {
         let opened = input::open(path).cannot("read the links", path.display());
         opened.and_then(|file| Self::from_reader(path, Box::new(file))).of_option("links").class(Class::Input)
     }
 
-    /// Reads the bytes of the file at `path`.
     pub fn from_reader(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
         let (compression, _) = Compression::of(path);
         let lines = Lines::new(0, Arc::clone(&shown), bytes, compression, Arc::default());
         let mut lines = lines.cannot("read the links", &shown)?;
-        let mut file = Self {
-            path: shown,
-            digest: NamedDigest::new(path, String::new()),
-            types: Vec::new(),
-            ids: HashMap::new(),
-            numbers: HashMap::new(),
-            links: Vec::new(),
-        };
+        let mut file = Self { path: shown, digest: NamedDigest::new(path, String::new()), ..Self::default() };
         let mut reader = RowReader::default();
         let header = lines.next()?.map(LinkColumns::new).transpose().at(&file.path, 1)?;
         let mut number: u32 = 1;
@@ -86,12 +90,8 @@ impl LinkFile {
                 added.at(&file.path, number.into())?;
             }
         }
-        ensure!(
-            reader.count > 0,
-            anyhow!("`{}` has no link", file.path)
-                .about(&file.path)
-                .hint(format!("{HEADER}, and each other line a link"))
-        );
+        let nothing = || anyhow!("`{}` has no link", file.path).about(&file.path);
+        ensure!(reader.count > 0, nothing().hint(format!("{HEADER}, and each other line a link")));
         file.digest.sha256 = lines.into_sha256()?;
         Ok(file)
     }
@@ -108,28 +108,14 @@ impl LinkFile {
         if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
     }
 
-    pub(super) fn names(&self) -> usize {
-        self.links.len()
-    }
-
     pub(super) fn line(&self, name: usize) -> u64 {
         self.links[name].first().map_or(1, |row| row.line.into())
-    }
-
-    pub(super) fn links(&self, name: usize) -> impl Iterator<Item = Link<'_>> {
-        self.links[name].iter().map(|row| Link {
-            from: row.from.into(),
-            to: row.to.into(),
-            kind: &self.types[usize::from(row.kind)],
-            line: row.line.into(),
-        })
     }
 }
 
 #[derive(Default)]
 struct RowReader {
     types: LinkTypes,
-    /// The place of each type in the file.
     places: HashMap<Box<str>, u8>,
     count: usize,
 }
@@ -155,10 +141,8 @@ impl RowReader {
             *file.numbers.entry(number).or_insert(next)
         } else {
             let length = sentence.len();
-            ensure!(
-                (1..=MAX_ID_BYTES).contains(&length),
-                anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence)
-            );
+            let no_id = || anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence);
+            ensure!((1..=MAX_ID_BYTES).contains(&length), no_id());
             match file.ids.get(sentence) {
                 Some(known) => *known,
                 None => *file.ids.entry(sentence.into()).or_insert(next),
@@ -170,10 +154,8 @@ impl RowReader {
         let [from, to] = [("from", from), ("to", to)].map(|(column, text)| word_number(column, text));
         let links = &mut file.links[name];
         links.push(Row { from: from?, to: to?, line, kind });
-        ensure!(
-            links.len() <= MAX_LINKS,
-            anyhow!("sentence `{}` has more than {MAX_LINKS} links", excerpt(sentence)).hint("split the sentence")
-        );
+        let too_many = || anyhow!("sentence `{}` has more than {MAX_LINKS} links", excerpt(sentence));
+        ensure!(links.len() <= MAX_LINKS, too_many().hint("split the sentence"));
         Ok(())
     }
 }
@@ -193,7 +175,6 @@ const HEADER: &str = "the first line names the columns sentence, from, to and ty
 
 struct LinkColumns {
     separator: char,
-    /// The place of each of [`COLUMNS`].
     places: [usize; COLUMNS.len()],
 }
 

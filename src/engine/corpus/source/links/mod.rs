@@ -3,7 +3,6 @@
 //! Both are read once, before the corpus, and shared. Each sentence gets its links when it is read, by its id or its number in the
 //! corpus, so that a shard or a limit gives a sentence the links that it has in the whole corpus.
 
-mod digest;
 pub(in crate::corpus) mod file;
 pub(in crate::corpus) mod rules;
 
@@ -19,17 +18,15 @@ use crate::corpus::sentence::{Content, Origin, Sentence};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
-pub use digest::NamedDigest;
+pub use file::NamedDigest;
 use file::{LinkFile, number_named};
 use rules::LinkRules;
 
 #[cfg(test)]
 mod tests;
 
-/// The sources of links beside the corpus, and what is said of their types.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// Where CoNLL-U has links, if it has.
     pub from: Option<LinksFrom>,
     pub file: Option<Arc<LinkFile>>,
     pub rules: Option<Arc<LinkRules>>,
@@ -53,7 +50,6 @@ pub struct LinkSources {
 }
 
 impl LinkSources {
-    /// Whether there are none, and nothing is said of types.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -85,7 +81,6 @@ impl LinkOptions {
 #[derive(Default)]
 pub(super) struct LinksBeside {
     options: LinkOptions,
-    /// The first sentence of each name in the file of links.
     met: Vec<Option<Origin>>,
     made: Vec<usize>,
     /// The columns of a word that are not for rules.
@@ -98,7 +93,7 @@ pub(super) struct LinksBeside {
 impl LinksBeside {
     /// The links beside a corpus whose words keep so many requested columns before those of rules.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
-        let names = options.file.as_ref().map_or(0, |file| file.names());
+        let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
         Self { options: options.clone(), met: vec![None; names], made: vec![0; rules], requested, ..Self::default() }
     }
@@ -113,7 +108,6 @@ impl LinksBeside {
     }
 
     /// Gives a sentence its links, by its number among all of the corpus; `format` is that of its file.
-    /// Fails if they cannot be those of this sentence.
     pub(super) fn add(
         &mut self,
         sentence: &mut Sentence,
@@ -147,14 +141,10 @@ impl LinksBeside {
     ) -> Result<()> {
         let by_id = sentence.id.as_deref().and_then(|id| file.ids.get(id)).copied();
         if let Some(id) = sentence.id.as_deref().filter(|id| number_named(id).is_some()) {
-            let error = anyhow!(
-                "the id `{}` of the sentence of {} reads as the number of a sentence",
-                excerpt(id),
-                sentence.origin
-            );
-            return Err(error
-                .of_value(id)
-                .hint(format!("give the sentence another id, or none and name it `#{number}`")));
+            let (shown, origin) = (excerpt(id), &sentence.origin);
+            let error = anyhow!("the id `{shown}` of the sentence of {origin} reads as the number of a sentence");
+            let way_out = format!("give the sentence another id, or none and name it `#{number}`");
+            return Err(error.of_value(id).hint(way_out));
         }
         if let Some((name, first)) = by_id.and_then(|name| Some((name, self.met[name].as_ref()?))) {
             let id = sentence.id.as_deref().unwrap_or_default();
@@ -166,18 +156,18 @@ impl LinksBeside {
             self.met[name] = Some(sentence.origin.clone());
             let words = words(sentence, format).at(&file.path, file.line(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
-            for link in file.links(name) {
-                let set = types.plain(link.kind).map(|kind| LinkSet::of_type(links, &kind));
-                let added = set.and_then(|set| set.link(link.from, link.to, words));
+            for row in &file.links[name] {
+                let kind = types.plain(&file.types[usize::from(row.kind)]);
+                let set = kind.map(|kind| LinkSet::of_type(links, &kind));
+                let added = set.and_then(|set| set.link(row.from.into(), row.to.into(), words));
                 let in_sentence = |problem: String| format!("sentence of {origin}: {problem}");
-                added.reworded(in_sentence).at(&file.path, link.line)?;
+                added.reworded(in_sentence).at(&file.path, row.line.into())?;
             }
         }
         Ok(())
     }
 
     /// Makes sure that a corpus that was read whole has had all links.
-    /// Fails if some are of no sentence.
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };
@@ -199,15 +189,14 @@ impl LinksBeside {
     }
 }
 
-/// The number of words that links can be between: those of the sentence, or its residues.
 fn words(sentence: &Sentence, format: Format) -> Result<usize> {
     match &sentence.content {
         Content::Words(words) => Ok(words.len()),
         Content::Text(residues) if format == Format::Fasta => Ok(residues.len()),
         Content::Text(_) => {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
-            Err(error
-                .hint("links are between words: give a corpus of words, CoNLL-U or `words` of JSON lines, or FASTA"))
+            let way_out = "links are between words: give a corpus of words, CoNLL-U or `words` of JSON lines, or FASTA";
+            Err(error.hint(way_out))
         }
     }
 }

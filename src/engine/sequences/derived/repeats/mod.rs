@@ -1,10 +1,7 @@
-//! Sequences of random tokens, twice: whatever attends to the earlier or later copy goes by the tokens, for there is
-//! nothing else to go by (Olsson et al. 2022, "repeated random tokens").
-//!
-//! `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`, one sequence for each block; all tokens of a sequence
-//! differ but the two copies, unless the vocabulary is too small: of residues each token is drawn by itself. The length `P` and that of the filler vary, so that no fixed offset fits.
-//! Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: any program
-//! can repeat them.
+//! Sequences of random tokens, twice: whatever attends to the earlier or later copy goes by the tokens, for there is nothing else to
+//! go by (Olsson et al. 2022, "repeated random tokens"). There is one for each block, `first special, r_1 .. r_P, filler, r_1 .. r_P,
+//! last special`; all tokens differ but the copies, unless the vocabulary is too small, and the lengths vary, so that no fixed offset
+//! fits. Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: anyone can repeat them.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -27,11 +24,9 @@ const FILLERS: RangeInclusive<usize> = 0..=8;
 /// The most tokens that a sequence has but for the second copy: so many words may differ.
 const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
 
-/// Words that a vocabulary must have: nucleotides. Of 4 words the shortest copy comes again at another distance by accident, but for a
-/// mask, in one of 4^15 sequences.
+/// Words that a vocabulary must have, as nucleotides: the shortest copy comes again by accident, but for a mask, in one of 4^15.
 const FEWEST_WORDS: usize = 4;
 
-/// Positions of each sequence that are masked, one at a time.
 const MASKED: usize = 8;
 
 const SEED: u64 = 1;
@@ -53,8 +48,7 @@ impl Repeats {
         (BLOCKS * variants) as f64 * (2.0 * mean(&LENGTHS) + mean(&FILLERS) + 2.0)
     }
 
-    /// The sequences for a model with this many positions: none if the vocabulary has too few words, a sequence has no
-    /// room, or a needed mask is missing.
+    /// The sequences for a model with this many positions: none if these or the vocabulary's words are too few, or the mask is missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
@@ -106,7 +100,6 @@ impl Draw {
     }
 }
 
-/// The items in random order.
 fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
     let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
@@ -146,7 +139,6 @@ pub struct Copies {
     /// The tokens of the text, both copies and the tokens between them.
     pub text: Range<usize>,
     pub length: usize,
-    /// How far the second copy is from the first, in tokens.
     pub shift: usize,
     pub masked: Option<usize>,
 }
@@ -174,8 +166,7 @@ impl Copies {
         [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
     }
 
-    /// The place of a token of the text among the tokens of the first copy and those between the copies: that of its twin, if it has
-    /// an earlier one.
+    /// The place of a token, or of its earlier twin, among the tokens of the first copy and those between the copies.
     pub fn place(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.shift { place } else { place - self.shift }

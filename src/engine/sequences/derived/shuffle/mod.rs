@@ -12,9 +12,7 @@ use crate::sequences::span::WordSpan;
 #[cfg(test)]
 mod tests;
 
-/// The sequence with its words in random order, but that words which share tokens stay side by side.
-///
-/// The order depends on the seed and the sentence's number alone.
+/// The sequence with its words in an order by the seed and its number, but that words which share tokens stay side by side.
 pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
     let mut groups = groups(&sequence.words);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -35,8 +33,7 @@ fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
     groups
 }
 
-/// The sequence with its words in this order, a permutation of their places: `order[0]` is the word that comes first. Words
-/// that share tokens follow each other in it as they do in the sequence.
+/// The sequence with its words in this order, `order[0]` first; words that share tokens follow each other in it as in the sequence.
 ///
 /// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens and segments stay where they
 /// are. A token of text that belongs to no word goes with the word before it.

@@ -21,9 +21,7 @@ const MAX_TASK_BYTES: u64 = 1 << 26;
 /// A task as its file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFile {
-    /// Path, as messages name it.
     pub path: Arc<str>,
-    /// Name without folders.
     pub name: String,
     pub sha256: String,
     pub kind: TaskKind,
@@ -32,11 +30,10 @@ pub struct TaskFile {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// 1-based.
+    /// Line, counted from 1.
     pub line: u64,
     /// Number of its sampling unit, which items made from one template share.
     pub unit: u64,
-    /// Condition that the item belongs to.
     pub group: Option<Arc<str>>,
     pub content: ItemContent,
 }
@@ -57,7 +54,6 @@ pub enum ItemContent {
     Pair { good: String, bad: String },
 }
 
-/// The text around an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClozeContext {
     /// Text with one mask.
@@ -66,16 +62,13 @@ pub enum ClozeContext {
     Prompt(String),
 }
 
-/// The context of an answer, corrupted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptedContext {
     /// The text around the answer, with a mask or up to the answer as the context has it.
     pub text: String,
-    /// The name of the corruption.
     pub name: Option<Arc<str>>,
 }
 
-/// The keys of a line ([`ensure_known_keys`]).
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,
@@ -149,8 +142,7 @@ fn keys_of(known: Option<TaskKind>, json: &str) -> String {
 }
 
 impl TaskFile {
-    /// Reads a file.
-    /// Fails if it cannot be read, has no item, or a line is no item of the kind of the first; the error names the line.
+    /// Reads a file. Fails if it has no item, or a line is no item of the kind of the first; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(Class::Input)?;
@@ -244,11 +236,8 @@ fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Re
         };
         let foils = parsed.foils.unwrap_or_default();
         for (name, count) in [("labels", labels.len()), ("foils", foils.len())] {
-            ensure!(
-                count == word_count || name == "foils" && count == 0,
-                "there are {count} `{name}` of {word_count} `words`: `{}`",
-                shortened(json)
-            );
+            let other = || anyhow!("there are {count} `{name}` of {word_count} `words`: `{}`", shortened(json));
+            ensure!(count == word_count || name == "foils" && count == 0, other());
         }
         let lacks = |(label, foil): (&Option<ItemName>, &Option<ItemName>)| label.is_some() && foil.is_none();
         if let Some(word) = labels.iter().zip(&foils).position(lacks) {

@@ -1,7 +1,6 @@
 //! Tasks: items that the user brings, each with its score (docs/methodology/tasks.md).
 //!
-//! A [`TaskFile`](file::TaskFile) knows no model. A [`Task`] is the same file as a model reads it: the sequences of each item, and how
-//! their logits add up to its score. What cannot be scored is left out, with the reason.
+//! A [`TaskFile`](file::TaskFile) knows no model. A [`Task`] is the same file as a model reads it, without what cannot be scored.
 
 pub mod encode;
 pub mod file;
@@ -102,10 +101,12 @@ pub enum ItemSkip {
     OtherAnswer,
 }
 
-impl ItemSkip {
-    /// The reason in words, to follow a number of items.
-    pub fn describe(self) -> &'static str {
-        match self {
+impl std::error::Error for ItemSkip {}
+
+/// The reason in words, to follow a number of items.
+impl fmt::Display for ItemSkip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::TooManyTokens => "with more tokens than the limit",
             Self::NoTokens => "with a text without any token",
             Self::NotOneMask => "without exactly one mask",
@@ -124,9 +125,11 @@ impl ItemSkip {
             Self::OtherLength => "whose corrupted text has another number of tokens",
             Self::OtherPlace => "whose corrupted text has its mask at another place",
             Self::OtherAnswer => "whose answer or foil is another token in the corrupted text",
-        }
+        })
     }
+}
 
+impl ItemSkip {
     /// The way out; `mask` is the model's mask, `labels` are what its head gives.
     fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
         let way_out = match self {
@@ -151,7 +154,6 @@ impl ItemSkip {
     }
 }
 
-/// The labels of a model, or the first of many.
 pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
@@ -181,7 +183,7 @@ pub fn reasons(skipped: &[SkippedItem]) -> String {
         let named = items.iter().take(MOST_NAMED).map(place).collect::<Vec<_>>().join(", ");
         let more = if items.len() > MOST_NAMED { ", ..." } else { "" };
         let lines = plural(&items.len(), "line", "lines");
-        format!("{} {} ({lines} {named}{more})", counted(items.len(), "item"), reason.describe())
+        format!("{} {reason} ({lines} {named}{more})", counted(items.len(), "item"))
     };
     by_reason.iter().map(reason).collect::<Vec<_>>().join(", ")
 }
@@ -233,18 +235,9 @@ pub enum ExchangedPositions {
     Answer,
 }
 
-impl ExchangedPositions {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Answer => "answer",
-        }
-    }
-}
-
 impl fmt::Display for ExchangedPositions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(if *self == Self::All { "all" } else { "answer" })
     }
 }
 
