@@ -8,12 +8,10 @@ use super::bounds::MAX_RELATION_BYTES;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// The annotations of a word, as far as the corpus has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotation {
     /// The universal part of speech (UPOS).
     pub upos: Option<Upos>,
-    /// The dictionary form.
     pub lemma: Option<Box<str>>,
     /// Morphological features as CoNLL-U writes them: `Case=Nom|Number=Sing`.
     pub features: Option<Box<str>>,
@@ -22,8 +20,7 @@ pub struct Annotation {
     pub entity: Option<Box<str>>,
     /// Its class of the user's own, where there is one: the element of an atom, the kind of a token of a program.
     pub class: Option<Arc<WordClass>>,
-    /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order; empty if it keeps
-    /// none.
+    /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order.
     pub requested: Box<[Option<Box<str>>]>,
 }
 
@@ -32,12 +29,10 @@ pub struct Annotation {
 pub struct WordClass {
     /// The kind of class: `element`.
     pub key: Arc<str>,
-    /// Its name: `C`.
     pub name: Box<str>,
 }
 
 impl WordClass {
-    /// A class of a kind.
     /// Fails if no label can name it.
     pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
         ensure!(
@@ -45,11 +40,8 @@ impl WordClass {
             anyhow!("the name of a kind of classes is empty or has `=`: `{}`", excerpt(key))
                 .hint("rename it: labels name a class by `kind=class`, so that a kind has a name without `=`")
         );
-        ensure!(
-            !name.is_empty(),
-            anyhow!("a class of `{}` has no name", excerpt(key))
-                .hint("name it, or leave the word without a class (null)")
-        );
+        let unnamed = || anyhow!("a class of `{}` has no name", excerpt(key));
+        ensure!(!name.is_empty(), unnamed().hint("name it, or leave the word without a class (null)"));
         ensure!(
             name.len() <= MAX_RELATION_BYTES,
             anyhow!("the class `{}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&name))

@@ -1,30 +1,21 @@
-//! Bounds on the size of one sentence and of one corpus, each checked before memory is spent (docs/CORPORA.md,
-//! "Bounds").
+//! Bounds on sentences and corpora, each checked before memory is spent (docs/CORPORA.md, "Bounds").
 
 use anyhow::{Result, ensure};
 
 use crate::system::errors::Facts;
 
-/// The longest line that is read, in bytes: 16 MiB.
-///
-/// A line is held in memory whole. The longest sentences of real corpora have some ten kilobytes, so a longer line is
-/// no sentence, and a file without line ends is refused instead of filling the memory.
+/// The longest line that is read, in bytes: it is held in memory whole, and the longest sentences have some ten kilobytes.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// The most bytes that the words of a sentence may have, annotations included, and the most of running text that are
-/// given to a tokenizer at once: 1 MiB.
-///
-/// A tokenizer takes up to 500 bytes of memory for a byte of text (measured on dots, each of which is a token). No
-/// encoder takes more than some thousand tokens, which have some ten kilobytes.
+/// The most bytes of the words of a sentence, annotations included, and of running text that is given to a tokenizer at once, which
+/// takes up to 500 bytes of memory for one of text (measured on dots). No encoder takes more than some ten kilobytes.
 pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
 
 /// The most words of a sentence: no encoder takes more than some thousand tokens.
 pub const MAX_WORDS: usize = 100_000;
 
-/// The most different relations of a corpus.
-///
-/// Universal Dependencies has 37, and some hundred with the subtypes of all its languages. Each takes up to 16 bytes
-/// per head in every block of the sums, and some kilobytes of the report.
+/// The most different relations of a corpus, each of which takes up to 16 bytes per head in every block of the sums, and some
+/// kilobytes of the report. Universal Dependencies has 37, and some hundred with the subtypes of all its languages.
 pub const MAX_RELATIONS: usize = 1000;
 
 /// The longest name of a relation, in bytes; names stand in the report and in its tables.
@@ -36,8 +27,7 @@ pub const MAX_LINK_TYPES: usize = 100;
 /// The most links of a sentence: a protein of 1,000 residues has some 3,000 contacts.
 pub const MAX_LINKS: usize = 100_000;
 
-/// The most links of a file of links, which is held in memory: 16 bytes each, 256 MiB. The 15,000 chains of a training set of
-/// contacts have some 10 million.
+/// The most links of a file of links, which is held in memory, 16 bytes each: a training set of contacts has some 10 million.
 pub const MAX_FILE_LINKS: usize = 1 << 24;
 
 /// The most pairs of words of a sentence that a rule of links is held against: a second's work.
@@ -49,16 +39,12 @@ pub const MAX_GENERATOR_BYTES: usize = 256;
 /// The longest name of a sentence that is kept, in bytes: longer ones are left out, for nothing depends on them.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
-/// The most different sentences, and names of families, that are remembered: 3,670,016.
-///
-/// So many fill a hash table of 2^22 places to the seven eighths at which it grows: 71 MB at 17 bytes a place, and half as
-/// much again while it grows for the last time.
+/// The most different sentences, and names of families, that are remembered: so many fill a hash table of 2^22 places to the seven
+/// eighths at which it grows, 71 MB at 17 bytes a place, and half as much again while it grows for the last time.
 pub const MAX_REMEMBERED: usize = 7 << 19;
 
-/// Why a sentence is refused.
 const TOO_MUCH: &str = "no encoder takes that much";
 
-/// The words and bytes of a sentence so far, held against the bounds.
 #[derive(Default)]
 pub(super) struct SentenceSize {
     words: usize,
@@ -73,7 +59,6 @@ impl SentenceSize {
         self.ensure_fits()
     }
 
-    /// Counts the surface of a multiword token.
     pub(super) fn add_surface(&mut self, surface: &str) -> Result<()> {
         self.bytes += surface.len();
         self.ensure_fits()

@@ -1,6 +1,7 @@
-//! The lines of one file: decompressed, bounded, checked to be UTF-8; its bytes hashed and counted on the way.
+//! The lines of one file: decompressed as its name tells, bounded, checked to be UTF-8; its bytes hashed and counted on the way.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,18 +10,71 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::bounds::{LARGEST_RATIO, MAX_LINE_BYTES, SMALLEST_UNPACKED};
-use super::compression::Compression;
 use super::sentence::Origin;
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::ensure_fetched;
 
-/// Bytes as they are stored, hashed and counted on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    /// gzip (RFC 1952), one or more members.
+    Gzip,
+    /// Zstandard (RFC 8878), one or more frames.
+    Zstd,
+}
+
+impl Compression {
+    const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
+
+    /// The number of bytes that identify every format.
+    pub(super) const LONGEST_MAGIC: usize = 4;
+
+    /// How such a file begins: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
+    const fn magic(self) -> &'static [u8] {
+        match self {
+            Self::None => b"",
+            Self::Gzip => b"\x1f\x8b",
+            Self::Zstd => b"\x28\xb5\x2f\xfd",
+        }
+    }
+
+    /// Whether a file of this kind may have these first bytes, which may be too few to decide.
+    pub(super) fn may_begin(self, start: &[u8]) -> bool {
+        self.magic().iter().zip(start).all(|(expected, byte)| expected == byte)
+    }
+
+    pub(super) fn of_bytes(start: &[u8]) -> bool {
+        Self::EXTENSIONS.iter().any(|(_, compression)| start.starts_with(compression.magic()))
+    }
+
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Gzip => Some("gzip"),
+            Self::Zstd => Some("zstd"),
+        }
+    }
+
+    /// The compression that a file's name tells, and its name without that extension.
+    pub(super) fn of(path: &Path) -> (Self, PathBuf) {
+        let extension = lower_extension(path);
+        match Self::EXTENSIONS.iter().find(|(known, _)| *known == extension) {
+            Some(&(_, compression)) => (compression, path.with_extension("")),
+            None => (Self::None, path.to_owned()),
+        }
+    }
+}
+
+/// The extension of a file name in lower case; empty if it has none.
+pub(super) fn lower_extension(path: &Path) -> String {
+    path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
+}
+
 struct StoredBytes {
     source: Box<dyn Read + Send>,
     hash: Sha256,
     read: Arc<AtomicU64>,
-    /// The bytes of this file that were read.
     bytes: u64,
     /// Whether the bytes could not be read: an error of the decoder is then not about them.
     failed: bool,
@@ -43,7 +97,6 @@ impl Read for StoredBytes {
     }
 }
 
-/// Bytes as they are meant.
 enum Decoder {
     Plain(StoredBytes),
     Gzip(MultiGzDecoder<StoredBytes>),
@@ -72,14 +125,12 @@ impl Read for Decoder {
 
 /// The lines of a file, numbered from 1, without their line ends.
 pub(super) struct Lines {
-    /// The number of the file in the corpus.
     file: usize,
     path: Arc<str>,
     source: BufReader<Decoder>,
     compression: Compression,
     number: u64,
     buffer: Vec<u8>,
-    /// Bytes read, decompressed.
     place: u64,
     piece: Option<(u64, Sha256)>,
 }
@@ -121,17 +172,14 @@ impl Lines {
         (self.place - start, hash.finalize().into())
     }
 
-    /// The number of the line that was read last.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The path of the file, for messages.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The place of the line that was read last.
     pub(super) fn here(&self) -> Origin {
         Origin { file: self.file, path: Arc::clone(&self.path), line: self.number }
     }
@@ -208,7 +256,6 @@ impl Lines {
         }
     }
 
-    /// The error where bytes cannot be read, or cannot be decoded.
     fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
         let stored = self.source.get_mut().stored();
         let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
@@ -234,5 +281,19 @@ impl Lines {
         let stored = self.source.get_mut().stored();
         io::copy(stored, &mut io::sink()).cannot("read", &self.path)?;
         Ok(hex(&std::mem::take(&mut stored.hash).finalize()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_bytes_are_told_by_their_beginning() {
+        let told = Compression::of_bytes;
+        assert!(told(b"\x1f\x8b\x08") && told(b"\x28\xb5\x2f\xfd\x24"));
+        assert!(!told(b"") && !told(b"\xe9t\xe9") && !told(b"\x1f"));
+        assert!(Compression::Gzip.may_begin(b"\x1f") && Compression::Zstd.may_begin(b""));
+        assert!(!Compression::Gzip.may_begin(b"one") && !Compression::Zstd.may_begin(b"\x1f\x8b"));
     }
 }

@@ -2,7 +2,6 @@
 
 mod annotation;
 mod bounds;
-mod compression;
 mod family;
 mod files;
 pub mod formats;
@@ -12,20 +11,18 @@ mod mentions;
 pub mod relation;
 mod sentence;
 mod source;
-mod tree;
 
 pub use annotation::{Annotation, Upos, WordClass};
 pub use bounds::{
     MAX_FILE_LINKS, MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED,
     MAX_SENTENCE_BYTES, MAX_WORDS,
 };
-pub use compression::Compression;
-pub use family::Repeats;
-pub use family::unit::Unit;
+pub use family::{Repeats, Unit};
 pub use files::input::{FileKind, Input};
 pub use formats::Format;
 pub(crate) use formats::reader::Name as ItemName;
 pub use index::{Index, SEGMENT_SENTENCES};
+pub use lines::Compression;
 pub use mentions::{Mention, Mentions};
 pub use sentence::links::{LinkSet, LinkType, LinkTypeOptions, LinksFrom};
 pub use sentence::written::Written;
@@ -33,6 +30,6 @@ pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::links::file::LinkFile;
 pub use source::links::rules::LinkRules;
-pub use source::links::{LinkOptions, LinkSources};
+pub use source::links::{LinkOptions, LinkSources, NamedDigest};
 pub use source::scope::{Scope, UnitHalf};
 pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns, TakenDocuments};

@@ -28,7 +28,6 @@ pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
     all.into_iter().chain([base]).chain(subtype)
 }
 
-/// The different relations of a corpus so far.
 #[derive(Default)]
 pub(super) struct RelationNames(HashSet<Box<str>>);
 
@@ -43,19 +42,13 @@ impl RelationNames {
             ensure!(!matches!(head, TreeHead::Word(_)), "is `_`: a word with a head has a relation to it");
             return Ok(());
         }
-        ensure!(base(relation) != ALL, "is `{}`: that name stands for all relations", excerpt(relation));
-        ensure!(
-            relation.len() <= MAX_RELATION_BYTES,
-            "is `{}`, a name of more than {MAX_RELATION_BYTES} bytes",
-            excerpt(relation),
-        );
+        let shown = excerpt(relation);
+        ensure!(base(relation) != ALL, "is `{shown}`: that name stands for all relations");
+        ensure!(relation.len() <= MAX_RELATION_BYTES, "is `{shown}`, a name of more than {MAX_RELATION_BYTES} bytes");
         ensure!(
             self.0.len() < MAX_RELATIONS,
-            anyhow!(
-                "is `{}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken",
-                excerpt(relation)
-            )
-            .hint("is this where relations stand? If so, leave out their subtypes")
+            anyhow!("is `{shown}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken")
+                .hint("is this where relations stand? If so, leave out their subtypes")
         );
         self.0.insert(relation.into());
         Ok(())

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::sequence::Sequence;
 use crate::model::tokenizer::ModelTokenizer;
+use crate::stats::blocks::Merge;
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
@@ -16,34 +17,23 @@ use sha2::{Digest, Sha256};
 /// The longest file of counts that is read, in bytes: 64 MiB, some hundred for each of 500,000 tokens.
 const LONGEST: u64 = 64 << 20;
 
-/// How often each token is in a corpus, by its id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counting(BTreeMap<u32, u64>);
 
 impl Counting {
-    /// Counts the text tokens of a sequence.
     pub fn add(&mut self, sequence: &Sequence) {
-        for (&id, kind) in sequence.ids.iter().zip(&sequence.kinds) {
-            if !kind.is_special() {
-                *self.0.entry(id).or_default() += 1;
-            }
-        }
+        sequence.text().for_each(|token| *self.0.entry(token.id).or_default() += 1);
     }
 
-    /// Adds the counts of other sequences.
     pub fn merge(&mut self, others: &Self) {
-        for (&id, count) in &others.0 {
-            *self.0.entry(id).or_default() += count;
-        }
+        Merge::merge(&mut self.0, &others.0);
     }
 
-    /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The counts as a file holds them: a JSON object from each token to its count, in the order of the alphabet.
-    /// Fails if an id is no token's.
+    /// The counts as a file holds them: a JSON object from each token to its count. Fails if an id is no token's.
     pub fn to_json(&self, tokenizer: &ModelTokenizer) -> Result<String> {
         let named = self.0.iter().map(|(&id, count)| {
             let token = tokenizer.token(id).ok_or_else(|| anyhow!("no token of the vocabulary has the id {id}"))?;
@@ -53,8 +43,7 @@ impl Counting {
         Ok(serde_json::to_string_pretty(&named)? + "\n")
     }
 
-    /// The counts of a file that [`Counting::to_json`] could have written, and the SHA-256 of that file.
-    /// Fails if it cannot be read, is something else, or has a token that is not in the vocabulary.
+    /// The counts of a file as [`Counting::to_json`] writes it, and its SHA-256. Fails if it has a token that the vocabulary lacks.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).cannot("read the counts", &file)?;
@@ -83,7 +72,6 @@ impl Counting {
         Ok(Self(counts))
     }
 
-    /// The frequencies of all tokens.
     pub fn finish(&self) -> TokenCounts {
         let mut by_count: BTreeMap<u64, u64> = BTreeMap::new();
         for &count in self.0.values().filter(|count| **count > 0) {
@@ -104,10 +92,8 @@ impl Counting {
     }
 }
 
-/// The frequency of one token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
-    /// How often it is there.
     pub count: u64,
     /// One more than the number of tokens that are there more often.
     pub rank: u64,
@@ -115,7 +101,6 @@ pub struct Frequency {
     pub commonness: f64,
 }
 
-/// The tokens of a corpus, to be drawn by their frequency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unigrams {
     /// Each token that is there with the occurrences of it and of all before it, ascending by id.
@@ -123,8 +108,7 @@ pub struct Unigrams {
 }
 
 impl Unigrams {
-    /// Frequencies of tokens with their counts, ascending by id.
-    /// Panics if there are none.
+    /// Takes the counts of tokens, ascending by id. Panics if there are none.
     pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let mut total = 0;
         let occurring = counts.into_iter().filter(|(_, count)| *count > 0);
@@ -138,8 +122,7 @@ impl Unigrams {
         Self { tokens }
     }
 
-    /// The token of the occurrence with this number, counted from 0 in the order of ids and, after the last, from the first
-    /// again: a random number draws each by its frequency.
+    /// The token of the occurrence with this number, in the order of ids and, after the last, from the first again.
     pub fn token(&self, number: u64) -> u32 {
         let total = self.tokens[self.tokens.len() - 1].0;
         let at = self.tokens.partition_point(|(up_to, _)| *up_to <= number % total);
@@ -147,7 +130,6 @@ impl Unigrams {
     }
 }
 
-/// The frequency of each token in a corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
     tokens: BTreeMap<u32, Frequency>,
@@ -155,7 +137,6 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// The frequency of the token of this id.
     pub fn of(&self, id: u32) -> Frequency {
         self.tokens.get(&id).copied().unwrap_or(self.unknown)
     }

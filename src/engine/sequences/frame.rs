@@ -15,19 +15,16 @@ const SHORT: &str = "a";
 pub struct Frame {
     /// The special tokens before each text, and after the last of them, each with its segment; `[texts + 1]`.
     special: Vec<Vec<(Token, u32)>>,
-    /// The segment of each text.
     segments: Vec<u32>,
 }
 
 impl Frame {
     /// The frame of one text; `None` if it is not clear.
-    /// Fails if the tokenizer fails.
     pub fn of_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
     }
 
     /// The frame of two texts as a pair, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if it is not clear.
-    /// Fails if the tokenizer fails.
     pub fn of_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
     }
@@ -46,7 +43,6 @@ impl Frame {
         (frame.segments.len() == texts).then_some(frame)
     }
 
-    /// The number of its special tokens.
     pub fn special(&self) -> usize {
         self.special.iter().map(Vec::len).sum()
     }
@@ -59,8 +55,7 @@ impl Frame {
         self
     }
 
-    /// The texts with the special tokens around and between them.
-    /// Panics if there are more or fewer texts than the frame has room for.
+    /// The texts with the special tokens around and between them. Panics if they are not as many as the frame has room for.
     pub fn around(&self, texts: &[Vec<Token>]) -> Sequence {
         assert_eq!(texts.len(), self.segments.len(), "a frame of so many texts");
         let mut sequence = Sequence::default();

@@ -1,25 +1,20 @@
-//! Packing: whole sentences side by side, in corpus order, without padding. Texts that are scored together stay together.
-//!
-//! The encoder's matrix products run over a pack's tokens together; attention stays within each sentence.
+//! Packing: whole sentences side by side, in corpus order, without padding. Matrix products run over a pack's tokens together;
+//! attention stays within each sentence.
 
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::model::forward::batch::{Batch, Input, TokenClass};
 use crate::sequences::sequence::Sequence;
 
-/// A pack is closed when the next sentence would take it beyond this many tokens.
-///
-/// Measured to be the fastest of 64, 256, 512 and 1024 (docs/PERFORMANCE.md, "The limit: matrix products").
+/// A pack is closed when the next sentence would take it beyond this many tokens, measured to be the fastest of 64, 256, 512 and 1024
+/// (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 
-/// Whole sentences side by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pack {
-    /// The sentences in corpus order.
     pub sentences: Vec<Sequence>,
 }
 
 impl Pack {
-    /// The number of tokens of all sentences.
     pub fn tokens(&self) -> usize {
         self.sentences.iter().map(|sentence| sentence.ids.len()).sum()
     }
@@ -56,7 +51,6 @@ pub struct Packs<I> {
 }
 
 impl<I> Packs<I> {
-    /// Packs what `sentences` yields.
     pub fn new(sentences: I) -> Self {
         Self { sentences, held: None }
     }

@@ -1,5 +1,4 @@
-//! How a corpus is read: how its words are given to the tokenizer, and for a decoder how much of the text is one sequence,
-//! and what that begins with (docs/methodology/causal.md).
+//! How a corpus is read: how its words are given to the tokenizer, and what is one sequence of a decoder (docs/methodology/causal.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,29 +59,22 @@ pub enum Bos {
     Never,
 }
 
-/// The most tokens of a window where nobody says how many: as many as a pack has.
-///
-/// Some studies keep the rows of all heads over a sequence, which grow with its square: 144 heads over 512 tokens are
-/// 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
+/// The most tokens of a window where nobody says how many. Some studies keep the rows of all heads over a sequence, which grow with
+/// its square: 144 heads over 512 tokens are 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
 pub const WINDOW_TOKENS: usize = 512;
 
 /// The windows of a corpus in numbers; nothing where each sentence is read by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowTally {
-    /// Windows.
     pub windows: u64,
-    /// Their sentences.
     pub sentences: u64,
-    /// Sentences of the window with most.
     pub most_sentences: u64,
     /// Their tokens, special tokens included.
     pub tokens: u64,
-    /// Tokens of the longest.
     pub longest: u64,
 }
 
 impl WindowTally {
-    /// Counts a window.
     pub fn count(&mut self, window: &Sequence) {
         let (sentences, tokens) = (window.sentences() as u64, window.ids.len() as u64);
         self.merge(&Self { windows: 1, sentences, most_sentences: sentences, tokens, longest: tokens });

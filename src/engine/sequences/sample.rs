@@ -4,25 +4,19 @@ use std::collections::BinaryHeap;
 
 use sha2::{Digest, Sha256};
 
-/// At most this many sentences of a corpus: those whose numbers have the lowest digests, so that all shards, and any other
-/// program, draw the same. Sentences at even distances would go in step with whatever goes by number: blocks, folds, and
-/// which word is masked.
+/// At most so many sentences: those whose numbers have the lowest digests, so that all shards, and any other program, draw the same.
+/// Sentences at even distances would go in step with whatever goes by number: blocks, folds, and which word is masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The highest digest of a sentence that is drawn; `None` if all are.
-    highest: Option<SampleDigest>,
+    highest: Option<[u8; 32]>,
 }
 
-/// SHA-256.
-type SampleDigest = [u8; 32];
-
-/// The digest by which the sentence with this 0-based number is drawn.
-fn digest(sentence: u64) -> SampleDigest {
+fn digest(sentence: u64) -> [u8; 32] {
     Sha256::digest(format!("headscope/sample/{sentence}")).into()
 }
 
 impl Sample {
-    /// Every sentence.
     pub const ALL: Self = Self { highest: None };
 
     /// `most` of `of` sentences, all of them if there are no more.

@@ -1,5 +1,4 @@
-//! A sequence of tokens as it goes through the encoder: the kind and the word of each token, and the annotations of
-//! the words.
+//! A sequence of tokens as it goes through the encoder.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +13,7 @@ use crate::model::forward::batch::{Exchange, TokenClass};
 pub struct Sequence {
     /// 0-based position in the corpus, skipped sentences counted.
     pub index: u64,
-    /// Its document, by the index of the document's first sentence in the same segment of
-    /// [`SEGMENT_SENTENCES`](crate::corpus::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be
-    /// made apart.
+    /// Its document, by the index of its first sentence in the same segment: documents end there, so that shards are apart.
     pub document: u64,
     /// The number of its document in the whole corpus; `None` where documents are not the unit.
     pub document_number: Option<u64>,
@@ -24,9 +21,7 @@ pub struct Sequence {
     pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
-    /// Segment (token type) ids, `[tokens]`.
     pub segments: Vec<u32>,
-    /// The kind of each token, `[tokens]`.
     pub kinds: Vec<TokenKind>,
     /// The tokens of each word, in order; special tokens belong to none, and words that follow each other may share one.
     pub words: Vec<WordSpan>,
@@ -90,21 +85,18 @@ impl Sequence {
         self
     }
 
-    /// Whether a word has the first token of what a decoder reads: it sees no other word, and attention to it may be to the
-    /// place rather than to the word.
+    /// Whether a word has the first token of what a decoder reads: attention to it may be to the place rather than to the word.
     pub fn begins_with(&self, word: usize) -> bool {
         self.words[word].start() == 0 && self.kinds[0] == TokenKind::First
     }
 
-    /// The words that metrics of words are about, as queries and as keys: all but those that the sequence
-    /// [begins with](Self::begins_with), one unless several share its first token.
+    /// The words that metrics are about, as queries and as keys: all but those that it [begins with](Self::begins_with).
     pub fn counted_words(&self) -> Range<usize> {
         let begin = (0..self.words.len()).take_while(|&word| self.begins_with(word)).count();
         begin..self.words.len()
     }
 
-    /// The word of each token, `[tokens]`: of several that share it the one with most of its characters, the first of equal
-    /// ones. For numbers of tokens, which need one word.
+    /// The word of each token, `[tokens]`: of several that share it the one with most of its characters, the first of equal ones.
     pub fn word_of_tokens(&self) -> Vec<Option<usize>> {
         let mut words: Vec<Option<(usize, f64)>> = vec![None; self.ids.len()];
         for (word, span) in self.words.iter().enumerate() {
@@ -117,7 +109,6 @@ impl Sequence {
         words.into_iter().map(|word| word.map(|(word, _)| word)).collect()
     }
 
-    /// How many tokens are of several words.
     pub fn shared_tokens(&self) -> u64 {
         let mut shared = None;
         let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
@@ -129,7 +120,6 @@ impl Sequence {
         Some(self.item.as_ref()?.corruption.as_ref()?.exchange)
     }
 
-    /// How many sentences it is of.
     pub fn sentences(&self) -> usize {
         self.texts.len().max(1)
     }
@@ -141,7 +131,6 @@ impl Sequence {
         of_sentences.map(|Range { start, end }| start.max(counted.start)..end).collect()
     }
 
-    /// The words of each sentence, in order.
     pub fn words_of_sentences(&self) -> Vec<Range<usize>> {
         if self.texts.len() < 2 {
             return std::iter::once(0..self.words.len()).collect();
@@ -150,7 +139,6 @@ impl Sequence {
         self.texts.iter().map(|text| before(text.start)..before(text.end)).collect()
     }
 
-    /// The places of the tokens of text of each sentence, in order.
     pub fn text_places_of_sentences(&self) -> Vec<Vec<usize>> {
         if self.texts.len() < 2 {
             return vec![self.text_places().collect()];
@@ -175,12 +163,10 @@ impl Sequence {
         classes
     }
 
-    /// The positions with a scored prediction, ascending.
     pub fn predicted(&self) -> impl Iterator<Item = usize> {
         self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
     }
 
-    /// The true classes there.
     pub fn targets(&self) -> impl Iterator<Item = u32> {
         self.predictions.iter().filter_map(|token| token.truth)
     }
@@ -191,9 +177,7 @@ impl Sequence {
 pub enum ScoreRule {
     /// The logit of the truth less that of this token.
     Against(u32),
-    /// The log-probability of the truth.
     Gains,
-    /// Minus the log-probability of the truth.
     Loses,
     /// The log-probability of the truth, less that of its foil where it has one; right where the truth has the largest.
     Class,
@@ -201,27 +185,22 @@ pub enum ScoreRule {
     Embeds(TripleText, Pooling),
 }
 
-/// A text of a triple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TripleText {
     /// The one that the others are compared with.
     Anchor,
     /// The one that should be nearer.
     Positive,
-    /// The other one.
     Negative,
 }
 
-/// The part of an item that a sequence is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemPart {
-    /// How its predictions add to the score.
     pub rule: ScoreRule,
     /// The right answer, where items may share it.
     pub answer: Option<u32>,
     /// The class that each prediction is held against; empty where classes are held against all others.
     pub foils: Vec<u32>,
-    /// The condition that the item belongs to.
     pub group: Option<Arc<str>>,
     /// How the next sequence, its text again, was corrupted; `None` where the text is there once.
     pub corruption: Option<Corruption>,
@@ -230,47 +209,36 @@ pub struct ItemPart {
 /// How a text was corrupted that has as many tokens afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
-    /// Its name, if it has one.
     pub name: Option<Arc<str>>,
-    /// The tokens that are others.
     pub changed: u64,
-    /// Where the contexts of heads are exchanged.
     pub exchange: Exchange,
 }
 
-/// A token with a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedToken {
     /// The place in the sequence whose logits predict it: its own, or where it is the next token the one before.
     pub position: usize,
     pub word: usize,
-    /// The input of the model there.
     pub shown: InputToken,
-    /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0). `None` if
-    /// it is not scored, because the true token is not in the vocabulary.
+    /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0); `None` if not scored.
     pub truth: Option<u32>,
 }
 
 impl PredictedToken {
-    /// A token behind a mask.
     pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
         Self { position, word, shown: InputToken::Mask, truth }
     }
 }
 
-/// The input of the model at the place of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputToken {
     Mask,
-    /// Another token.
     Replacement,
-    /// The token itself.
     Itself,
     /// Nothing yet: the prediction is of the next token, from those before it.
     Unread,
 }
 
-/// A token without its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub id: u32,
@@ -280,7 +248,6 @@ pub struct Token {
 /// The kind of a token to the metrics (docs/methodology/units.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// An ordinary token.
     Text,
     /// An ordinary token whose surface is all Unicode punctuation (general category P).
     Punctuation,
@@ -288,15 +255,13 @@ pub enum TokenKind {
     FirstSpecial,
     /// A separator: `[SEP]`, `</s>`.
     Separator,
-    /// Any other special token.
     OtherSpecial,
     /// The first token of a sequence that a decoder reads, special or not: it sees itself alone, and is often a sink.
     First,
 }
 
 impl TokenKind {
-    /// Whether this is no token of the text to the metrics: the tokenizer added it around the text, or a decoder begins
-    /// with it.
+    /// Whether this is no token of the text to the metrics: one around the text, or with which a decoder begins.
     pub fn is_special(self) -> bool {
         !matches!(self, Self::Text | Self::Punctuation)
     }
@@ -313,10 +278,8 @@ impl From<TokenKind> for TokenClass {
     }
 }
 
-/// The arc of one word to its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoldArc {
-    /// The head that the word depends on.
     pub head: TreeHead,
     /// The relation with its subtype, if any.
     pub relation: String,

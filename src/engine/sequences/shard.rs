@@ -12,9 +12,8 @@ use crate::system::printable::shortened;
 /// Each has a segment at least, so that a corpus for as many has 16 million sentences.
 const MOST: u32 = 1 << 16;
 
-/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences.
-///
-/// Packs depend on nothing outside their segment, so shards compute what one run over everything computes.
+/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs depend
+/// on nothing outside their segment, so shards compute what one run over everything computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Shard {
@@ -23,21 +22,16 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The one shard that is the whole corpus.
     pub const WHOLE: Self = Self { number: NonZeroU32::MIN, of: NonZeroU32::MIN };
 
-    /// A number of shards that a corpus may be in.
-    /// Fails if it is none.
     pub fn count(text: &str) -> Result<u32, String> {
         text.parse().ok().filter(|of| (1..=MOST).contains(of)).ok_or_else(no_count)
     }
 
-    /// The number of this shard, from 1.
     pub fn number(self) -> u32 {
         self.number.get()
     }
 
-    /// How many shards there are.
     pub fn of(self) -> u32 {
         self.of.get()
     }

@@ -2,11 +2,8 @@
 
 use std::ops::Range;
 
-/// The tokens of a word.
-///
-/// A token may reach over the end of a word (`didn't` as one token, for did and n't): it then is of each of these words, in
-/// shares by the characters that each has in it, which sum to 1. Only the first and the last token of a word can be such,
-/// for words follow each other as tokens do.
+/// The tokens of a word. One that reaches over the end of a word (`didn't` as one token, for did and n't) is of each of these words,
+/// in shares by the characters that each has in it, which sum to 1; only the first and the last token of a word can be such.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordSpan {
     /// The places of its tokens; at least one.
@@ -18,37 +15,31 @@ pub struct WordSpan {
 }
 
 impl From<Range<usize>> for WordSpan {
-    /// Tokens that are of no other word.
     fn from(tokens: Range<usize>) -> Self {
         Self { tokens, first: 1.0, last: 1.0 }
     }
 }
 
 impl PartialEq<Range<usize>> for WordSpan {
-    /// Whether it has these tokens, and no other word a share in them.
     fn eq(&self, tokens: &Range<usize>) -> bool {
         self.is_whole() && self.tokens == *tokens
     }
 }
 
 impl WordSpan {
-    /// The spans of words that share no tokens.
     pub fn whole(spans: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
         spans.into_iter().map(Self::from).collect()
     }
 
-    /// The number of its tokens.
     #[expect(clippy::len_without_is_empty, reason = "a word has a token")]
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// The place of its first token.
     pub fn start(&self) -> usize {
         self.tokens.start
     }
 
-    /// The place after its last token.
     pub fn end(&self) -> usize {
         self.tokens.end
     }
@@ -59,7 +50,6 @@ impl WordSpan {
         self.first == 1.0 && self.last == 1.0
     }
 
-    /// Its tokens with its share in each.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = (usize, f64)> + use<> {
         let Self { tokens, first, last } = self.clone();
         let Range { start, end } = tokens;
@@ -74,7 +64,6 @@ impl WordSpan {
         self.mass(self.tokens.clone())
     }
 
-    /// The sum of its shares in these tokens.
     pub fn mass(&self, tokens: Range<usize>) -> f64 {
         let both = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
         if self.is_whole() {

@@ -1,9 +1,9 @@
-//! Families of sentences: those that are no independent evidence, because their words are equal or the corpus says so.
-
-pub(super) mod unit;
+//! Families of sentences, those that are no independent evidence, and the sampling unit, what counts as one independent draw.
 
 use std::collections::HashMap;
+use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -16,9 +16,7 @@ mod tests;
 /// How often sentences occur again; sentences that are skipped later are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// Sentences read.
     pub read: u64,
-    /// Different ones among them.
     pub different: u64,
     /// The sentences whose words another sentence has, too.
     pub repeated: u64,
@@ -30,20 +28,17 @@ pub struct Repeats {
     pub not_remembered: u64,
 }
 
-/// The families met so far.
 #[derive(Default)]
 pub(super) struct Families {
     /// The known families, by the digest of their words or of their name.
     known: HashMap<u64, KnownFamily>,
     counts: Repeats,
-    /// The last document in which a family began.
     last_document: Option<u64>,
 }
 
 /// Eight bytes, so that an entry has sixteen.
 struct KnownFamily {
     family: u32,
-    /// Whether such words were met twice.
     again: bool,
 }
 
@@ -111,8 +106,7 @@ fn digest_of(content: &Content) -> u64 {
     }
 }
 
-/// 64 bits of SHA-256: with as many as are remembered, the chance that any two of them collide is below one in a million
-/// (`n² / 2^65`).
+/// 64 bits of SHA-256: the chance that any two that are remembered collide is below one in a million (`n² / 2^65`).
 fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hash = Sha256::new();
     hash.update([kind]);
@@ -122,4 +116,59 @@ fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     }
     let hash = hash.finalize();
     u64::from_le_bytes(std::array::from_fn(|byte| hash[byte]))
+}
+
+/// The sampling unit: its number decides the block of a sentence, so intervals and tests are about more of these units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Documents: sentences of one document are alike.
+    Documents,
+    /// Sentences, equal ones being one: the corpus marks no documents, can be read only once, or `--unit` asks for them.
+    #[default]
+    Sentences,
+    /// Families of sentences, which the corpus names.
+    Families,
+}
+
+impl Unit {
+    /// One unit, and several, in a corpus of these pieces: sentences or proteins.
+    pub fn words(self, piece: &str) -> [String; 2] {
+        match self {
+            Self::Documents => ["document".to_owned(), "documents".to_owned()],
+            Self::Sentences => [piece.to_owned(), format!("{piece}s")],
+            Self::Families => [format!("family of {piece}s"), format!("families of {piece}s")],
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [_, many] = self.words("sentence");
+        f.write_str(&many)
+    }
+}
+
+/// Documents that are units although only the ends of files mark them: fewer make fewer blocks than a test needs.
+pub(in crate::corpus) const ENOUGH_DOCUMENTS: u64 = 10;
+
+/// The marks that decide the unit of a corpus, up to the [`ENOUGH_DOCUMENTS`]th document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::corpus) struct UnitMarks {
+    /// Documents; a file begins one.
+    pub documents: u64,
+    pub marks_documents: bool,
+    pub names_families: bool,
+}
+
+impl UnitMarks {
+    /// The unit: families that are named; documents, where there are enough or the corpus marks several; else sentences.
+    pub fn unit(self) -> Unit {
+        let has_documents = self.documents >= ENOUGH_DOCUMENTS || self.documents >= 2 && self.marks_documents;
+        match (self.names_families, has_documents) {
+            (true, _) => Unit::Families,
+            (false, true) => Unit::Documents,
+            (false, false) => Unit::Sentences,
+        }
+    }
 }

@@ -110,3 +110,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn names_come_before_documents_and_two_documents_need_a_mark() {
+    let unit =
+        |documents, marks_documents, names_families| UnitMarks { documents, marks_documents, names_families }.unit();
+    assert_eq!(unit(12, true, true), Unit::Families);
+    // Files alone are documents where there are ten; nine files without a mark may be nine parts of one corpus.
+    assert_eq!([unit(9, false, false), unit(10, false, false)], [Unit::Sentences, Unit::Documents]);
+    assert_eq!([unit(1, true, false), unit(2, true, false)], [Unit::Sentences, Unit::Documents]);
+    assert_eq!(UnitMarks::default().unit(), Unit::Sentences);
+}

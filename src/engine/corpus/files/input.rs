@@ -5,23 +5,23 @@ use std::{fs, io};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 
-use crate::corpus::compression::{Compression, lower_extension};
 use crate::corpus::formats::Format;
+use crate::corpus::lines::{Compression, lower_extension};
 use crate::system::boxed;
 use crate::system::errors::Facts;
 
-/// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKind {
-    /// The format of its lines.
     pub format: Format,
-    /// The compression to undo before there are lines.
     pub compression: Compression,
 }
 
 impl FileKind {
-    /// The kind that a file's name tells: `a.conllu`, `b.txt.gz`, `c.jsonl.zst`. `None` if it has no extension of a
-    /// format.
+    pub(in crate::corpus) fn plain(format: Format) -> Self {
+        Self { format, compression: Compression::None }
+    }
+
+    /// The kind that a file's name tells, `b.txt.gz`; `None` if it has no extension of a format.
     pub fn of(path: &Path) -> Option<Self> {
         let (compression, bare) = Compression::of(path);
         let extension = lower_extension(&bare);
@@ -38,25 +38,19 @@ pub enum Input {
     File(PathBuf, FileKind),
     /// The files of a folder whose extension tells a format. If a format is given, only its files.
     Folder(PathBuf, Option<Format>),
-    /// Bytes that the program has in it.
     Embedded(&'static str, &'static [u8], FileKind),
 }
 
 impl Input {
-    /// Reads a path: `-` is standard input, `box:...` a corpus in the box; `format` overrides the file's extension. A
-    /// missing file is an error of [`Corpus::open`](crate::corpus::Corpus::open).
-    /// Fails if the format is unknown.
+    /// Reads a path: `-` is standard input, `box:...` a corpus in the box; `format` overrides the file's extension. A missing file
+    /// is an error of [`Corpus::open`](crate::corpus::Corpus::open).
     pub fn parse(path: &Path, format: Option<Format>) -> Result<Self> {
         if let Some(found) = boxed::corpus(path) {
             let (name, bytes) = found?;
             if format.is_some_and(|format| format != Format::Conllu) {
                 bail!(anyhow!("`{name}` is CoNLL-U").hint("leave out --format"));
             }
-            return Ok(Self::Embedded(
-                name,
-                bytes,
-                FileKind { format: Format::Conllu, compression: Compression::None },
-            ));
+            return Ok(Self::Embedded(name, bytes, FileKind::plain(Format::Conllu)));
         }
         if path == Path::new("-") {
             let unknown = format.map(Self::Stdin).context("standard input has no extension to tell the format by");
@@ -68,11 +62,9 @@ impl Input {
         let kind = match format {
             Some(format) => Some(FileKind { format, compression: Compression::of(path).0 }),
             // An unreadable file has no format here; opening it reports the error.
-            None => FileKind::of(path).or_else(|| {
-                fs::metadata(path)
-                    .is_err()
-                    .then_some(FileKind { format: Format::Conllu, compression: Compression::None })
-            }),
+            None => {
+                FileKind::of(path).or_else(|| fs::metadata(path).is_err().then_some(FileKind::plain(Format::Conllu)))
+            }
         };
         let shown = path.display();
         let unknown = || format!("cannot tell the format of `{shown}` by its extension");
@@ -86,7 +78,6 @@ impl Input {
         format!("say --format {} or {last}", others.join(", "))
     }
 
-    /// Its path, unless it has none.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path, _) | Self::Folder(path, _) => Some(path),
@@ -115,7 +106,6 @@ impl Input {
         }
     }
 
-    /// Its name without folders, for the report.
     pub(in crate::corpus) fn name(&self) -> String {
         match self {
             Self::Stdin(_) => "-".to_owned(),

@@ -4,7 +4,6 @@ pub mod input;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs::{self, Metadata};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -12,18 +11,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::compression::Compression;
 use super::formats::Format;
 use crate::system::counted::plural;
 use crate::system::errors::Facts;
 use crate::system::files::{input as opened, output};
 use input::{FileKind, Input, why_not};
 
-/// One file of a corpus, known to be there.
 pub(super) struct CorpusFile {
-    /// Its name without folders, for the report.
     pub name: String,
-    /// Its path, for messages.
     pub path: Arc<str>,
     pub kind: FileKind,
     /// Its size as stored, where that is known beforehand.
@@ -31,7 +26,6 @@ pub(super) struct CorpusFile {
     pub source: Source,
 }
 
-/// The source of a file's bytes.
 pub(super) enum Source {
     /// Opened when its turn comes, so that a thousand files are not open at once.
     Path(PathBuf),
@@ -41,6 +35,11 @@ pub(super) enum Source {
 }
 
 impl CorpusFile {
+    pub(super) fn of_bytes(name: &str, bytes: Cow<'static, [u8]>, kind: FileKind) -> Self {
+        let (length, source) = (bytes.len() as u64, Source::Bytes(bytes));
+        Self { name: name.to_owned(), path: name.into(), kind, bytes: Some(length), source }
+    }
+
     /// This file, to be read once more; `None` if it can be read only once.
     pub(super) fn again(&self) -> Option<Self> {
         let source = match &self.source {
@@ -61,7 +60,6 @@ impl Source {
         })
     }
 
-    /// Opens a stretch of this many bytes, or as much of it as the file has.
     pub(super) fn open_at(&self, start: u64, bytes: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Path(path) => {
@@ -79,7 +77,6 @@ impl Source {
     }
 }
 
-/// The identity that all names of one file have in common.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     Stdin,
@@ -105,33 +102,21 @@ impl Identity {
     }
 }
 
-/// All files of all inputs, in reading order, and the number of files in folders that are skipped.
-///
-/// The files of a folder are ordered by name, byte by byte. Subfolders, hidden files, pipes, and files whose extension
-/// belongs to no format (or to another than the requested one) are skipped.
+/// All files of all inputs, in reading order, and the number of files in folders that are skipped: subfolders, hidden files, pipes,
+/// and files whose extension belongs to no format, or to another than the requested one.
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
     for named in inputs {
         match named {
             Input::Stdin(format) => {
-                let file = CorpusFile {
-                    name: named.name(),
-                    path: "-".into(),
-                    kind: FileKind { format: *format, compression: Compression::None },
-                    bytes: None,
-                    source: Source::Stream(Box::new(opened::stdin().context("cannot read standard input")?)),
-                };
+                let kind = FileKind::plain(*format);
+                let source = Source::Stream(Box::new(opened::stdin().context("cannot read standard input")?));
+                let file = CorpusFile { name: named.name(), path: "-".into(), kind, bytes: None, source };
                 files.add(Identity::Stdin, "standard input", || Ok(file))?;
             }
             Input::Embedded(name, bytes, kind) => {
-                let file = CorpusFile {
-                    name: (*name).to_owned(),
-                    path: (*name).into(),
-                    kind: *kind,
-                    bytes: Some(bytes.len() as u64),
-                    source: Source::Bytes(Cow::Borrowed(bytes)),
-                };
+                let file = CorpusFile::of_bytes(name, Cow::Borrowed(bytes), *kind);
                 files.add(Identity::Embedded(name), &format!("corpus `{name}`"), || Ok(file))?;
             }
             Input::File(path, kind) => files.add_path(path, *kind)?,
@@ -147,28 +132,21 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     Ok((files.all, passed_over))
 }
 
-/// Files in order, each there once: the same sentences twice would count as evidence twice, and the halves of the
-/// held-out selection would overlap.
+/// Files in order, each there once: sentences twice would count as evidence twice, and held-out halves would overlap.
 #[derive(Default)]
 struct Files {
     all: Vec<CorpusFile>,
-    /// The name under which each file was given first.
     seen: HashMap<Identity, String>,
 }
 
 impl Files {
     fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
-        match self.seen.entry(identity) {
-            Entry::Occupied(first) if first.get() == shown => {
-                bail!(anyhow!("{shown} is given twice, and its sentences would count twice").hint("name it once"))
-            }
-            Entry::Occupied(first) => {
-                bail!(
-                    anyhow!("{shown} is given twice, for it is the same file as {}", first.get()).hint("name it once")
-                )
-            }
-            Entry::Vacant(place) => place.insert(shown.to_owned()),
-        };
+        if let Some(first) = self.seen.get(&identity) {
+            let same_file = || format!("for it is the same file as {first}");
+            let why = if first == shown { "and its sentences would count twice".to_owned() } else { same_file() };
+            bail!(anyhow!("{shown} is given twice, {why}").hint("name it once"));
+        }
+        self.seen.insert(identity, shown.to_owned());
         self.all.push(open()?);
         Ok(())
     }
@@ -194,10 +172,8 @@ impl Files {
     }
 }
 
-/// The corpus files of a folder by name, and the number of other entries.
-///
-/// A dangling link counts as a file, so that opening it reports the error. Outputs that this program is writing there
-/// are ignored, because they are temporary.
+/// The corpus files of a folder by name, byte by byte, and the number of other entries but temporary outputs. A dangling link counts
+/// as a file, so that opening it reports the error.
 fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
     let (mut found, mut passed_over) = (Vec::new(), 0);

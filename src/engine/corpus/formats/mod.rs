@@ -1,4 +1,4 @@
-//! Formats of corpus files: one table entry each, which its reader's module has.
+//! Formats of corpus files, each with its reader.
 
 pub mod conllu;
 pub mod fasta;
@@ -6,11 +6,14 @@ pub mod jsonl;
 pub mod pairs;
 pub mod reader;
 pub mod rxn;
-pub mod text;
 
 use std::fmt;
 
-use reader::FormatReader;
+use anyhow::Result;
+
+use super::lines::Lines;
+use super::sentence::{Content, Sentence};
+use reader::{Context, FormatReader, Parsed, next_line};
 
 /// A corpus file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -31,26 +34,16 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
     pub const ALL: [Self; 6] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta, Self::Rxn, Self::Pairs];
 
     pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
-        match self {
-            Self::Conllu => &conllu::ENTRY,
-            Self::Text => &text::ENTRY,
-            Self::Jsonl => &jsonl::ENTRY,
-            Self::Fasta => &fasta::ENTRY,
-            Self::Rxn => &rxn::ENTRY,
-            Self::Pairs => &pairs::ENTRY,
-        }
+        &READERS[self as usize]
     }
 
-    /// The file extensions of a format, in lower case.
     pub fn extensions(self) -> &'static [&'static str] {
         self.entry().extensions
     }
 
-    /// The name that the command line and the report have for it.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
@@ -60,4 +53,22 @@ impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// The readers of [`Format::ALL`], in that order.
+static READERS: [FormatReader; Format::ALL.len()] = [
+    FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: conllu::next },
+    FormatReader { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next_text },
+    FormatReader { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: jsonl::next },
+    FormatReader { name: "fasta", extensions: &["fasta", "fa", "faa"], may_have_text: true, read: fasta::next },
+    FormatReader { name: "rxn", extensions: &["rxn", "rsmi"], may_have_text: false, read: rxn::next },
+    FormatReader { name: "pairs", extensions: &["pairs"], may_have_text: false, read: pairs::next },
+];
+
+/// Reads the next sentence of plain text, in which a blank line stands between documents.
+fn next_text(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+    let before = lines.number();
+    let parsed = next_line(lines, |line| Ok(Sentence::new(Content::Text(line.to_owned())).into()))?;
+    let begins_document = lines.number() > before + 1;
+    Ok(parsed.map(|parsed| Parsed { begins_document, ..parsed }))
 }

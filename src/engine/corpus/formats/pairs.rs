@@ -6,35 +6,21 @@
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::reader::{Context, FormatReader, Parsed};
+use super::reader::{Context, Parsed, next_line};
 use crate::corpus::bounds::{MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
-use crate::corpus::sentence::{Content, TreeHead, Word};
+use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-pub(in crate::corpus) const ENTRY: FormatReader =
-    FormatReader { name: "pairs", extensions: &["pairs"], may_have_text: false, read: next };
-
-/// Stands between the fields of a line.
 const BETWEEN: &str = "|||";
 
-/// The type of the links between the texts.
-const ALIGN: &str = "align";
-
-/// Reads the next pair, or `None` at the end of the file.
-fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    while let Some(line) = lines.next()? {
-        if line.trim().is_empty() {
-            continue;
-        }
-        let read = pair(line, &mut context.links);
-        let origin = lines.here();
-        let (words, first, links) = read.at(&origin.path, origin.line)?;
-        return Ok(Some(Parsed { links, first_text: Some(first), ..Parsed::new(origin, Content::Words(words)) }));
-    }
-    Ok(None)
+pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+    next_line(lines, |line| {
+        let (words, first, links) = pair(line, &mut context.links)?;
+        Ok(Sentence { links, first_text: Some(first), ..Sentence::new(Content::Words(words)) }.into())
+    })
 }
 
 /// The words of a line, how many of them are of the first text, and the links between both.
@@ -61,11 +47,9 @@ fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<Link
         words.push(Word::new(*form, TreeHead::Unknown, "_"));
     }
     let Some(alignment) = alignment else { return Ok((words, first.len(), Vec::new())) };
-    ensure!(
-        alignment.len() <= MAX_LINKS,
-        anyhow!("the alignment has more than {MAX_LINKS} links").hint("split the texts")
-    );
-    let mut links = LinkSet::new(types.plain(ALIGN)?);
+    let too_many = || anyhow!("the alignment has more than {MAX_LINKS} links").hint("split the texts");
+    ensure!(alignment.len() <= MAX_LINKS, too_many());
+    let mut links = LinkSet::new(types.plain("align")?);
     for link in alignment {
         let ends = link.split_once('-').and_then(|(from, to)| Some([from.parse().ok()?, to.parse().ok()?]));
         let wrong = || anyhow!("`{}` is no link: expected FROM-TO, two numbers of words, as `0-2`", excerpt(link));

@@ -4,11 +4,10 @@
 //! |---|---|
 //! | first line | `MAGIC` and `FORMAT_VERSION` |
 //! | for each segment | a [`Segment`] by [postcard](https://postcard.jamesmunns.com/wire-format), and its SHA-256 |
-//! | then | `Contents` by postcard |
+//! | then | the contents by postcard, as `Records::finish` has them |
 //! | last 40 | SHA-256 of the contents, and their length as 8 bytes, the least first |
 //!
-//! A reader of some segments reads the contents and the records of these. Each count is checked against the bytes that
-//! exist before its sequence is read, so reading takes no more memory than a few times the bytes that are read.
+//! Each count is checked against the bytes that exist before its sequence is read, so reading takes little more memory than these.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,11 +19,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::bounds::MAX_LINE_BYTES;
-use super::compression::Compression;
-use super::family::Repeats;
-use super::family::unit::UnitMarks;
+use super::family::{Repeats, UnitMarks};
 use super::files::CorpusFile;
 use super::formats::Format;
+use super::formats::reader::DocumentName;
+use super::lines::Compression;
 use super::sentence::SentenceFamily;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
@@ -33,8 +32,8 @@ use crate::system::files::input;
 #[cfg(test)]
 mod tests;
 
-/// The number of sentences in a segment. Packs, windows, pairs and documents never cross a multiple of it, so each
-/// segment is computed from its own sentences alone, on any machine.
+/// The number of sentences in a segment. Packs, windows, pairs and documents never cross a multiple of it, so that each segment is
+/// computed from its own sentences alone, on any machine.
 pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
@@ -51,18 +50,14 @@ const NUMBER_BYTES: u64 = 10;
 /// The fewest bytes of a record: three numbers of one byte, and the digest.
 const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
 
-/// The longest contents that are written and read, in bytes: 64 MiB. They have 4 bytes at most for a segment whose record has less
-/// than 256 MiB, and some hundred for a file, so that 4 billion sentences, or half a million files, have room.
+/// The longest contents, in bytes: with 4 for a segment and some hundred for a file, for 4 billion sentences or half a million files.
 const LONGEST_CONTENTS: u64 = 64 << 20;
 
 /// The fewest bytes of a file in the contents: its digest with its length, and five more fields.
 const SHORTEST_FILE: u64 = 65 + 5;
 
-/// The most bytes of a record in a corpus of this many files.
-///
-/// Two of its pieces begin within a file, the first and the one after its last sentence; the fields of entities or the
-/// name of a document stand before them, in one line. It has at most one piece more than there are files, and three
-/// more numbers.
+/// The most bytes of a record in a corpus of this many files: one piece more than these, and three more numbers. Two pieces begin
+/// within a file; the fields of entities or the name of a document stand before them, in one line.
 fn longest_record(files: u64) -> u64 {
     const OF_KIN: u64 = 1 + NUMBER_BYTES;
     const OF_PIECE: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
@@ -74,19 +69,6 @@ fn longest_record(files: u64) -> u64 {
 /// A bound on every count of an index, so that later additions cannot overflow.
 const COUNTABLE: u64 = 1 << 62;
 
-/// All but the segments.
-#[derive(Serialize)]
-struct Contents {
-    /// The version of the program, which may tell sentences otherwise than the next.
-    program: String,
-    files: Vec<IndexedFile>,
-    repeats: Repeats,
-    marks: UnitMarks,
-    /// Bytes of the record of each segment, its digest included.
-    lengths: Vec<u64>,
-}
-
-/// A file as it was when it was indexed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IndexedFile {
     pub name: String,
@@ -100,10 +82,8 @@ pub(super) struct IndexedFile {
 /// A segment: [`SEGMENT_SENTENCES`] sentences in a row; the last has as many as are left.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Segment {
-    /// How many families begin before it.
     families_before: u64,
     kin: Vec<FamilyId>,
-    /// The places of its sentences, in order.
     pub pieces: Vec<Piece>,
 }
 
@@ -118,24 +98,19 @@ enum FamilyId {
     Of(u64),
 }
 
-/// The part of a segment that is in one file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Piece {
     /// The file, counted from 0.
     pub file: usize,
     pub sentences: u64,
-    /// Sentences of the file before it.
     pub before: u64,
     /// Bytes of the file before it, decompressed.
     pub start: u64,
-    /// Its bytes, decompressed.
     pub bytes: u64,
-    /// Lines of the file before it.
     pub lines_before: u64,
     pub sha256: [u8; DIGEST_BYTES],
     /// The document under way where it begins.
     pub document: u64,
-    /// The documents that begin before it.
     pub documents_before: u64,
     /// The entity fields that the file has declared before it.
     pub entity_fields: Option<Box<str>>,
@@ -143,20 +118,11 @@ pub(super) struct Piece {
     pub document_name: Option<DocumentName>,
 }
 
-/// The name of a document, as [`Name`](super::formats::reader::Name), in a form that says which it is.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum DocumentName {
-    Text(Box<str>),
-    Number(i64),
-}
-
 impl Segment {
-    /// An empty segment, with this many families before it.
     pub(super) fn new(families_before: u64) -> Self {
         Self { families_before, ..Self::default() }
     }
 
-    /// Whether it has all the sentences that it can have.
     pub(super) fn is_full(&self) -> bool {
         self.kin.len() as u64 == SEGMENT_SENTENCES
     }
@@ -175,7 +141,6 @@ impl Segment {
         families_before
     }
 
-    /// Reads a segment of this many sentences, in a corpus of this many files.
     fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
         let (families_before, rest) = postcard::take_from_bytes(bytes).map_err(|_| damaged())?;
         let (kin, rest) = sequence(rest, SEGMENT_SENTENCES)?;
@@ -185,12 +150,10 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Whether it can be a segment of this many sentences in a corpus of this many files.
     fn is_of(&self, sentences: u64, files: usize) -> bool {
         let countable = |piece: &Piece| {
-            [piece.sentences, piece.before, piece.lines_before, piece.documents_before]
-                .iter()
-                .all(|&count| count < COUNTABLE)
+            let counts = [piece.sentences, piece.before, piece.lines_before, piece.documents_before];
+            counts.iter().all(|&count| count < COUNTABLE)
         };
         self.families_before < COUNTABLE
             && self.kin.len() as u64 == sentences
@@ -198,7 +161,6 @@ impl Segment {
             && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.kin.len() as u128
     }
 
-    /// The families of its sentences.
     pub(super) fn families(&self) -> Vec<SentenceFamily> {
         let mut next = self.families_before;
         let family = |kin: &FamilyId| {
@@ -234,16 +196,15 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
 
     /// Ends the index; how many segments it has.
     pub(super) fn finish(mut self, files: Vec<IndexedFile>, repeats: Repeats, marks: UnitMarks) -> Result<usize> {
-        let (program, segments) = (env!("CARGO_PKG_VERSION").to_owned(), self.lengths.len());
-        let about = Contents { program, files, repeats, marks, lengths: self.lengths };
-        let mut contents = sealed(&about)?;
+        let segments = self.lengths.len();
+        let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), &files, repeats, marks, &self.lengths))?;
         let length = (contents.len() - DIGEST_BYTES) as u64;
         ensure!(
             length <= LONGEST_CONTENTS,
             anyhow!(
                 "of {} files and {segments} segments an index would have {length} bytes beside its records, and \
                  {LONGEST_CONTENTS} are read",
-                about.files.len()
+                files.len()
             )
             .hint("put several files into one")
         );
@@ -253,7 +214,6 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
     }
 }
 
-/// A value by postcard, and its digest.
 fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = postcard::to_stdvec(value)?;
     let digest = Sha256::digest(&bytes);
@@ -261,7 +221,6 @@ fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of the value, if their digest is right.
 fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
     let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().ok_or_else(damaged)?;
     ensure!(Sha256::digest(value)[..] == *digest, damaged());
@@ -287,10 +246,8 @@ fn damaged() -> Error {
 
 const AGAIN: &str = "make it again with `headscope index`";
 
-/// An index that is open.
 #[derive(Debug)]
 pub struct Index {
-    /// Its path, for messages.
     shown: String,
     file: Mutex<File>,
     pub(super) files: Vec<IndexedFile>,
@@ -301,8 +258,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens the index at `path`.
-    /// Fails if it cannot be read, is none, is damaged, or another version of the program made it.
+    /// Opens an index. Fails if it is damaged, or another version of the program made it.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         Self::read(path, shown.clone()).cannot("use the index", &shown)
@@ -347,12 +303,10 @@ impl Index {
         Ok(Self { shown, file: Mutex::new(file), files, repeats, marks, bounds })
     }
 
-    /// How many segments there are.
     pub(super) fn segments(&self) -> u64 {
         self.bounds.len() as u64 - 1
     }
 
-    /// A segment by its number, counted from 0.
     pub(super) fn segment(&self, number: u64) -> Result<Segment> {
         let read = || -> Result<Segment> {
             let at = usize::try_from(number)?;
@@ -378,30 +332,24 @@ impl Index {
             let is_compressed = file.kind.compression != Compression::None;
             if (&known.name, known.is_compressed) != (&file.name, is_compressed) {
                 let (name, path) = (&known.name, &file.path);
-                bail!(other(anyhow!(
-                    "the index `{shown}` has `{name}` ({then}) where the corpus has `{path}` ({now})"
-                )));
+                let error = anyhow!("the index `{shown}` has `{name}` ({then}) where the corpus has `{path}` ({now})");
+                bail!(other(error));
             }
             let path = &file.path;
             ensure!(
                 then == now,
                 other(anyhow!("the index `{shown}` was made of `{path}` as {then}, and here it is read as {now}"))
             );
-            if file.bytes != Some(known.bytes) {
-                return Err(self.changed(path));
-            }
+            ensure!(file.bytes == Some(known.bytes), self.changed(path));
         }
         Ok(())
     }
 
-    /// The error of a file that has changed since it was indexed.
     pub(super) fn changed(&self, path: &str) -> Error {
         let changed = anyhow!("corpus `{path}` has changed since the index `{}` was made of it", self.shown);
-        changed.about(path).hint(ANEW)
+        changed.about(path).hint("make the index again with `headscope index`")
     }
 }
-
-const ANEW: &str = "make the index again with `headscope index`";
 
 const SAME: &str =
     "name the same files, with the same --format, to `headscope index` and here, or make the index again";

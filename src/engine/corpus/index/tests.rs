@@ -77,10 +77,8 @@ fn forged(folder: &Path, read: u64, records: &[Vec<u8>], lengths: Vec<u64>) -> P
         sha256: "0".repeat(64),
         generated: None,
     };
-    let program = env!("CARGO_PKG_VERSION").to_owned();
-    let repeats = Repeats { read, ..Repeats::default() };
-    let contents =
-        sealed(&Contents { program, files: vec![file], repeats, marks: UnitMarks::default(), lengths }).unwrap();
+    let (program, repeats) = (env!("CARGO_PKG_VERSION"), Repeats { read, ..Repeats::default() });
+    let contents = sealed(&(program, vec![file], repeats, UnitMarks::default(), lengths)).unwrap();
     let length = (contents.len() - DIGEST_BYTES) as u64;
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n").into_bytes();
     let path = folder.join("forged.index");

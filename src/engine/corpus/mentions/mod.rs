@@ -1,9 +1,7 @@
-//! Mentions of entities, as `Entity=` in MISC has them: `CorefUD` 1 and GUM
-//! (<https://universaldependencies.org/coref-format.html>).
+//! Mentions of entities, as `Entity=` in MISC has them (<https://universaldependencies.org/coref-format.html>).
 //!
-//! `(e1-person-2` opens a mention of `e1` and `e1)` closes it, `(e1-person-1)` is one of a single word; several follow one
-//! another without a space. `e1[1/2]` is the first part of a mention in two parts. The fields after the entity are those
-//! that `# global.Entity` names.
+//! `(e1-person-2` opens a mention of `e1` and `e1)` closes it, `(e1-person-1)` is one of a single word; `e1[1/2]` is the first part of
+//! a mention in two parts. The fields after the entity are those that `# global.Entity` names.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,13 +11,6 @@ use super::sentence::TreeHead;
 #[cfg(test)]
 mod tests;
 
-/// Names of the field with the place of a mention's head word within its span: that of `CorefUD` and of GUM.
-const HEAD_FIELDS: [&str; 2] = ["head", "minspan"];
-
-/// Names of the field with the entity.
-const ENTITY_FIELDS: [&str; 2] = ["eid", "GRP"];
-
-/// A mention of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
     /// The entity, by its name in the document.
@@ -33,13 +24,11 @@ pub struct Mention<'a> {
 /// The mentions of a text, in the order in which they end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions<'a> {
-    /// The complete mentions.
     pub mentions: Vec<Mention<'a>>,
     /// Brackets and parts that open or close nothing.
     pub unmatched: u64,
 }
 
-/// The fields of a mention, by their places.
 struct Fields {
     count: usize,
     entity: usize,
@@ -51,7 +40,8 @@ impl Fields {
     fn new(declared: Option<&str>) -> Self {
         let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
         let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(name));
-        Self { count: names.len(), entity: place(&ENTITY_FIELDS).unwrap_or(0), head: place(&HEAD_FIELDS) }
+        // The names of `CorefUD` and of GUM; that of a head has the place of the word within the span.
+        Self { count: names.len(), entity: place(&["eid", "GRP"]).unwrap_or(0), head: place(&["head", "minspan"]) }
     }
 
     /// The entity, with its part if any, and the head of what a bracket opens.
@@ -63,24 +53,14 @@ impl Fields {
     }
 }
 
-/// A bracket that is not closed yet.
-struct OpenBracket<'a> {
-    start: usize,
-    head: Option<&'a str>,
-}
+/// The head and the parts.
+type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
-/// A discontinuous mention of which parts are missing.
-struct UnfinishedMention<'a> {
-    head: Option<&'a str>,
-    parts: Vec<Range<usize>>,
-}
-
-/// Finds mentions while words go by.
 struct Finder<'a> {
     fields: Fields,
-    /// The open mentions by the text in the bracket: the entity, with its part if any.
-    open: BTreeMap<&'a str, Vec<OpenBracket<'a>>>,
-    /// The parts of discontinuous mentions, by the entity and its number of parts.
+    /// The first word and the head of each open bracket, by its text: the entity, with its part if any.
+    open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
+    /// The discontinuous mentions of which parts are missing, by the entity and its number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
     found: Mentions<'a>,
 }
@@ -101,7 +81,6 @@ impl<'a> Mentions<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// Reads the brackets at a word.
     fn word(&mut self, word: usize, value: &'a str) {
         let mut rest = value;
         while !rest.is_empty() {
@@ -113,7 +92,7 @@ impl<'a> Finder<'a> {
             rest = &inside[end + usize::from(closes)..];
             let (name, head) = if opens { self.fields.of(label) } else { (label, None) };
             if opens {
-                self.open.entry(name).or_default().push(OpenBracket { start: word, head });
+                self.open.entry(name).or_default().push((word, head));
             }
             if closes {
                 self.close(word, name);
@@ -123,9 +102,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Closes the last bracket of this name that is open.
     fn close(&mut self, word: usize, name: &'a str) {
-        let Some(OpenBracket { start, head }) = self.open.get_mut(name).and_then(Vec::pop) else {
+        let Some((start, head)) = self.open.get_mut(name).and_then(Vec::pop) else {
             self.found.unmatched += 1;
             return;
         };
@@ -137,9 +115,7 @@ impl<'a> Finder<'a> {
         let before = self.unfinished.remove(&(entity, of));
         let (head, parts) = match before {
             // Parts come in their order, and none begins before the one before it has ended.
-            Some(UnfinishedMention { head, mut parts })
-                if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start =>
-            {
+            Some((head, mut parts)) if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start => {
                 parts.push(span);
                 (head, parts)
             }
@@ -154,7 +130,7 @@ impl<'a> Finder<'a> {
         if part == of {
             self.found.mentions.push(Mention::new(entity, parts, head));
         } else {
-            self.unfinished.insert((entity, of), UnfinishedMention { head, parts });
+            self.unfinished.insert((entity, of), (head, parts));
         }
     }
 }
@@ -179,8 +155,7 @@ impl<'a> Mention<'a> {
         Self { entity, parts, named_head }
     }
 
-    /// The head word: the one that the annotation names, else the first one whose syntactic head is outside the mention;
-    /// `None` where the corpus has neither.
+    /// The head word: the one that the annotation names, else the first one whose syntactic head is outside, if any.
     pub fn head(&self, tree_head: impl Fn(usize) -> TreeHead) -> Option<usize> {
         let is_outside = |word: &usize| match tree_head(*word) {
             TreeHead::Root => true,

@@ -14,12 +14,10 @@ use crate::system::errors::Facts;
 use crate::system::errors::similar::closest;
 use crate::system::printable::excerpt;
 
-/// The links of one type in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSet {
     /// The type, shared by all sentences of the corpus.
     pub kind: Arc<LinkType>,
-    /// The targets of each source, by the positions of the words.
     pub targets: BTreeMap<usize, BTreeSet<usize>>,
     /// The words among which targets are looked for, where the corpus names them.
     pub candidates: Option<BTreeSet<usize>>,
@@ -27,19 +25,15 @@ pub struct LinkSet {
     pub lost: u64,
 }
 
-/// A type of links.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkType {
-    /// Its name.
     pub name: Box<str>,
-    /// Whether each link counts in both directions.
     pub is_undirected: bool,
     /// Words that are closer to each other than this are neither targets nor candidates.
     pub min_distance: usize,
 }
 
 impl LinkSet {
-    /// No links of a type yet.
     pub(in crate::corpus) fn new(kind: Arc<LinkType>) -> Self {
         Self { kind, targets: BTreeMap::new(), candidates: None, lost: 0 }
     }
@@ -52,8 +46,7 @@ impl LinkSet {
         }
     }
 
-    /// Adds a link between two of so many words, by their numbers, counted from 1.
-    /// Fails if there is no such word, or it is linked to itself.
+    /// Adds a link between two of so many words, by their numbers from 1. Fails if one is not there, or linked to itself.
     pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
         let loose = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
         ensure!(from != to, loose());
@@ -160,7 +153,6 @@ pub struct LinkTypeOptions {
     pub min_distance: BTreeMap<String, usize>,
 }
 
-/// The types of links of a corpus so far.
 #[derive(Default)]
 pub(in crate::corpus) struct LinkTypes {
     known: BTreeMap<Box<str>, Arc<LinkType>>,
@@ -174,13 +166,10 @@ impl LinkTypes {
     }
 
     /// A type of this name, with a direction, between words at any distance.
-    /// Fails as [`LinkTypes::get`].
     pub(in crate::corpus) fn plain(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }
 
-    /// Makes sure that each option is about a type that the corpus has.
-    /// Fails if one is not.
     pub(in crate::corpus) fn ensure_options_used(&self) -> anyhow::Result<()> {
         let LinkTypeOptions { undirected, min_distance } = &self.options;
         let undirected = undirected.iter().map(|name| ("undirected", name));
@@ -196,8 +185,7 @@ impl LinkTypes {
         Ok(())
     }
 
-    /// The type, shared with the sentences before.
-    /// Fails if its name cannot stand in a label, it was another type before, or there are too many.
+    /// The type, shared with the sentences before. Fails if no label can name it, it was another before, or there are too many.
     pub(in crate::corpus) fn get(&mut self, mut found: LinkType) -> anyhow::Result<Arc<LinkType>> {
         found.is_undirected |= self.options.undirected.contains(&*found.name);
         found.min_distance = self.options.min_distance.get(&*found.name).copied().unwrap_or(found.min_distance);
@@ -213,19 +201,17 @@ impl LinkTypes {
             ensure!(known.min_distance == found.min_distance, other([&words(&found), &words(known)]));
             return Ok(Arc::clone(known));
         }
+        let name = excerpt(&found.name);
         ensure!(!found.name.is_empty(), anyhow!("a type of links has no name").hint("name it, as in `maps`"));
         ensure!(
             found.name.len() <= MAX_RELATION_BYTES,
-            anyhow!("the type of links `{}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&found.name))
+            anyhow!("the type of links `{name}` has a name of more than {MAX_RELATION_BYTES} bytes")
                 .hint("give it a shorter name: it stands in labels and tables")
         );
         ensure!(
             self.known.len() < MAX_LINK_TYPES,
-            anyhow!(
-                "links are of the type `{}`, and there are {MAX_LINK_TYPES} other types before",
-                excerpt(&found.name)
-            )
-            .hint("leave out the types that are no question of yours")
+            anyhow!("links are of the type `{name}`, and there are {MAX_LINK_TYPES} other types before")
+                .hint("leave out the types that are no question of yours")
         );
         let known = Arc::new(found);
         self.known.insert(known.name.clone(), Arc::clone(&known));

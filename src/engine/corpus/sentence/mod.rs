@@ -6,16 +6,18 @@ pub(super) mod written;
 use std::fmt;
 use std::sync::Arc;
 
+use anyhow::{Error, anyhow};
+
 use super::annotation::Annotation;
+use crate::system::counted::counted;
+use crate::system::errors::Facts;
 use links::LinkSet;
 use written::Written;
 
-/// A sentence as the corpus has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sentence {
     /// 0-based position in the corpus, over all its files, skipped sentences counted.
     pub index: u64,
-    /// Its place in the corpus.
     pub origin: Origin,
     /// Its document, by the index of the document's first sentence; no document continues from one file to the next.
     pub document: u64,
@@ -27,55 +29,38 @@ pub struct Sentence {
     pub id: Option<Arc<str>>,
     /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
-    /// The words or the running text.
     pub content: Content,
-    /// The links between its words, one set for each type.
+    /// Links between its words, one set for each type.
     pub links: Vec<LinkSet>,
     /// The text that its words are in; `None` for running text, and where the corpus does not say how words were written.
     pub written: Option<Written>,
     /// How many of its words are of the first of two texts, which a model reads as a pair; `None` of one text.
     pub first_text: Option<usize>,
-    /// Whether it follows the sentence before it without white space.
     pub is_glued: bool,
 }
 
 impl Sentence {
     /// A sentence that is in no file; `name` says in messages where it is from.
     pub fn single(name: &str, content: Content) -> Self {
-        let origin = Origin { file: 0, path: name.into(), line: 1 };
-        Self {
-            index: 0,
-            origin,
-            document: 0,
-            document_number: None,
-            family: SentenceFamily::default(),
-            id: None,
-            entity_fields: None,
-            content,
-            links: Vec::new(),
-            written: None,
-            first_text: None,
-            is_glued: false,
-        }
+        Self { origin: Origin { file: 0, path: name.into(), line: 1 }, ..Self::new(content) }
+    }
+
+    pub(super) fn new(content: Content) -> Self {
+        Self { content, ..Self::default() }
     }
 }
 
-/// The family of a sentence.
-///
 /// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
 /// of the first one before it under the same name; else a family begins with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentenceFamily {
-    /// Its number, which says in which block it is: families count from 0 in the order in which they begin, so where each
-    /// sentence is one of its own it is the number of the sentence. Where documents are the units of the corpus it is the
-    /// number of the document that the family begins in.
+    /// Its number, which says in which block it is: families count from 0 in the order in which they begin. Where documents are
+    /// the units of the corpus it is the number of the document that the family begins in.
     pub number: u64,
-    /// Whether it begins with the sentence.
     pub is_first: bool,
 }
 
 impl SentenceFamily {
-    /// The family of a sentence that is like no other.
     pub fn alone(number: u64) -> Self {
         Self { number, is_first: true }
     }
@@ -88,11 +73,9 @@ impl Default for SentenceFamily {
 }
 
 /// The place of a sentence; displayed as `FILE:LINE`, as compilers print it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The file in the corpus, counted from 0.
     pub file: usize,
-    /// The file as messages name it: its path.
     pub path: Arc<str>,
     /// The 1-based line on which the sentence starts.
     pub line: u64,
@@ -104,7 +87,6 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A sentence's text or words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Running text; the tokenizer finds the words.
@@ -113,8 +95,13 @@ pub enum Content {
     Words(Vec<Word>),
 }
 
+impl Default for Content {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
 impl Content {
-    /// The bytes of its text, or of its words.
     pub fn bytes(&self) -> u64 {
         let bytes = match self {
             Self::Text(text) => text.len(),
@@ -124,27 +111,21 @@ impl Content {
     }
 }
 
-/// A syntactic word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The surface form.
     pub form: String,
-    /// The head that the word depends on.
     pub head: TreeHead,
     /// Universal Dependencies relation to the head, with subtype if there is one (`nsubj:pass`).
     pub relation: String,
-    /// Its part of speech, features, lemma and entities, where the corpus has them.
     pub annotation: Annotation,
 }
 
 impl Word {
-    /// A word without annotations.
     pub fn new(form: impl Into<String>, head: TreeHead, relation: impl Into<String>) -> Self {
         Self { form: form.into(), head, relation: relation.into(), annotation: Annotation::default() }
     }
 }
 
-/// The head of a word in a dependency tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeHead {
     /// Head 0 in CoNLL-U: the word is a root.
@@ -156,11 +137,60 @@ pub enum TreeHead {
 }
 
 impl TreeHead {
-    /// The head, if it is a word.
     pub fn word(self) -> Option<usize> {
-        match self {
-            Self::Word(word) => Some(word),
-            Self::Root | Self::Unknown => None,
+        if let Self::Word(word) = self { Some(word) } else { None }
+    }
+
+    /// The head, which if it is a word is now at the place that `to` gives.
+    #[must_use]
+    pub fn moved(self, to: impl FnOnce(usize) -> usize) -> Self {
+        self.word().map_or(self, |word| Self::Word(to(word)))
+    }
+}
+
+/// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
+pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
+    let next = |word: usize| words[word].head.word();
+    for word in 0..words.len() {
+        if next(word) == Some(word) {
+            let error = anyhow!("is {}, the word itself", word + 1).of_value(word + 1);
+            return Err((word, error.hint("the head of a root is 0")));
+        }
+        if let Some(head) = next(word).filter(|&head| head >= words.len()) {
+            let error = anyhow!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"));
+            return Err((word, error.of_value(head + 1)));
         }
     }
+    // The walk that met each word first: a walk that meets itself has found a cycle.
+    let mut met_by = vec![None; words.len()];
+    for start in 0..words.len() {
+        let mut at = Some(start);
+        while let Some(word) = at {
+            if met_by[word] == Some(start) {
+                return Err((word, anyhow!("leads into a cycle: {}", cycle(word, next))));
+            }
+            if met_by[word].is_some() {
+                break;
+            }
+            met_by[word] = Some(start);
+            at = next(word);
+        }
+    }
+    Ok(())
+}
+
+/// `2 -> 5 -> 2`: the heads from `word` until it comes back, at most a dozen.
+fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
+    const SHOWN: usize = 12;
+    let mut shown = vec![(word + 1).to_string()];
+    let mut at = next(word);
+    while let Some(other) = at {
+        if shown.len() == SHOWN {
+            shown.push("...".to_owned());
+            break;
+        }
+        shown.push((other + 1).to_string());
+        at = next(other).filter(|_| other != word);
+    }
+    shown.join(" -> ")
 }

@@ -1,12 +1,9 @@
-//! The text of a sentence as it was written, and the place of each word in it.
+//! The text of a sentence as it was written, and the place of each word in it (docs/CORPORA.md, "The text as it was written").
 //!
-//! Treebanks split a text into words and say beside them how they stood: `# text`, `SpaceAfter=No`, and the surface of
-//! tokens that are several words (`don't`, German `zum`). A model was trained on that text, so the tokenizer is given it
-//! whole; the places of the words then tell which tokens are theirs (docs/CORPORA.md, "The text as it was written").
+//! A model was trained on that text, so the tokenizer is given it whole; the places of the words tell which tokens are theirs.
 
 use std::ops::Range;
 
-/// The text of a sentence, and where its words stand in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// The text, without white space around it.
@@ -22,20 +19,16 @@ pub struct Written {
 pub(in crate::corpus) struct WrittenPiece {
     /// The multiword token as written; `None` for a single word, which is written as its form.
     pub surface: Option<String>,
-    /// How many words it is.
     pub words: usize,
-    /// Whether white space follows it.
     pub space_after: bool,
 }
 
 impl WrittenPiece {
-    /// A single word.
     pub fn word(space_after: bool) -> Self {
         Self { surface: None, words: 1, space_after }
     }
 }
 
-/// A piece that a text does not have where it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::corpus) struct Misfit {
     /// The first word of the piece, counted from 0; the number of words if the text goes on after the last.
@@ -51,8 +44,7 @@ impl Written {
         Self::joined(&forms, &vec![WrittenPiece::word(true); forms.len()])
     }
 
-    /// The words in a text, left to right, with any white space between pieces.
-    /// Fails if a piece is not where it should be, or the text goes on after the last.
+    /// The words in a text, with any white space between pieces. Fails if one is not there, or the text goes on after the last.
     pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misfit> {
         let text = text.trim();
         let mut written = Self { text: text.to_owned(), words: Vec::with_capacity(forms.len()), space_after: true };
@@ -74,12 +66,10 @@ impl Written {
         Ok(written)
     }
 
-    /// The pieces joined by single spaces where white space follows.
     pub(in crate::corpus) fn joined(forms: &[&str], pieces: &[WrittenPiece]) -> Self {
         let mut written = Self { space_after: true, ..Self::default() };
-        let mut needs_space = false;
         for piece in pieces {
-            if needs_space {
+            if written.space_after && !written.words.is_empty() {
                 written.text.push(' ');
             }
             let own = piece.forms(forms, written.words.len());
@@ -88,7 +78,6 @@ impl Written {
             written.text.push_str(surface);
             written.words.extend(divided(surface, own).map(|word| start + word.start..start + word.end));
             written.space_after = piece.space_after;
-            needs_space = piece.space_after;
         }
         written
     }
@@ -100,16 +89,12 @@ impl WrittenPiece {
     }
 }
 
-/// The most cells of a table of common subsequences: surfaces and forms of a thousand characters. Multiword tokens have
-/// some dozen.
+/// The most cells of a table of common subsequences, of a thousand characters each; multiword tokens have some dozen.
 const MAX_CELLS: usize = 1 << 20;
 
-/// The bytes of a surface that belong to each of its words.
-///
-/// The forms side by side are aligned with the surface by a longest common subsequence of their characters, in lower case;
-/// where several are as long, later words take a character before earlier ones do. A character that is in no form goes with the
-/// one before it, at the beginning with the first word. So `zum` is `zu` and `m` for zu and dem, `del` is `d` and `el` for
-/// de and el, and `au` is all of à and nothing of le.
+/// The bytes of a surface that belong to each of its words, by a longest common subsequence of its characters and those of the forms,
+/// in lower case; where several are as long, later words take a character before earlier ones do. A character that is in no form goes
+/// with the one before it, at the beginning with the first word: `zum` is `zu` and `m` for zu and dem, `au` is all of à.
 fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
     let mut ends = vec![0; forms.len()];
     if forms.concat() == surface {

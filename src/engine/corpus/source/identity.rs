@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ptr;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::corpus::family::Repeats;
-use crate::corpus::family::unit::Unit;
+use crate::corpus::family::{Repeats, Unit};
 use crate::corpus::formats::Format;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
@@ -18,11 +17,8 @@ use crate::system::files::digest::hex;
 pub struct CorpusIdentity {
     /// The names of the inputs, joined by ` + `: of files, of folders, `-` for standard input.
     pub name: String,
-    /// Its files in order.
     pub files: Vec<FileIdentity>,
-    /// How often the sentences that were read occur again.
     pub repeats: Repeats,
-    /// The sampling unit of its blocks.
     pub unit: Unit,
     /// The documents that a limit took of it; absent without such a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,18 +27,13 @@ pub struct CorpusIdentity {
 
 impl CorpusIdentity {
     /// Makes sure that it was the same when it was read again.
-    /// Fails if it was not.
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
-        let changed = || {
-            let name = &self.name;
-            anyhow!("corpus `{name}` changed while it was analysed, which reads it several times")
-                .hint("run again when nothing writes to it")
-        };
-        if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
+        let changed = || anyhow!("corpus `{}` changed while it was analysed, which reads it several times", self.name);
+        ensure!(self == again, changed().hint("run again when nothing writes to it").class(Class::Input));
+        Ok(())
     }
 
-    /// Pairs of files that hold the same bytes under two names: whatever is in both counts twice as evidence. Each comes
-    /// with the first of its kind. Empty files say nothing twice.
+    /// Files, but for empty ones, that hold the same bytes as another, which counts twice as evidence, each after the first of these.
     pub fn repeated(&self) -> Vec<[&FileIdentity; 2]> {
         let empty = hex(&Sha256::digest([]));
         let mut first: BTreeMap<&str, &FileIdentity> = BTreeMap::new();
@@ -57,16 +48,12 @@ impl CorpusIdentity {
     }
 }
 
-/// The identity of one file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
-    /// The file's name, or `-` for standard input.
     pub name: String,
-    /// The format it was read as.
     pub format: Format,
     /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
     pub sha256: String,
-    /// The generator of its sentences, if it names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
 }

@@ -4,24 +4,20 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::scope::Ahead;
 use super::{Corpus, FileIdentity};
-use crate::corpus::compression::Compression;
 use crate::corpus::files::input::Input;
-use crate::corpus::formats::reader::Name;
-use crate::corpus::index::{DocumentName, IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
+use crate::corpus::index::{IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
+use crate::corpus::lines::Compression;
 use crate::corpus::sentence::SentenceFamily;
 use crate::system::errors::{Class, Facts};
 
-/// An index in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexCounts {
     pub files: usize,
-    /// Sentences in them.
     pub sentences: u64,
     pub segments: usize,
 }
 
 /// Writes the index of a corpus, of files that can be read again, by `write`, which is given the parts of it in order.
-/// Fails if the corpus cannot be read, or only once, or `write` fails.
 pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
     ensure_files(inputs).class(Class::Input)?;
     let corpus = Corpus::open(inputs)?;
@@ -74,19 +70,19 @@ impl Corpus {
         let (file, documents_before) = (self.done.len(), self.documents);
         // A file begins a document.
         let document = if self.begins_file { self.next_index } else { self.document };
-        let Some((_, lines)) = &mut self.current else { return Ok(None) };
+        let Some((_, _, lines)) = &mut self.current else { return Ok(None) };
         let (start, lines_before) = lines.begin_piece();
         let before = self.next_index - self.first_index;
         let entity_fields = self.context.file.entity_fields.as_deref().map(Box::from);
-        let document_name = self.context.file.document.as_ref().map(DocumentName::from);
+        let document_name = self.context.file.document.clone();
         let most = SEGMENT_SENTENCES - self.next_index % SEGMENT_SENTENCES;
         let mut families = Vec::new();
         while (families.len() as u64) < most
-            && let Some(sentence) = self.read_of_file()?
+            && let Some((parsed, index)) = self.parsed_of_file()?
         {
-            families.push(sentence.family);
+            families.push(self.sentence(parsed, index).family);
         }
-        let (bytes, sha256) = self.current.as_mut().context("the file is open")?.1.end_piece();
+        let (bytes, sha256) = self.current.as_mut().context("the file is open")?.2.end_piece();
         let sentences = families.len() as u64;
         let piece = Piece {
             file,
@@ -102,14 +98,5 @@ impl Corpus {
             document_name,
         };
         Ok((bytes > 0).then_some((piece, families)))
-    }
-}
-
-impl From<&Name> for DocumentName {
-    fn from(name: &Name) -> Self {
-        match name {
-            Name::Text(text) => Self::Text(text.clone()),
-            Name::Number(number) => Self::Number(*number),
-        }
     }
 }

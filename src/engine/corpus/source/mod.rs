@@ -9,11 +9,9 @@ use std::vec;
 use anyhow::{Context as _, Result};
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
-use super::compression::Compression;
-use super::family::unit::Unit;
-use super::family::{Families, Repeats};
+use super::family::{Families, Repeats, Unit};
 use super::files::input::{FileKind, Input};
-use super::files::{self, CorpusFile, Source};
+use super::files::{self, CorpusFile};
 use super::formats::Format;
 use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
@@ -27,17 +25,18 @@ pub(super) mod indexing;
 pub(super) mod links;
 pub(super) mod scope;
 mod selected;
-mod shares;
 
 use links::{LinkOptions, LinksBeside};
+use scope::{Decided, ReadPart, Scope};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
+#[derive(Default)]
 pub struct Corpus {
     name: String,
-    /// The remaining files.
     files: vec::IntoIter<CorpusFile>,
-    current: Option<(FileName, Lines)>,
+    /// The file that is open, by its name, whose hash is not known yet.
+    current: Option<(String, Format, Lines)>,
     done: Vec<FileIdentity>,
     passed_over: u64,
     bytes: Option<u64>,
@@ -49,20 +48,17 @@ pub struct Corpus {
     document: u64,
     /// How many documents have begun, of those that are read.
     documents: u64,
-    /// How many documents have begun, of all.
+    /// How many documents have begun, and how many sentences were met, of all.
     met_documents: u64,
-    /// How many sentences were met, of all.
     met_sentences: u64,
     links: LinksBeside,
-    /// Whether the next sentence is the first of its file.
     begins_file: bool,
-    scope: scope::Scope,
+    scope: Scope,
     /// So many more sentences are read of the file that is open.
     left: u64,
     families: Families,
     context: Context,
     index: Option<Arc<Index>>,
-    /// The segments that are read by the index, if only some are.
     selected: Option<SelectedSegments>,
     failed: bool,
 }
@@ -70,35 +66,23 @@ pub struct Corpus {
 /// What a run reads of a corpus beside its words and trees.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FurtherColumns<'a> {
-    /// Columns of CoNLL-U, or keys of JSON lines, of each word.
     pub requested: &'a [String],
-    /// Links that stand beside them.
     pub links: Option<&'a LinkOptions>,
-    /// The column or key that has the class of each word.
     pub classes: Option<&'a str>,
 }
 
-/// A file without its hash, which is not known yet.
-struct FileName {
-    name: String,
-    format: Format,
-}
-
 impl Corpus {
-    /// Opens all that was named, to be read in that order.
-    /// Fails if a file is not there or cannot be opened, a folder has no corpus file, or a file is given twice.
+    /// Opens all that was named, to be read in that order. Fails if a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
         let (files, passed_over) = files::of(inputs).class(Class::Input)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links
-    /// that stand beside it and the classes of words if they are wanted, and [`indexed`](Self::indexed).
-    /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
+    /// Opens the corpus as a run reads it. Fails as its parts, or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
-        scope: &scope::Scope,
+        scope: &Scope,
         columns: FurtherColumns<'_>,
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
@@ -116,22 +100,18 @@ impl Corpus {
         corpus.indexed(index)
     }
 
-    /// Restricts the corpus to the sentences of `scope`; a decided scope is not decided again.
-    pub fn within(mut self, scope: &scope::Scope) -> Self {
-        self.scope = scope.clone();
-        self
+    pub fn within(self, scope: &Scope) -> Self {
+        Self { scope: scope.clone(), ..self }
     }
 
-    /// Adds these columns of CoNLL-U, or keys of JSON lines, to [`Annotation::requested`](super::Annotation::requested) of
-    /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
-    /// JSON lines any key with an entry for each word.
+    /// Adds these columns of CoNLL-U, or entries as in `feats.Number`, or keys of JSON lines with an entry for each word, to
+    /// [`Annotation::requested`](super::Annotation::requested).
     pub fn keeping(mut self, requested: &[String]) -> Self {
         self.context.requested = requested.into();
         self
     }
 
-    /// Reads by the index, if there is one; a limit or another sampling unit makes the index useless.
-    /// Fails if the index is of other files.
+    /// Reads by the index, if there is one; a limit or another unit makes it useless. Fails if it is of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
@@ -144,7 +124,6 @@ impl Corpus {
     }
 
     /// Makes sure that its index, if it has one, was made of the files with this identity, which were read to their ends.
-    /// Fails if one has another content.
     pub fn ensure_indexed_as(&self, read: &CorpusIdentity) -> Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
         let mut files = self.files.as_slice().iter().zip(&index.files).zip(&read.files);
@@ -154,18 +133,16 @@ impl Corpus {
         }
     }
 
-    /// The types of rules that have made no link so far.
+    /// The types of rules that have made no link.
     pub fn idle_rules(&self) -> Vec<&str> {
         self.links.idle_rules()
     }
 
-    /// Its index, if it has one.
     pub fn index(&self) -> Option<&Arc<Index>> {
         self.index.as_ref()
     }
 
-    /// Reads only the requested segments, by the numbers of their sentences, if there is an index; without an
-    /// index all of it is read.
+    /// Reads only the wanted segments, by the numbers of their sentences; without an index all of it is read.
     pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         let of_documents = self.unit() == Unit::Documents;
         if let Some(index) = &self.index {
@@ -185,68 +162,34 @@ impl Corpus {
 
     /// A corpus of one file that is in memory; `name` stands in the report and in error messages.
     pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {
-        let bytes = bytes.into();
-        let file = CorpusFile {
-            name: name.to_owned(),
-            path: name.into(),
-            kind: FileKind { format, compression: Compression::None },
-            bytes: Some(bytes.len() as u64),
-            source: Source::Bytes(bytes),
-        };
+        let file = CorpusFile::of_bytes(name, bytes.into(), FileKind::plain(format));
         Self::of(name.to_owned(), vec![file], 0)
     }
 
     fn of(name: String, files: Vec<CorpusFile>, passed_over: u64) -> Self {
-        Self {
-            name,
-            bytes: files.iter().map(|file| file.bytes).sum(),
-            files: files.into_iter(),
-            current: None,
-            done: Vec::new(),
-            passed_over,
-            bytes_read: Arc::default(),
-            next_index: 0,
-            first_index: 0,
-            document: 0,
-            documents: 0,
-            met_documents: 0,
-            met_sentences: 0,
-            links: LinksBeside::default(),
-            begins_file: false,
-            scope: scope::Scope::default(),
-            left: u64::MAX,
-            families: Families::default(),
-            context: Context::default(),
-            index: None,
-            selected: None,
-            failed: false,
-        }
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        Self { name, files: files.into_iter(), passed_over, bytes, ..Self::default() }
     }
 
-    /// The names of the inputs, without folders.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Files and folders in the given folders that are no corpus files. They are no part of what it is: others may be written
-    /// there while it is analysed.
+    /// Files and folders in the given folders that are no corpus files: others may be written there while it is analysed.
     pub fn passed_over(&self) -> u64 {
         self.passed_over
     }
 
-    /// The size of all files as stored, in bytes, where it is known beforehand.
     pub fn bytes(&self) -> Option<u64> {
         self.bytes
     }
 
-    /// A counter of the bytes read so far, for progress.
     pub fn bytes_read(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads the rest of the corpus, so that the hashes cover all of it, and returns its identity. A corpus with
-    /// [requested segments](Corpus::only) reads the rest of these, and the index gives the identity.
-    /// Fails if the rest cannot be read.
+    /// Reads the rest of the corpus, so that the hashes cover all of it; of [some segments](Corpus::only) it reads the rest, and the
+    /// index gives the identity.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
             while self.read().class(Class::Input)?.is_some() {}
@@ -261,26 +204,20 @@ impl Corpus {
         }
         let decided = self.decided();
         let documents = match &decided.part {
-            scope::ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
-            scope::ReadPart::All | scope::ReadPart::First(_) | scope::ReadPart::OfFiles(_) => None,
+            ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
+            ReadPart::All | ReadPart::First(_) | ReadPart::OfFiles(_) => None,
         };
-        self.read_to_the_end().class(Class::Input)?;
+        self.close().class(Class::Input)?;
+        while self.advance().class(Class::Input)? {
+            self.close().class(Class::Input)?;
+        }
         let repeats = self.families.counts();
         let units = self.scope.half.map_or(repeats.units, |half| half.count(repeats.units));
         let repeats = Repeats { units, ..repeats };
         Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit: decided.unit, documents })
     }
 
-    fn read_to_the_end(&mut self) -> Result<()> {
-        self.close()?;
-        while self.advance()? {
-            self.close()?;
-        }
-        Ok(())
-    }
-
-    /// Its scope, decided.
-    pub fn scope(&mut self) -> &scope::Scope {
+    pub fn scope(&mut self) -> &Scope {
         self.decided();
         &self.scope
     }
@@ -290,14 +227,13 @@ impl Corpus {
         self.decided().unit
     }
 
-    fn decided(&mut self) -> Arc<scope::Decided> {
+    fn decided(&mut self) -> Arc<Decided> {
         if self.scope.decided.is_none() {
             self.scope = self.scope.decide(self.files.as_slice());
         }
         Arc::clone(self.scope.decided.as_ref().expect("it is decided"))
     }
 
-    /// Opens the next file; false if there is none.
     fn advance(&mut self) -> Result<bool> {
         let Some(CorpusFile { name, path, kind, source, .. }) = self.files.next() else { return Ok(false) };
         let shown = Arc::clone(&path);
@@ -305,21 +241,20 @@ impl Corpus {
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
-        self.left = match self.scope.decided.as_deref().map(|decided| &decided.part) {
-            Some(scope::ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
-            Some(scope::ReadPart::OfFiles(shares)) => shares[self.done.len()],
-            None | Some(scope::ReadPart::All | scope::ReadPart::Documents { .. }) => u64::MAX,
+        self.left = match self.scope.part() {
+            Some(ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
+            Some(ReadPart::OfFiles(shares)) => shares[self.done.len()],
+            None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
         };
-        self.current = Some((FileName { name, format: kind.format }, lines));
+        self.current = Some((name, kind.format, lines));
         self.begins_file = true;
         self.first_index = self.next_index;
         self.context.file = FileContext::default();
         Ok(true)
     }
 
-    /// Closes the open file, if there is one, and keeps its identity.
     fn close(&mut self) -> Result<()> {
-        if let Some((FileName { name, format }, lines)) = self.current.take() {
+        if let Some((name, format, lines)) = self.current.take() {
             let generated = self.context.file.generated.take().map(String::from);
             self.done.push(FileIdentity { name, format, sha256: lines.into_sha256()?, generated });
         }
@@ -333,7 +268,7 @@ impl Corpus {
             self.links.add(&mut sentence, number, format, &mut self.context.links)?;
             return Ok(Some(sentence));
         }
-        let is_whole = self.decided().part == scope::ReadPart::All;
+        let is_whole = self.decided().part == ReadPart::All;
         loop {
             let Some((parsed, index)) = self.parsed()? else {
                 if is_whole {
@@ -341,7 +276,7 @@ impl Corpus {
                 }
                 return Ok(None);
             };
-            let format = self.current.as_ref().context("the file of a sentence is open")?.0.format;
+            let format = self.current.as_ref().context("the file of a sentence is open")?.1;
             let mut sentence = self.sentence(parsed, index);
             self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.links)?;
             match self.scope.half {
@@ -355,7 +290,6 @@ impl Corpus {
         }
     }
 
-    /// The next sentence of all files as its reader has it, with its index.
     fn parsed(&mut self) -> Result<Option<(Parsed, u64)>> {
         loop {
             if self.current.is_none() && !self.advance()? {
@@ -369,22 +303,15 @@ impl Corpus {
     }
 
     /// The next sentence of the file that is open; `None` at its end.
-    fn read_of_file(&mut self) -> Result<Option<Sentence>> {
-        let parsed = self.parsed_of_file()?;
-        Ok(parsed.map(|(parsed, index)| self.sentence(parsed, index)))
-    }
-
     fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
-        let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
+        let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
         while self.left > 0 {
             let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
             self.met_sentences += 1;
             // A file begins a document, too.
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
-            if let Some(scope::ReadPart::Documents { taken, .. }) =
-                self.scope.decided.as_deref().map(|decided| &decided.part)
-            {
+            if let Some(ReadPart::Documents { taken, .. }) = self.scope.part() {
                 let number = self.met_documents - 1;
                 if taken.last().is_none_or(|last| *last < number) {
                     self.left = 0;
@@ -403,8 +330,7 @@ impl Corpus {
             }
             return Ok(Some((parsed, index)));
         }
-        let is_cut =
-            matches!(self.scope.decided.as_deref(), Some(scope::Decided { part: scope::ReadPart::OfFiles(_), .. }));
+        let is_cut = matches!(self.scope.part(), Some(ReadPart::OfFiles(_)));
         // Sentences that a limit leaves out of a file count for the numbers of those after it.
         while is_cut && self.links.go_by_number() && (format.entry().read)(lines, &mut self.context)?.is_some() {
             self.met_sentences += 1;
@@ -412,28 +338,12 @@ impl Corpus {
         Ok(None)
     }
 
-    fn sentence(&mut self, parsed: Parsed, index: u64) -> Sentence {
-        let Parsed { origin, content, family, id, links, written, first_text, .. } = parsed;
-        let is_glued = self.context.file.glue(index.is_multiple_of(SEGMENT_SENTENCES), written.as_ref());
-        let entity_fields = self.context.file.entity_fields.clone();
+    fn sentence(&mut self, Parsed { sentence, family, .. }: Parsed, index: u64) -> Sentence {
+        let sentence = self.context.file.placed(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
         let document_number = (self.unit() == Unit::Documents).then(|| self.documents - 1);
         let family = family.filter(|_| !self.scope.asks_for_sentences());
-        let family = self.families.of(&content, family.as_deref(), document_number);
-        let document = self.document;
-        Sentence {
-            index,
-            origin,
-            document,
-            document_number,
-            family,
-            id,
-            entity_fields,
-            content,
-            links,
-            written,
-            first_text,
-            is_glued,
-        }
+        let family = self.families.of(&sentence.content, family.as_deref(), document_number);
+        Sentence { document: self.document, document_number, family, ..sentence }
     }
 }
 

@@ -1,28 +1,23 @@
-//! The scope of a run: the sentences of a corpus that are read, and their sampling unit.
+//! The scope of a run: the sentences of a corpus that are read, and their sampling unit, decided once by reading the files ahead.
 //!
-//! Both are decided once, by reading the files ahead, and then hold for every pass. A limit takes whole documents where
-//! documents are the unit: part of a document is no unit. They are spread over the corpus, since neighbours are often of one
-//! kind. Elsewhere it takes the first sentences, as many of each file.
+//! A limit takes whole documents where documents are the unit, spread over the corpus, since neighbours are often of one kind.
+//! Elsewhere it takes the first sentences, as many of each file.
 
 use std::sync::Arc;
 
-use super::{Corpus, shares};
-use crate::corpus::family::unit::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
+use super::Corpus;
+use crate::corpus::family::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
 use crate::corpus::files::CorpusFile;
 
-/// The sentences of a corpus that a run reads, and their sampling unit.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     limit: Option<u64>,
     unit: Option<Unit>,
-    /// The half of these that is read, if it is one.
     pub(super) half: Option<UnitHalf>,
     pub(super) decided: Option<Arc<Decided>>,
 }
 
-/// Half of the sampling units of a corpus: even or odd numbers.
-///
-/// Units of a half are numbered anew, so that they are in all blocks.
+/// Half of the sampling units of a corpus, by their numbers; units of a half are numbered anew, so that they are in all blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitHalf {
     Even,
@@ -30,26 +25,16 @@ pub enum UnitHalf {
 }
 
 impl UnitHalf {
-    /// Both.
     pub const BOTH: [Self; 2] = [Self::Even, Self::Odd];
 
-    /// The name, to stand before `units`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Even => "even",
-            Self::Odd => "odd",
-        }
+        ["even", "odd"][self as usize]
     }
 
-    /// The units that are not in it.
     pub fn other(self) -> Self {
-        match self {
-            Self::Even => Self::Odd,
-            Self::Odd => Self::Even,
-        }
+        if self == Self::Even { Self::Odd } else { Self::Even }
     }
 
-    /// Whether it has the unit with this number.
     pub fn takes(self, unit: u64) -> bool {
         unit % 2 == self as u64
     }
@@ -60,19 +45,15 @@ impl UnitHalf {
     }
 }
 
-/// A scope once the corpus was read ahead.
 #[derive(Debug)]
 pub(super) struct Decided {
     pub unit: Unit,
     pub part: ReadPart,
 }
 
-/// The part of a corpus that is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadPart {
-    /// All of it.
     All,
-    /// The first sentences, so many.
     First(u64),
     /// The first sentences of each file, so many.
     OfFiles(Vec<u64>),
@@ -80,7 +61,6 @@ pub(super) enum ReadPart {
     Documents {
         taken: Vec<u64>,
         of: u64,
-        /// Their sentences.
         sentences: u64,
     },
 }
@@ -91,7 +71,6 @@ impl Scope {
         Self { limit, unit, half: None, decided: None }
     }
 
-    /// One half of the sampling units.
     pub fn half(self, half: Option<UnitHalf>) -> Self {
         Self { half, ..self }
     }
@@ -101,14 +80,17 @@ impl Scope {
         Self::new(None, Some(Unit::Sentences))
     }
 
-    /// The number of sentences, where a limit decides it.
     pub fn sentence_count(&self) -> Option<u64> {
-        match &self.decided.as_ref()?.part {
+        match self.part()? {
             ReadPart::All => None,
             ReadPart::First(count) => Some(*count),
             ReadPart::OfFiles(shares) => Some(shares.iter().sum()),
             ReadPart::Documents { sentences, .. } => Some(*sentences),
         }
+    }
+
+    pub(super) fn part(&self) -> Option<&ReadPart> {
+        Some(&self.decided.as_deref()?.part)
     }
 
     /// The whole corpus, whose unit is `own` unless another one is asked for.
@@ -122,7 +104,6 @@ impl Scope {
         self.unit == Some(Unit::Sentences)
     }
 
-    /// Whether a limit is set.
     pub(super) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
@@ -135,17 +116,15 @@ impl Scope {
         let part = match self.limit {
             None => ReadPart::All,
             Some(limit) if unit == Unit::Documents => spread(&ahead.documents, limit),
-            Some(limit) => shares::shares(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
+            Some(limit) => shares(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
         };
         Self { decided: Some(Arc::new(Decided { unit, part })), ..self.clone() }
     }
 }
 
-/// A corpus that was read ahead.
 #[derive(Default)]
 pub(super) struct Ahead {
     pub marks: UnitMarks,
-    /// The sentences of each document, as far as they were read.
     documents: Vec<u64>,
 }
 
@@ -153,11 +132,8 @@ impl Ahead {
     /// Reads as far as the marks decide, or with `to_the_end` to the last document; nothing where a file can be read only once.
     pub fn of(files: &[CorpusFile], to_the_end: bool) -> Self {
         let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
-        again.map_or_else(Self::default, |files| Self::read(files, to_the_end))
-    }
-
-    fn read(files: Vec<CorpusFile>, to_the_end: bool) -> Self {
-        let mut corpus = Corpus::of(String::new(), files, 0);
+        let Some(again) = again else { return Self::default() };
+        let mut corpus = Corpus::of(String::new(), again, 0);
         let (mut marks, mut documents) = (UnitMarks::default(), Vec::new());
         while let Ok(Some((parsed, _))) = corpus.parsed() {
             documents.resize(usize::try_from(corpus.documents).unwrap_or(usize::MAX), 0);
@@ -167,8 +143,7 @@ impl Ahead {
                 marks.marks_documents |= parsed.begins_document;
                 marks.names_families |= parsed.family.is_some();
             }
-            let is_decided = marks.names_families || marks.documents >= ENOUGH_DOCUMENTS && !to_the_end;
-            if is_decided {
+            if marks.names_families || marks.documents >= ENOUGH_DOCUMENTS && !to_the_end {
                 break;
             }
         }
@@ -176,10 +151,8 @@ impl Ahead {
     }
 }
 
-/// Whole documents, spread over a corpus whose documents have so many sentences, until they have `limit` sentences.
-///
-/// They are taken in the order of the van der Corput sequence (van der Corput 1935): however many are taken, they are about
-/// evenly apart, and a larger limit takes all documents of a smaller one.
+/// Whole documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935): however many
+/// are taken, they are about evenly apart, and a larger limit takes all documents of a smaller one.
 fn spread(documents: &[u64], limit: u64) -> ReadPart {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
@@ -194,6 +167,42 @@ fn spread(documents: &[u64], limit: u64) -> ReadPart {
     }
     taken.sort_unstable();
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
+}
+
+/// The share of each file in its order; `None` of a single file, and where one can be read only once. Files are read ahead as far as
+/// their shares go; a file that cannot be read has what it has before the error.
+fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
+    if files.len() < 2 {
+        return None;
+    }
+    let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
+    again?;
+    Some(even(files.len(), limit, |file, most| {
+        let again = files[file].again().expect("a file that can be read again");
+        let mut ahead = Corpus::of(String::new(), vec![again], 0);
+        (0..most).take_while(|_| matches!(ahead.parsed(), Ok(Some(_)))).count() as u64
+    }))
+}
+
+/// Equal shares, but for files that have fewer sentences, by `count` up to a number; the first of the others get one more where that
+/// does not come out even.
+fn even(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+    let mut shares = vec![0; files];
+    let (mut left, mut others): (u64, Vec<usize>) = (limit, (0..files).collect());
+    loop {
+        let Some(share) = left.checked_div(others.len() as u64) else { return shares };
+        let counted: Vec<(usize, u64)> = others.iter().map(|&file| (file, count(file, share + 1))).collect();
+        let (short, long): (Vec<_>, Vec<_>) = counted.into_iter().partition(|(_, has)| *has <= share);
+        others = long.into_iter().map(|(file, _)| file).collect();
+        if short.is_empty() {
+            let more = left % others.len() as u64;
+            others.iter().zip(0..).for_each(|(&file, place)| shares[file] = share + u64::from(place < more));
+            return shares;
+        }
+        for (file, has) in short {
+            (shares[file], left) = (has, left - has);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -227,5 +236,22 @@ mod tests {
         // Of six the order is 0, 4, 2, 1, 5, 3; the fifth has 25 sentences.
         assert_eq!(taken(&[10, 10, 10, 10, 25, 10], 30), [0, 4]);
         assert_eq!((taken(&[7], 3), taken(&[], 3)), (vec![0], vec![]));
+    }
+
+    fn even_shares(sizes: &[u64], limit: u64) -> Vec<u64> {
+        even(sizes.len(), limit, |file, most| sizes[file].min(most))
+    }
+
+    #[test]
+    fn every_file_gives_as_many_as_it_can() {
+        assert_eq!(even_shares(&[9, 9, 9], 6), [2, 2, 2]);
+        assert_eq!(even_shares(&[9, 9, 9], 8), [3, 3, 2]);
+        // What the second lacks comes from the others, and what those lack from the last.
+        assert_eq!(even_shares(&[9, 1, 9], 9), [4, 1, 4]);
+        assert_eq!(even_shares(&[3, 0, 1, 9], 10), [3, 0, 1, 6]);
+        // Fewer sentences than files, or than are asked for.
+        assert_eq!(even_shares(&[9, 9, 9], 2), [1, 1, 0]);
+        assert_eq!(even_shares(&[2, 1], 10), [2, 1]);
+        assert_eq!(even_shares(&[2, 1], 0), [0, 0]);
     }
 }

@@ -6,34 +6,26 @@ use std::vec;
 
 use anyhow::{Context as _, Result};
 
-use crate::corpus::compression::Compression;
 use crate::corpus::files::CorpusFile;
 use crate::corpus::formats::Format;
-use crate::corpus::formats::reader::{Context, FileContext, Name, Parsed};
-use crate::corpus::index::{DocumentName, Index, Piece, SEGMENT_SENTENCES};
-use crate::corpus::lines::Lines;
+use crate::corpus::formats::reader::{Context, FileContext, Parsed};
+use crate::corpus::index::{Index, Piece, SEGMENT_SENTENCES};
+use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::{Sentence, SentenceFamily};
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
-/// Segments of a corpus as one run of sentences.
 pub(super) struct SelectedSegments {
     index: Arc<Index>,
     files: Vec<CorpusFile>,
-    /// The numbers of the remaining segments.
     segments: vec::IntoIter<u64>,
-    /// The remaining pieces of the segment that is read.
     pieces: vec::IntoIter<Piece>,
-    /// The families of its remaining sentences.
     families: vec::IntoIter<SentenceFamily>,
     current: Option<OpenPiece>,
     next_index: u64,
     document: u64,
-    /// Whether documents are the unit.
     of_documents: bool,
-    /// The documents that have begun.
     documents: u64,
-    /// Whether the next sentence is the first of its file.
     begins_file: bool,
     bytes_read: Arc<AtomicU64>,
 }
@@ -42,7 +34,6 @@ pub(super) struct SelectedSegments {
 struct OpenPiece {
     file: usize,
     lines: Lines,
-    /// The digest that its bytes must have.
     sha256: String,
     /// Sentences of the file that were read before, in this piece, or skipped.
     passed: u64,
@@ -80,8 +71,8 @@ impl SelectedSegments {
                 return Ok(None);
             }
         }
-        let Parsed { origin, content, begins_document, id, links, written, first_text, .. } = self.read(context)?;
-        let format = self.files[origin.file].kind.format;
+        let Parsed { sentence, begins_document, .. } = self.read(context)?;
+        let format = self.files[sentence.origin.file].kind.format;
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
@@ -90,25 +81,9 @@ impl SelectedSegments {
         self.documents += u64::from(begins_document || self.begins_file);
         self.begins_file = false;
         let family = self.families.next().context("a segment has a family for each sentence")?;
-        let entity_fields = context.file.entity_fields.clone();
         let document_number = self.documents.checked_sub(1).filter(|_| self.of_documents);
-        let begins_segment = index.is_multiple_of(SEGMENT_SENTENCES);
-        let (document, is_glued) = (self.document, context.file.glue(begins_segment, written.as_ref()));
-        let sentence = Sentence {
-            index,
-            origin,
-            document,
-            document_number,
-            family,
-            id,
-            entity_fields,
-            content,
-            links,
-            written,
-            first_text,
-            is_glued,
-        };
-        Ok(Some((sentence, format)))
+        let sentence = context.file.placed(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
+        Ok(Some((Sentence { document: self.document, document_number, family, ..sentence }, format)))
     }
 
     /// Reads a sentence of the open file. A file that has changed may be anything, so that error comes before others.
@@ -129,7 +104,6 @@ impl SelectedSegments {
         }
     }
 
-    /// Goes on to the next piece; false if there is none.
     fn begin_piece(&mut self, context: &mut Context) -> Result<bool> {
         let Some(piece) = self.next_piece()? else {
             self.close()?;
@@ -181,7 +155,7 @@ impl SelectedSegments {
             let lines = lines.after(piece.lines_before);
             context.file = FileContext {
                 entity_fields: piece.entity_fields.as_deref().map(Arc::from),
-                document: piece.document_name.as_ref().map(Name::from),
+                document: piece.document_name.clone(),
                 ..FileContext::default()
             };
             OpenPiece { file: number, lines, sha256: hex(&piece.sha256), passed: piece.before, left: 0 }
@@ -196,14 +170,5 @@ impl SelectedSegments {
     fn close(&mut self) -> Result<()> {
         let Some(OpenPiece { file, lines, sha256, .. }) = self.current.take() else { return Ok(()) };
         if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed(&self.files[file].path)) }
-    }
-}
-
-impl From<&DocumentName> for Name {
-    fn from(name: &DocumentName) -> Self {
-        match name {
-            DocumentName::Text(text) => Self::Text(text.clone()),
-            DocumentName::Number(number) => Self::Number(*number),
-        }
     }
 }

@@ -1,5 +1,4 @@
-//! Sentences with the tokens that a model predicts, for the loss by which it was trained: with whole words masked or replaced, or
-//! of a decoder as they are (docs/methodology/effect.md).
+//! Sentences with the tokens that a model predicts, with whole words masked or replaced, or as they are (docs/methodology/effect.md).
 
 use std::sync::Arc;
 use std::vec;
@@ -11,28 +10,22 @@ use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
-/// One of this many words is corrupted, about the share of tokens that BERT was trained on (Devlin et al. 2019, section
-/// 3.1: 15 %).
+/// One of this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
 pub const PERIOD: u8 = 7;
 
-/// The corruption of the sentences of a corpus, from which a model predicts the true tokens.
 #[derive(Clone, Debug)]
 pub struct Corruption {
-    /// The number of variants of each sentence: the phases from 0 on.
     pub phases: u8,
-    /// The noise that replaces the chosen words.
     pub noise: Noise,
     /// The id of the token for text that is not in the vocabulary, if there is one.
     pub unknown: Option<u32>,
 }
 
-/// The noise that replaces the tokens of a chosen word.
 #[derive(Clone, Debug)]
 pub enum Noise {
     /// The mask of this id; the model predicts the true tokens there.
     Mask(u32),
-    /// Tokens drawn by their frequency, the "unigram generator" of Clark et al. 2020, section 3.2; the model predicts
-    /// of every token of the text whether it was replaced.
+    /// Tokens drawn by their frequency (Clark et al. 2020, section 3.2); the model predicts of every token whether it was replaced.
     Replace(Arc<Unigrams>),
     /// Nothing: a decoder predicts every token but the first from those before it, and all at once.
     Nothing,
@@ -41,8 +34,6 @@ pub enum Noise {
 impl Corruption {
     /// The sentence with its words `u` masked or replaced of which `(u + s) mod 7` is the phase, `s` being the number of the
     /// sentence: all tokens of a word. `None` if there is no such word, or no token to score.
-    ///
-    /// A variant beside another one of the same sentence is no independent evidence.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
             return predicting_next(sentence, self.unknown);
@@ -79,7 +70,7 @@ impl Corruption {
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// The variants of a sentence, by phase. If the sentence begins a family, only the first variant does.
+    /// The variants of a sentence, by phase: no independent evidence, so only the first can begin a family.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
@@ -89,8 +80,7 @@ impl Corruption {
     }
 }
 
-/// The sequence with a prediction of each token of its words but one that it begins with, unknown ones not scored; `None` if there
-/// is none to score.
+/// The sequence with a prediction of each token of its words but its first, unknown ones not scored; `None` if none is to score.
 pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
     let words = sequence.word_of_tokens().into_iter().enumerate().skip(1);
     let predicted = words.filter_map(|(place, word)| {
@@ -105,18 +95,15 @@ pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequ
 /// The class of a token of the text that stands where it stood.
 const ORIGINAL: u32 = 0;
 
-/// The class of a replaced token.
 const REPLACED: u32 = 1;
 
-/// The token that stands at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256,
-/// the highest first.
+/// The token at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256, the highest first.
 fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     let hash = Sha256::digest(format!("headscope/replacement/0/{sentence}/{position}"));
     let number = hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
     unigrams.token(number)
 }
 
-/// Masks or replaces words of sentences.
 pub struct Corrupted<I> {
     sentences: I,
     corruption: Corruption,
@@ -125,7 +112,6 @@ pub struct Corrupted<I> {
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
-    /// Masks or replaces words of `sentences`.
     pub fn new(sentences: I, corruption: Corruption) -> Self {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
     }

@@ -1,8 +1,5 @@
-//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third
-//! and fourth, and so on.
-//!
-//! Other than [`pairs`](super::pairs), which fills sequences with several sentences on either side and gives all of them
-//! one segment, as one published analysis does.
+//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third and fourth,
+//! and so on; other than [`pairs`](super::pairs), with several sentences of one segment on either side.
 
 use std::iter::Peekable;
 
@@ -11,7 +8,6 @@ use anyhow::Result;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token};
 
-/// Puts sentences together, two by two.
 pub struct SentencePairs<I: Iterator> {
     sentences: Peekable<I>,
     frame: Option<Frame>,
@@ -25,8 +21,7 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
         Self { sentences: sentences.peekable(), frame, max_tokens, left_out: 0 }
     }
 
-    /// Sentences that are in no pair, of those read so far: without a partner, since they are the last of their document
-    /// or the other one was left out before, or in a pair that is too long.
+    /// Sentences in no pair, of those read so far: without a partner in their document, or in a pair that is too long.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -34,11 +29,8 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
     /// The sentence after `first`, if the two are a pair: the first of them has an even number in its document.
     fn partner(&mut self, first: &Sequence) -> Result<Option<Sequence>> {
         let wanted = (first.index - first.document).is_multiple_of(2).then_some(first.index + 1);
-        let follows = |next: &Result<Sequence>| match next {
-            Ok(next) => Some(next.index) == wanted && next.document == first.document,
-            Err(_) => true,
-        };
-        self.sentences.next_if(follows).transpose()
+        let is_wanted = |next: &Sequence| Some(next.index) == wanted && next.document == first.document;
+        self.sentences.next_if(|next| next.as_ref().map_or(true, is_wanted)).transpose()
     }
 
     /// The two in one sequence, in the block of the first; `None` if there is no room.
@@ -52,30 +44,27 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
             ..pair
         })
     }
+
+    fn next_pair(&mut self) -> Result<Option<Sequence>> {
+        while let Some(first) = self.sentences.next().transpose()? {
+            let Some(second) = self.partner(&first)? else {
+                self.left_out += 1;
+                continue;
+            };
+            match self.pair(&first, &second) {
+                Some(pair) => return Ok(Some(pair)),
+                None => self.left_out += 2,
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Iterator for SentencePairs<I> {
     type Item = Result<Sequence>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let first = match self.sentences.next()? {
-                Ok(first) => first,
-                Err(error) => return Some(Err(error)),
-            };
-            let second = match self.partner(&first) {
-                Ok(Some(second)) => second,
-                Ok(None) => {
-                    self.left_out += 1;
-                    continue;
-                }
-                Err(error) => return Some(Err(error)),
-            };
-            match self.pair(&first, &second) {
-                Some(pair) => return Some(Ok(pair)),
-                None => self.left_out += 2,
-            }
-        }
+        self.next_pair().transpose()
     }
 }
 

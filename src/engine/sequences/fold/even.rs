@@ -13,17 +13,14 @@ pub struct Even {
 }
 
 impl Even {
-    /// Even attention over a sequence of `tokens`.
     pub fn new(visibility: Visibility, tokens: usize) -> Self {
         Self { visibility, tokens }
     }
 
-    /// Whether queries see no key after them.
     pub fn is_causal(self) -> bool {
         self.visibility.is_causal()
     }
 
-    /// The weight that a query gives each key that it sees.
     #[inline]
     pub fn share(self, query: usize) -> f64 {
         1.0 / self.visibility.count(query, self.tokens) as f64
@@ -35,7 +32,6 @@ impl Even {
         (self.visibility.count(query, self.tokens) as f64).ln()
     }
 
-    /// Whether two words see each other.
     pub fn are_in_sight(self, a: &WordSpan, b: &WordSpan, from: FromToken) -> bool {
         self.between_words(a, b, from) > 0.0 && self.between_words(b, a, from) > 0.0
     }
@@ -64,7 +60,6 @@ pub struct EvenRows {
 }
 
 impl EvenRows {
-    /// The rows of even attention as those of a head.
     #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
     pub fn view(&mut self, even: Even) -> AttentionView<'_> {
         let tokens = even.tokens;

@@ -24,7 +24,6 @@ impl Lifts {
         Self::between(&sequence.words, Even::new(visibility, sequence.ids.len()), from)
     }
 
-    /// The factors between any spans of tokens.
     pub fn between(spans: &[WordSpan], even: Even, from: FromToken) -> Self {
         let factor = |query, key| match even.between_words(query, key, from) {
             weight if weight > 0.0 => 1.0 / weight,

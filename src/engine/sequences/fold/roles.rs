@@ -9,13 +9,10 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 /// The farthest offset that is kept apart: metrics by offset run over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
 
-/// The largest offset as a distance.
 pub const REACH: usize = MAX_OFFSET as usize;
 
-/// The farthest distance that counts as local.
 pub const WINDOW: usize = 2;
 
-/// How many offsets that is: both directions and 0.
 pub const OFFSETS: usize = 2 * REACH + 1;
 
 /// The offset of a slot, -8 first.
@@ -26,19 +23,14 @@ pub fn offset_at(slot: usize) -> i32 {
 /// The roles of a sentence's tokens in the token-level metrics, computed once for all heads.
 #[derive(Clone, Debug)]
 pub struct TokenRoles {
-    /// The number of tokens, special ones included.
     pub tokens: usize,
-    /// Whether the sentence is the first of its family.
     pub is_first: bool,
     /// The runs of tokens that are not special: one in a single sentence, two in a pair.
     pub text: Vec<Range<usize>>,
-    /// The place of the first special token.
     pub first_special: Option<usize>,
     /// The place of the first token, in a decoder.
     pub first_token: Option<usize>,
-    /// The places of the separators.
     pub separators: Vec<usize>,
-    /// The places of punctuation.
     pub punctuation: Vec<usize>,
     /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
     pub is_text: Vec<f32>,
@@ -47,7 +39,6 @@ pub struct TokenRoles {
 }
 
 impl TokenRoles {
-    /// Sorts a sentence's tokens by the role they play.
     pub fn new(sentence: &Sequence) -> Self {
         let kinds = &sentence.kinds;
         let positions =
@@ -102,7 +93,6 @@ fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
     mask
 }
 
-/// The maximal ranges of tokens of a wanted kind.
 fn runs(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (token, _) in kinds.iter().enumerate().filter(|&(_, &kind)| wanted(kind)) {

@@ -7,9 +7,7 @@ use crate::linalg::lanes::{LANES, sum};
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::sequence::TokenKind;
 
-/// A head's attention from each token of text to the other tokens of text.
-///
-/// The buffers are reused from head to head; rows of special tokens have no meaning.
+/// A head's attention from each token of text to the others; rows of special tokens have no meaning. The buffers are reused.
 #[derive(Clone, Debug, Default)]
 pub struct TextAttention {
     is_text: Vec<f32>,
@@ -38,7 +36,6 @@ impl TextAttention {
         REACH + self.width + REACH
     }
 
-    /// The number of tokens, special ones included.
     pub fn tokens(&self) -> usize {
         self.masses.len()
     }
@@ -48,14 +45,12 @@ impl TextAttention {
         &self.rows[query * self.stride() + REACH..][..self.width]
     }
 
-    /// The weights at the offsets -8 to 8 from a query; 0 where there is no token.
-    /// Panics if the query does not exist.
+    /// The weights at the offsets -8 to 8 from a query, which must exist; 0 where there is no token.
     pub fn window(&self, query: usize) -> &[f32; OFFSETS] {
         // The row begins REACH weights on, so the weight REACH before the query is at the query's own place.
         self.rows[query * self.stride() + query..][..OFFSETS].try_into().expect("a slice of this length")
     }
 
-    /// The sum of the weights of a query.
     pub fn mass(&self, query: usize) -> f64 {
         self.masses[query]
     }

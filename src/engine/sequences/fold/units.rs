@@ -3,9 +3,7 @@
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 
-/// The words of a sentence and its special tokens, in the order of the sentence.
-///
-/// [`WordAttention::fold`](super::words::WordAttention::fold) folds attention to their `spans` as it does to words.
+/// The words of a sentence and its special tokens, in the order of the sentence, to be folded as words are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Units {
     /// The tokens of each unit, `[units]`.
@@ -30,14 +28,12 @@ impl Units {
         Self::of(units, vec![0; sequence.words.len()])
     }
 
-    /// The words of a sequence alone.
     pub fn words(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
         Self::of(words.collect(), vec![0; sequence.words.len()])
     }
 
-    /// The units of a sentence of a window, by its place: the first token of the window, all that is between that and the sentence
-    /// as one, and the sentence's words.
+    /// The units of a sentence of a window: the first token of that, all between it and the sentence as one, and the words.
     pub fn of_sentence(sequence: &Sequence, sentence: usize) -> Self {
         let (text, words) = (&sequence.texts[sentence], sequence.words_of_sentences().swap_remove(sentence));
         let before = [0..text.start.min(1), 1..text.start.max(1)].into_iter().filter(|span| !span.is_empty());

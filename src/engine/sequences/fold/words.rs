@@ -18,9 +18,7 @@ pub enum FromToken {
     First,
 }
 
-/// A matrix of attention between words, `[words, words]`, special tokens dropped.
-///
-/// The buffer is reused from sentence to sentence.
+/// A matrix of attention between words, `[words, words]`, special tokens dropped; the buffer is reused.
 #[derive(Clone, Debug, Default)]
 pub struct WordAttention {
     words: usize,
@@ -28,8 +26,7 @@ pub struct WordAttention {
     runs: Vec<WordRun>,
 }
 
-/// Words that follow each other, as do their tokens: any number of words of one token each, or one word of several, or one
-/// that shares a token.
+/// Words that follow each other, as do their tokens: any number of one token each, or one of several or that shares a token.
 #[derive(Clone, Debug)]
 struct WordRun {
     words: Range<usize>,
@@ -81,12 +78,10 @@ impl WordAttention {
         }
     }
 
-    /// The number of words.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// Attention from word `from` to word `to`.
     pub fn get(&self, from: usize, to: usize) -> f64 {
         self.weights[from * self.words + to]
     }

@@ -1,8 +1,7 @@
 //! The tally: the sequences of a corpus, and the sentences that were left out, with the reasons.
 
-mod legibility;
-
 use std::collections::BTreeMap;
+use std::fmt;
 
 use anyhow::Error;
 use serde::{Deserialize, Serialize};
@@ -10,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::reading::WindowTally;
 use super::sequence::Sequence;
 use crate::corpus::TreeHead;
+use crate::model::tokenizer::{ModelTokenizer, script_of};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::system::errors::Facts;
-
-pub use legibility::Legibility;
 
 #[cfg(test)]
 mod tests;
@@ -45,12 +43,18 @@ impl SkipReason {
 
     /// An error for this reason with the way out, where there is one.
     pub fn with_way_out(self, error: Error) -> Error {
-        match self {
-            Self::TooManyTokens => {
-                error.hint("cut plain text with --truncate, or raise --max-tokens if the model has more positions")
-            }
-            Self::WordWithoutTokens | Self::NoTokens => error,
+        if self != Self::TooManyTokens {
+            return error;
         }
+        error.hint("cut plain text with --truncate, or raise --max-tokens if the model has more positions")
+    }
+}
+
+impl std::error::Error for SkipReason {}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.describe())
     }
 }
 
@@ -77,7 +81,6 @@ impl WordSkip {
     }
 }
 
-/// The words that were left out of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutWords {
     /// Their number, by reason.
@@ -90,36 +93,24 @@ pub struct LeftOutWords {
 }
 
 impl LeftOutWords {
-    /// Counts a word.
     pub(super) fn add(&mut self, reason: WordSkip) {
         *self.skipped.entry(reason).or_default() += 1;
     }
-
-    /// Adds the counts of other sentences.
-    fn merge(&mut self, other: &Self) {
-        Merge::merge(&mut self.skipped, &other.skipped);
-        self.heads += other.heads;
-    }
 }
 
-/// The corpus in numbers: how much of it was encoded, and how much was not.
+merge_fields!(LeftOutWords { skipped, heads });
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Sentences encoded.
     pub sentences: u64,
     /// Tokens of the encoded sentences, special tokens included; in windows, which have them instead, tokens of text.
     pub tokens: u64,
-    /// Tokens of text of the encoded sentences.
     pub text_tokens: u64,
     /// Unknown tokens of text: those in the place of text outside the vocabulary.
     pub unknown: u64,
-    /// Words of the encoded sentences.
     pub words: u64,
-    /// Tokens of the longest encoded sentence.
     pub longest: u64,
-    /// Sentences left out, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
-    /// Words left out of the encoded sentences.
     #[serde(default)]
     pub left_out: LeftOutWords,
     /// Tokens of the encoded sentences that are of several words.
@@ -134,34 +125,25 @@ pub struct Tally {
     pub unannotated: u64,
     /// Sentences encoded that were given as words of which not every one has a universal part of speech.
     pub untagged: u64,
-    /// Files and folders in the given folders that are no corpus files; the fewest that were there when a part of the corpus
-    /// was opened, for the run itself may write some.
+    /// Files and folders that are no corpus files; the fewest when a part of it was opened, for the run itself may write some.
     #[serde(default)]
     pub passed_over: u64,
-    /// The windows that the sentences were read in; nothing where each was read by itself.
     #[serde(default)]
     pub windows: WindowTally,
-    /// The counts by file of the corpus.
     pub files: Vec<FileTally>,
 }
 
-/// One file in numbers: how much of it was encoded, and how much was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTally {
-    /// Sentences encoded.
     pub sentences: u64,
-    /// Tokens of the encoded sentences, special tokens included.
     pub tokens: u64,
-    /// Words of the encoded sentences.
     pub words: u64,
-    /// Sentences left out.
     pub skipped: u64,
 }
 
 merge_fields!(FileTally { sentences, tokens, words, skipped });
 
 impl Tally {
-    /// Adds the counts of other sentences.
     pub fn merge(&mut self, other: &Self) {
         self.sentences += other.sentences;
         self.tokens += other.tokens;
@@ -181,7 +163,6 @@ impl Tally {
         self.files.merge(&other.files);
     }
 
-    /// The windows that the sentences were read in, if they were.
     pub fn in_windows(&self) -> Option<WindowTally> {
         Some(self.windows).filter(|windows| windows.windows > 0)
     }
@@ -198,8 +179,7 @@ impl Tally {
         &mut self.files[number]
     }
 
-    /// Counts a sequence that was made of a sentence of this file, with its special tokens if `special`; `unknown` is the token
-    /// for what the vocabulary lacks.
+    /// Counts a sequence of a sentence of this file, with its special tokens if `special`; `unknown` is the unknown token.
     pub(super) fn count(
         &mut self,
         file: usize,
@@ -223,15 +203,55 @@ impl Tally {
         self.unannotated += u64::from(without > left_out.heads);
         let is_untagged = || sequence.annotations.iter().any(|annotation| annotation.upos.is_none());
         self.untagged += u64::from(!sequence.forms.is_empty() && is_untagged());
-        let file = self.file(file);
-        file.sentences += 1;
-        file.tokens += tokens;
-        file.words += words;
+        self.file(file).merge(&FileTally { sentences: 1, tokens, words, skipped: 0 });
     }
 
-    /// Counts a sentence of this file that was left out.
     pub(super) fn skip(&mut self, file: usize, reason: SkipReason) {
         *self.skipped.entry(reason).or_default() += 1;
         self.file(file).skipped += 1;
+    }
+}
+
+/// Counts of how the tokenizer read the words of the encoded sentences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Legibility {
+    pub characters: u64,
+    pub letters: u64,
+    /// Letters of scripts in which the vocabulary has no words, by script.
+    pub foreign: BTreeMap<String, u64>,
+    /// Words whose capitals are lower-cased although the vocabulary is cased.
+    pub lower_cased: u64,
+    pub of_one_token: u64,
+    /// Sentences with a word that no entry is as long as, and that is one unknown token: of vocabularies of letters or k-mers.
+    pub unparted: u64,
+}
+
+merge_fields!(Legibility { characters, letters, foreign, lower_cased, of_one_token, unparted });
+
+impl Legibility {
+    /// Counts a sequence that `tokenizer` made of a sentence.
+    pub fn add(&mut self, sequence: &Sequence, tokenizer: &ModelTokenizer) {
+        let mut is_unparted = false;
+        for (place, span) in sequence.words.iter().enumerate() {
+            let word = sequence.form(place);
+            self.lower_cased += u64::from(tokenizer.lower_cases() && word.contains(char::is_uppercase));
+            self.add_characters(word, tokenizer);
+            let is_unknown = span.len() == 1 && Some(sequence.ids[span.start()]) == tokenizer.unknown();
+            let is_longer = |length| word.chars().nth(length).is_some();
+            is_unparted |= is_unknown && tokenizer.entry_length().is_some_and(is_longer);
+        }
+        self.unparted += u64::from(is_unparted);
+        self.of_one_token += u64::from(sequence.text().nth(1).is_none());
+    }
+
+    fn add_characters(&mut self, word: &str, tokenizer: &ModelTokenizer) {
+        for c in word.chars() {
+            self.characters += u64::from(!c.is_whitespace());
+            let Some(script) = script_of(c) else { continue };
+            self.letters += 1;
+            if !tokenizer.scripts().know(script) {
+                *self.foreign.entry(script.to_owned()).or_default() += 1;
+            }
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! Sequences of tokens made of sentences: their special tokens, the word of each token, and the sentences that cannot
-//! be analysed.
+//! Sequences of tokens made of sentences, and the sentences that cannot be analysed.
 
 mod spans;
 
@@ -7,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Error, Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use tokenizers::Encoding;
 
 use super::reading::{Context as Reads, Spacing};
@@ -28,17 +27,13 @@ mod tests;
 /// The kind of class that tokens of a small vocabulary are.
 pub const TOKEN_CLASSES: &str = "token";
 
-/// A sentence once tokenised.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tokenized {
-    /// It goes through the encoder.
     Sequence(Box<Sequence>),
-    /// It is left out.
     Skipped(SkipReason),
 }
 
 impl Tokenized {
-    /// The sequence, unless the sentence is left out.
     pub fn sequence(self) -> Option<Sequence> {
         match self {
             Self::Sequence(sequence) => Some(*sequence),
@@ -47,7 +42,6 @@ impl Tokenized {
     }
 }
 
-/// Makes sequences of sentences with a model's own tokenizer, and keeps the tally.
 pub struct SentenceTokenizer<'a> {
     tokenizer: &'a ModelTokenizer,
     max_tokens: usize,
@@ -55,7 +49,6 @@ pub struct SentenceTokenizer<'a> {
     strict: bool,
     context: Reads,
     spacing: Spacing,
-    /// The last segment that the model knows.
     last_segment: u32,
     /// The tokens of a small vocabulary as classes of words, by their ids.
     classes: BTreeMap<u32, Arc<WordClass>>,
@@ -82,7 +75,6 @@ impl<'a> SentenceTokenizer<'a> {
         }
     }
 
-    /// Gives words to the tokenizer in this way.
     pub fn spacing(self, spacing: Spacing) -> Self {
         Self { spacing, ..self }
     }
@@ -97,17 +89,13 @@ impl<'a> SentenceTokenizer<'a> {
         Self { strict, ..self }
     }
 
-    /// Makes tokens of sentences as they stand in the text of their document, where they are read in it.
-    ///
-    /// Sentences of running text are joined by a space, which some tokenizers make a part of the token after it; so the
-    /// tokens of a document do not depend on where its windows begin. Special tokens are then those of windows, and are not
-    /// counted with sentences.
+    /// Makes tokens of sentences as they stand in the text of their document, where they are read in it: joined by a space, which
+    /// some tokenizers make a part of the token after it. Special tokens are then those of windows, and not counted with sentences.
     pub fn within(self, context: Reads) -> Self {
         Self { context, ..self }
     }
 
-    /// Makes a sequence of a sentence, and counts it or the reason why there is none.
-    /// Fails if the tokenizer fails, or the sentence must be left out and that is an error; both name file and line.
+    /// Makes a sequence of a sentence, and counts it or the reason why there is none; an error names file and line.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
         self.encoded(sentence).class(Class::Input)
     }
@@ -122,7 +110,9 @@ impl<'a> SentenceTokenizer<'a> {
             let origin = origin.clone();
             move |error: Error| cannot(error, &origin).class(Class::Input)
         };
-        let before = if !sentence.is_glued && self.follows_a_space(index, document) { " " } else { "" };
+        let is_later = self.context == Reads::Document && index != document;
+        let follows_a_space = is_later && !sentence.is_glued && self.tokenizer.joins_by_a_space();
+        let before = if follows_a_space { " " } else { "" };
         let mut left_out = LeftOutWords::default();
         // Of a longer text only the beginning is tokenised.
         let bytes = content.bytes().min(MAX_SENTENCE_BYTES as u64);
@@ -142,40 +132,37 @@ impl<'a> SentenceTokenizer<'a> {
                 self.written((words, &mut links), &written, before, &mut left_out)
             }
         });
-        let tokenized = tokenized.map_err(|error| cannot(error, &origin))?;
-        match tokenized {
-            Tokenized::Sequence(sequence) => {
-                if let Some((word, form)) = left_out.unread.as_ref().filter(|_| self.strict) {
-                    let (which, shown) = (WordSkip::NoTokens.describe(), form.escape_default());
-                    let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {which}", word + 1);
-                    let error = error.of_value(shown).hint("take it out of the corpus, or run without --strict");
-                    return Err(error.at(&origin.path, origin.line));
-                }
-                if let Some(residues) = residues {
-                    self.link_residues(&mut links, residues, &sequence).at(&origin.path, origin.line)?;
-                }
-                let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
-                let document = document.max(segment);
-                let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..*sequence };
-                let special = self.context == Reads::Sentence;
-                self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()), &left_out);
-                self.tally.legibility.add(&sequence, self.tokenizer);
-                Ok(Tokenized::Sequence(Box::new(sequence)))
+        let sequence = match tokenized.map_err(Error::downcast::<SkipReason>) {
+            Ok(sequence) => sequence,
+            Err(Ok(reason)) if self.strict => {
+                let error = anyhow!("sentence {index}, one {reason}, would be skipped, and --strict skips none");
+                return Err(reason.with_way_out(error).at(&origin.path, origin.line));
             }
-            Tokenized::Skipped(reason) if self.strict => {
-                let which = reason.describe();
-                let error = anyhow!("sentence {index}, one {which}, would be skipped, and --strict skips none");
-                Err(reason.with_way_out(error).at(&origin.path, origin.line))
-            }
-            Tokenized::Skipped(reason) => {
+            Err(Ok(reason)) => {
                 self.tally.skip(origin.file, reason);
-                Ok(tokenized)
+                return Ok(Tokenized::Skipped(reason));
             }
+            Err(Err(error)) => return Err(cannot(error, &origin)),
+        };
+        if let Some((word, form)) = left_out.unread.as_ref().filter(|_| self.strict) {
+            let (which, shown) = (WordSkip::NoTokens.describe(), form.escape_default());
+            let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {which}", word + 1);
+            let error = error.of_value(shown).hint("take it out of the corpus, or run without --strict");
+            return Err(error.at(&origin.path, origin.line));
         }
+        if let Some(residues) = residues {
+            self.link_residues(&mut links, residues, &sequence).at(&origin.path, origin.line)?;
+        }
+        let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
+        let document = document.max(segment);
+        let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..sequence };
+        let special = self.context == Reads::Sentence;
+        self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()), &left_out);
+        self.tally.legibility.add(&sequence, self.tokenizer);
+        Ok(Tokenized::Sequence(Box::new(sequence)))
     }
 
-    /// Makes links between so many residues those between the words of a sequence, which may have been cut.
-    /// Fails if the tokenizer does not make a word of each residue.
+    /// Makes links between so many residues those between the words of a sequence, which may have been cut, one of each residue.
     fn link_residues(&self, links: &mut [LinkSet], residues: usize, sequence: &Sequence) -> Result<()> {
         let words = sequence.words.len();
         let is_cut = self.truncate && sequence.ids.len() == self.max_tokens && words < residues;
@@ -188,22 +175,15 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(())
     }
 
-    /// Whether a sentence follows another of its document after a space that is a part of its first token.
-    fn follows_a_space(&self, index: u64, document: u64) -> bool {
-        self.context == Reads::Document && index != document && self.tokenizer.joins_by_a_space()
-    }
-
-    /// The tally of the sentences so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The tally, once all is encoded.
     pub fn into_tally(self) -> Tally {
         self.tally
     }
 
-    fn text(&mut self, text: &str) -> Result<Tokenized> {
+    fn text(&mut self, text: &str) -> Result<Sequence> {
         if let Some(program) = self.tokenizer.needs_words_of() {
             let error =
                 anyhow!("it is running text, and the model's tokenizer cuts the words that {program} finds in it");
@@ -213,7 +193,7 @@ impl<'a> SentenceTokenizer<'a> {
         let text = &*parted;
         // A line of megabytes that is left out or cut anyway is not encoded whole.
         let text = match self.tokenizer.enough(text, self.max_tokens + 1) {
-            Some(_) if !self.truncate => return Ok(Tokenized::Skipped(SkipReason::TooManyTokens)),
+            Some(_) if !self.truncate => bail!(SkipReason::TooManyTokens),
             Some(end) => &text[..end],
             None => text,
         };
@@ -222,32 +202,32 @@ impl<'a> SentenceTokenizer<'a> {
         if encoding.len() > self.max_tokens && self.truncate {
             // Cut the text, not the special tokens around it.
             let special = encoding.get_special_tokens_mask().iter().filter(|&&mask| mask == 1).count();
-            let Some(room) = self.max_tokens.checked_sub(special).filter(|&room| room > 0) else {
-                return Ok(Tokenized::Skipped(SkipReason::TooManyTokens));
-            };
+            let room = self.max_tokens.checked_sub(special).filter(|&room| room > 0);
+            let room = room.ok_or(SkipReason::TooManyTokens)?;
             encoding = self.tokenizer.cut(self.tokenizer.encode_text(text, false)?, room)?;
             self.tally.truncated += 1;
         }
-        let words = self.finish(&encoding, None);
-        Ok(spelled(words, text, &encoding))
+        let sequence = self.finish(&encoding, None)?;
+        let offsets = encoding.get_offsets();
+        // Tokens of one word follow each other; some begin with the space before it.
+        let of_word =
+            |word: &WordSpan| text.get(offsets[word.start()].0..offsets[word.end() - 1].1).unwrap_or_default();
+        let spelled = sequence.words.iter().map(|word| of_word(word).trim().to_owned()).collect();
+        Ok(Sequence { spelled, ..sequence })
     }
 
     /// Words one by one, each with a space before it; of a pair of texts `first_text` of them are of the first.
-    fn spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Tokenized> {
+    fn spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Sequence> {
         self.ensure_of_words()?;
-        if words.is_empty() {
-            return Ok(Tokenized::Skipped(SkipReason::NoTokens));
-        }
+        ensure!(!words.is_empty(), SkipReason::NoTokens);
         // Each word has a token of its own, or the sentence is left out for that.
-        if words.len() > self.max_tokens {
-            return Ok(Tokenized::Skipped(SkipReason::TooManyTokens));
-        }
+        ensure!(words.len() <= self.max_tokens, SkipReason::TooManyTokens);
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let encoding = match first_text {
             Some(first) => self.tokenizer.encode_word_pair([&forms[..first], &forms[first..]])?,
             None => self.tokenizer.encode_words(&forms)?,
         };
-        Ok(self.finish(&encoding, Some(words)))
+        self.finish(&encoding, Some(words))
     }
 
     /// Words as they were written, in a text with `before` in front of it.
@@ -257,29 +237,21 @@ impl<'a> SentenceTokenizer<'a> {
         written: &Written,
         before: &str,
         left_out: &mut LeftOutWords,
-    ) -> Result<Tokenized> {
+    ) -> Result<Sequence> {
         self.ensure_of_words()?;
         let text = format!("{before}{}", written.text);
-        let too_many = Tokenized::Skipped(SkipReason::TooManyTokens);
-        if self.tokenizer.enough(&text, self.max_tokens + 1).is_some() {
-            return Ok(too_many);
-        }
+        ensure!(self.tokenizer.enough(&text, self.max_tokens + 1).is_none(), SkipReason::TooManyTokens);
         ensure_tokenisable(&text)?;
         let encoding = self.tokenizer.encode_text(&text, true)?;
         let places = written.words.iter().map(|word| word.start + before.len()..word.end + before.len());
         let places: Vec<Range<usize>> = places.collect();
         let spans = spans::word_spans(&encoding, &text, &places);
-        if spans.iter().all(Option::is_none) {
-            return Ok(Tokenized::Skipped(SkipReason::NoTokens));
-        }
-        if encoding.len() > self.max_tokens {
-            return Ok(too_many);
-        }
+        ensure!(spans.iter().any(Option::is_some), SkipReason::NoTokens);
+        ensure!(encoding.len() <= self.max_tokens, SkipReason::TooManyTokens);
         let (words, spans) = kept((words, links), spans, &places, left_out);
         Ok(self.sequence(&encoding, spans, Some(words)))
     }
 
-    /// Fails if the model knows no words.
     fn ensure_of_words(&self) -> Result<()> {
         ensure!(
             !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
@@ -290,28 +262,21 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// `given` are the words that were given to the tokenizer, where it was given words.
-    fn finish(&self, encoding: &Encoding, given: Option<Vec<Word>>) -> Tokenized {
+    fn finish(&self, encoding: &Encoding, given: Option<Vec<Word>>) -> Result<Sequence> {
         let words = word_spans(encoding);
-        if words.is_empty() {
-            return Tokenized::Skipped(SkipReason::NoTokens);
-        }
-        if given.as_ref().is_some_and(|given| given.len() != words.len()) {
-            return Tokenized::Skipped(SkipReason::WordWithoutTokens);
-        }
-        if encoding.len() > self.max_tokens {
-            return Tokenized::Skipped(SkipReason::TooManyTokens);
-        }
-        self.sequence(encoding, WordSpan::whole(words), given)
+        ensure!(!words.is_empty(), SkipReason::NoTokens);
+        ensure!(given.as_ref().is_none_or(|given| given.len() == words.len()), SkipReason::WordWithoutTokens);
+        ensure!(encoding.len() <= self.max_tokens, SkipReason::TooManyTokens);
+        Ok(self.sequence(encoding, WordSpan::whole(words), given))
     }
 
-    /// The sequence of an encoding, in which these are the tokens of its words.
-    fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Tokenized {
+    fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Sequence {
         let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
         let (tree, rest): (_, Option<Vec<_>>) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
         let (forms, mut annotations) = rest.unwrap_or_default().into_iter().unzip();
         let kinds = kinds(self.tokenizer, encoding);
         self.classify((&words, encoding.get_ids(), &kinds), &mut annotations);
-        Tokenized::Sequence(Box::new(Sequence {
+        Sequence {
             ids: encoding.get_ids().to_vec(),
             segments: encoding.get_type_ids().iter().map(|&segment| segment.min(self.last_segment)).collect(),
             kinds,
@@ -320,11 +285,9 @@ impl<'a> SentenceTokenizer<'a> {
             forms,
             annotations,
             ..Sequence::default()
-        }))
+        }
     }
-}
 
-impl SentenceTokenizer<'_> {
     /// Gives each word of one whole token the class of that token, if the vocabulary is small and no word has a class.
     /// Punctuation has none, as it has a label of its own.
     fn classify(&self, (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]), annotations: &mut Vec<Annotation>) {
@@ -340,7 +303,6 @@ impl SentenceTokenizer<'_> {
     }
 }
 
-/// Fails of a text that is too long for a tokenizer.
 fn ensure_tokenisable(text: &str) -> Result<()> {
     ensure!(
         text.len() <= MAX_SENTENCE_BYTES,
@@ -387,19 +349,6 @@ fn kept(
     pairs.unzip()
 }
 
-/// A tokenized sentence with its words as they stand in their text.
-fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokenized {
-    if let Tokenized::Sequence(sequence) = &mut tokenized {
-        let offsets = encoding.get_offsets();
-        // Tokens of one word follow each other; some begin with the space before it.
-        let of_word =
-            |word: &WordSpan| text.get(offsets[word.start()].0..offsets[word.end() - 1].1).unwrap_or_default();
-        sequence.spelled = sequence.words.iter().map(|word| of_word(word).trim().to_owned()).collect();
-    }
-    tokenized
-}
-
-/// The kind of each token of an encoding.
 pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
     let special = encoding.get_special_tokens_mask();
     // A special token at the end alone, as T5's `</s>`, is no first one.

@@ -65,8 +65,7 @@ fn owners_of(token: Range<usize>, text: &str, words: &[Range<usize>], from: usiz
     owners.iter_mut().for_each(|(_, seen)| *seen /= all);
 }
 
-/// Whether a character is seen: no white space, and none of those that a tokenizer may drop or take for white space, such
-/// as U+200B, the soft hyphen and variation selectors.
+/// Whether a character is seen: no white space, and none that a tokenizer may drop or take for it, as U+200B and the soft hyphen.
 fn is_seen(c: char) -> bool {
     !c.is_whitespace()
         && !matches!(c, '\u{fe00}'..='\u{fe0f}')

@@ -1,42 +1,34 @@
 //! CoNLL-U, the format of Universal Dependencies (<https://universaldependencies.org/format.html>).
 //!
-//! Words are the lines with integer ids. Multiword tokens (`3-4`) have the text of the words that they are; empty nodes
-//! (`5.1`) stand in no text and are skipped. What the words were written as is `# text`, or their forms with what
-//! `SpaceAfter=No` says.
+//! Words are the lines with integer ids. Multiword tokens (`3-4`) have the text of the words that they are; empty nodes (`5.1`) are
+//! skipped. The text is `# text`, or the forms with what `SpaceAfter=No` says.
 
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, FileContext, FormatReader, Parsed};
+use super::reader::{Context, FileContext, Parsed};
 use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
 use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
-use crate::corpus::relation::RelationNames;
-use crate::corpus::sentence::{Content, TreeHead, Word};
-use crate::corpus::tree;
+use crate::corpus::relation::{RelationNames, base};
+use crate::corpus::sentence::links::{LinkSet, LinkTypes, LinksFrom};
+use crate::corpus::sentence::written::{Written, WrittenPiece};
+use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::errors::Facts;
 use crate::system::errors::similar::closest;
 use crate::system::printable::excerpt;
-use links::NotedLinks;
-use surface::{COLUMNS, Surface, number, space_after};
 
-mod links;
-mod surface;
 #[cfg(test)]
 mod tests;
 
-pub(super) const ENTRY: FormatReader =
-    FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: next };
-
-/// Reads the next sentence, or `None` at the end of the file.
-fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     let Context { relations, links: types, requested, links_from, classes, file, .. } = context;
     requested.iter().map(|name| &**name).chain(classes.as_deref()).try_for_each(ensure_column).about(lines.path())?;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
-    let (mut surface, mut noted) = (Surface::default(), NotedLinks::default());
+    let (mut surface, mut noted, mut links) = (Surface::default(), Vec::<(usize, Box<str>)>::new(), Vec::new());
     let (mut first, mut begins_document, mut names) = (None, false, Comments::default());
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
@@ -55,7 +47,8 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
                 id if is_pair(id, '.') => Ok(None),
                 id if is_pair(id, '-') => surface.multiword(&columns, words.len(), &mut size).map(|()| None),
                 _ => {
-                    noted.note(links_from.as_ref(), &columns, words.len());
+                    let value = noted_links(links_from.as_ref(), &columns);
+                    noted.extend(value.map(|value| (words.len(), value.into())));
                     let further = (&**requested, classes.as_ref());
                     word(&columns, &mut surface, words.len(), &mut size, (relations, further)).map(Some)
                 }
@@ -68,18 +61,20 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         first.get_or_insert_with(|| lines.here());
     }
     let Some(origin) = first else { return Ok(None) };
-    if let Err((word, problem)) = tree::check(&words) {
+    if let Err((word, problem)) = check_tree(&words) {
         bail!(problem.reworded(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), numbers[word]));
     }
-    let links = noted.read(links_from.as_ref(), words.len(), types);
-    let links = links.map_err(|(word, problem)| problem.at(lines.path(), numbers[word]))?;
+    for (word, value) in noted {
+        let added = add_links(&mut links, links_from.as_ref(), (word, &value), words.len(), types);
+        added.at(lines.path(), numbers[word])?;
+    }
     surface.ensure_whole(words.len()).at(lines.path(), lines.number())?;
     let Comments { family, id, text } = names;
     let written = (!words.is_empty()).then(|| surface.written(&words, text.as_deref()));
-    Ok(Some(Parsed { begins_document, family, id, links, written, ..Parsed::new(origin, Content::Words(words)) }))
+    let sentence = Sentence { origin, id, links, written, ..Sentence::new(Content::Words(words)) };
+    Ok(Some(Parsed { sentence, begins_document, family }))
 }
 
-/// The facts that comments state about a sentence.
 #[derive(Default)]
 struct Comments {
     family: Option<Box<str>>,
@@ -92,11 +87,8 @@ fn comment(line: &str, file: &mut FileContext, names: &mut Comments) -> Result<b
     let text = line.trim_start_matches('#');
     let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
     // <https://universaldependencies.org/ext-format.html>
-    ensure!(
-        key != "global.columns",
-        anyhow!("this is CoNLL-U Plus (`{}`), which is not read", excerpt(line))
-            .hint("convert it to the ten columns of CoNLL-U")
-    );
+    let plus = || anyhow!("this is CoNLL-U Plus (`{}`), which is not read", excerpt(line));
+    ensure!(key != "global.columns", plus().hint("convert it to the ten columns of CoNLL-U"));
     match key {
         "global.Entity" => file.entity_fields = Some(value.into()),
         "global.generated" => {
@@ -121,7 +113,6 @@ fn comment(line: &str, file: &mut FileContext, names: &mut Comments) -> Result<b
     Ok(matches!(key, "newdoc" | "newdoc id"))
 }
 
-/// Parses the line of a word; `before` words came before it.
 fn word(
     columns: &[&str; COLUMNS],
     surface: &mut Surface,
@@ -162,11 +153,9 @@ fn word(
     Ok(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation })
 }
 
-/// The columns of words that a run may name, with their places.
 const NAMED: [(&str, usize); 7] =
     [("lemma", 2), ("upos", 3), ("xpos", 4), ("feats", 5), ("deprel", 7), ("deps", 8), ("misc", 9)];
 
-/// Makes sure that there can be a column of this name, or an entry in it.
 fn ensure_column(name: &str) -> Result<()> {
     let (column, entry) = name.split_once('.').map_or((name, ""), |(column, entry)| (column, entry));
     let known = NAMED.map(|(known, _)| known);
@@ -219,4 +208,122 @@ fn given(column: &str) -> Option<Box<str>> {
 /// Whether `id` is two numbers joined by `joint`.
 fn is_pair(id: &str, joint: char) -> bool {
     id.split_once(joint).is_some_and(|(a, b)| [a, b].iter().all(|n| n.parse::<u32>().is_ok()))
+}
+
+/// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
+const COLUMNS: usize = 10;
+
+#[derive(Default)]
+struct Surface {
+    pieces: Vec<WrittenPiece>,
+    words: usize,
+}
+
+impl Surface {
+    /// Takes the line of a multiword token that `before` words came before. Fails if its words are not the next ones.
+    fn multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
+        let [id, form, .., misc] = *columns;
+        let expected = before + 1;
+        let ends = id.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?)));
+        let last = ends.filter(|&(first, last)| first == expected && last >= first && self.words <= before);
+        let other = || {
+            let error = anyhow!("column 1 (ID) is `{}`: expected a range from {expected} on", excerpt(id));
+            error.of_value(id).hint("put the line of a multiword token before the lines of its words")
+        };
+        let (_, last) = last.ok_or_else(other)?;
+        // A treebank without its text has underscores, and its words stand for themselves.
+        if !matches!(form, "_" | "") {
+            size.add_surface(form)?;
+            let (surface, words) = (Some(form.to_owned()), last - before);
+            self.pieces.push(WrittenPiece { surface, words, space_after: space_after(misc) });
+            self.words = last;
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, before: usize, space_after: bool) {
+        if before >= self.words {
+            self.pieces.push(WrittenPiece::word(space_after));
+            self.words = before + 1;
+        }
+    }
+
+    fn ensure_whole(&self, words: usize) -> Result<()> {
+        let lacking = || anyhow!("a multiword token ends with word {}, and the sentence with word {words}", self.words);
+        ensure!(self.words <= words, lacking());
+        Ok(())
+    }
+
+    /// The text: `text` if the pieces stand in it from left to right, else the pieces side by side.
+    fn written(&self, words: &[Word], text: Option<&str>) -> Written {
+        let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
+        let aligned = text.and_then(|text| Written::aligned(text, &forms, &self.pieces).ok());
+        aligned.unwrap_or_else(|| Written::joined(&forms, &self.pieces))
+    }
+}
+
+fn space_after(misc: &str) -> bool {
+    !misc.split('|').any(|entry| entry == "SpaceAfter=No")
+}
+
+/// A number from 1 as CoNLL-U writes it: digits without a sign or leading zeros.
+fn number(text: &str) -> Option<usize> {
+    let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
+    text.parse().ok().filter(|_| plain)
+}
+
+fn noted_links<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
+    match from? {
+        LinksFrom::Deps => Some(columns[8]).filter(|deps| *deps != "_"),
+        LinksFrom::Misc(key) => value_of(key, columns[9]),
+    }
+}
+
+/// Adds the links of a word by its value, in a sentence of so many words.
+fn add_links(
+    sets: &mut Vec<LinkSet>,
+    from: Option<&LinksFrom>,
+    (word, value): (usize, &str),
+    words: usize,
+    types: &mut LinkTypes,
+) -> Result<()> {
+    for (to, name) in targets(from, value)? {
+        let set = LinkSet::of_type(sets, &types.plain(name)?);
+        match to {
+            Some(to) => set.link(word as u64 + 1, to, words).of_value(value)?,
+            None => set.lost += 1,
+        }
+    }
+    Ok(())
+}
+
+/// The targets of a word by its value, each with the name of its type; `None` of an empty node. Roots have none.
+fn targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
+    let wrong = |column: &str, found: &str, expected: &str| {
+        anyhow!("{column} has `{}`: expected {expected}", excerpt(found)).of_value(found)
+    };
+    match from {
+        None => Ok(Vec::new()),
+        Some(LinksFrom::Misc(key)) => {
+            let column = format!("column 10 (MISC), `{key}`,");
+            let of_part = |part: &'a str| match number(part) {
+                Some(to) => Ok((Some(to as u64), &**key)),
+                None => bail!(wrong(&column, part, "numbers of words, separated by commas")),
+            };
+            value.split(',').map(str::trim).map(of_part).collect()
+        }
+        Some(LinksFrom::Deps) => {
+            let mut found = Vec::new();
+            for part in value.split('|') {
+                let other = || wrong("column 9 (DEPS)", part, "HEAD:RELATION");
+                let (head, relation) = part.split_once(':').ok_or_else(other)?;
+                if head == "0" {
+                    continue;
+                }
+                let to = if head.contains('.') { None } else { Some(number(head).ok_or_else(other)? as u64) };
+                found.push((to, base(relation)));
+            }
+            Ok(found)
+        }
+    }
 }

@@ -1,34 +1,28 @@
 //! FASTA, the format of protein sequences (Pearson & Lipman 1988): one record is one sentence, and its residues are the text.
 //!
-//! A record is a line `>id description` and the lines up to the next of these, which are one sequence. Letters are capitals in
-//! every vocabulary of residues, and lower case marks regions of low complexity or, in alignments, insertions: it is read as
-//! capitals. Gaps (`-`, `.`) are no part of the protein and are dropped, as is the stop of a translation (`*`) at its end.
+//! A record is a line `>id description` and the lines up to the next of these. Lower case, which marks regions of low complexity or
+//! insertions, is read as capitals. Gaps (`-`, `.`) are dropped, as is the stop of a translation (`*`) at its end.
 
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, FormatReader, Parsed};
+use super::reader::{Context, Parsed};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_SENTENCE_BYTES};
 use crate::corpus::lines::Lines;
-use crate::corpus::sentence::{Content, Origin};
+use crate::corpus::sentence::{Content, Origin, Sentence};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) const ENTRY: FormatReader =
-    FormatReader { name: "fasta", extensions: &["fasta", "fa", "faa"], may_have_text: true, read: next };
-
-/// The first character of a header.
+/// The first characters of headers and of comments.
 const HEADER: char = '>';
-
-/// The first character of a comment.
 const COMMENT: char = ';';
 
 /// Reads the next record, or `None` at the end of the file. One without residues is a sentence without tokens, and counted so.
-fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
     let Some((origin, id)) = header(lines)? else { return Ok(None) };
     let mut protein = Protein::default();
     // The header of the next record is left for the next call.
@@ -37,8 +31,7 @@ fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
         let added = if line.starts_with(COMMENT) { Ok(()) } else { protein.add(line) };
         added.at(lines.path(), lines.number())?;
     }
-    let content = Content::Text(protein.residues);
-    Ok(Some(Parsed { id, ..Parsed::new(origin, content) }))
+    Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
 }
 
 /// The place of the next header and the id that it gives, the first word after `>`.
@@ -52,21 +45,17 @@ fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
                 "a record begins with a line `>id description`; a text with a sentence a line is read by --format text",
             )
         });
-        let id = header.map(|header| {
-            let id = header.split_whitespace().next().filter(|id| id.len() <= MAX_ID_BYTES);
-            id.map(Arc::from)
-        });
+        let id =
+            header.map(|header| header.split_whitespace().next().filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from));
         let origin = lines.here();
         return Ok(Some((origin, id.at(lines.path(), lines.number())?)));
     }
     Ok(None)
 }
 
-/// A protein as far as it is read.
 #[derive(Default)]
 struct Protein {
     residues: String,
-    /// Whether its translation has stopped.
     has_stopped: bool,
 }
 

@@ -1,12 +1,9 @@
-//! Reaction SMILES with atom numbers, one reaction a line: `[CH3:1][OH:2].[Na+]>>[CH3:1][O-:2] id`.
+//! Reaction SMILES with atom numbers, `REACTANTS>AGENTS>PRODUCTS`, one reaction a line: `[CH3:1][OH:2].[Na+]>>[CH3:1][O-:2] id`.
 //!
-//! A reaction is `REACTANTS>AGENTS>PRODUCTS`. Agents are read as reactants, as models of reactions read them, so the text is
-//! `REACTANTS.AGENTS>>PRODUCTS` without numbers, and its words are the tokens of Schwaller et al. 2019 (arXiv:1811.02633): atoms,
-//! bonds, brackets and numbers of rings. An atom whose brackets hold nothing but what follows from its bonds loses them with its
-//! number, as in `[CH3:1]` and `C`.
-//!
-//! Numbers become links of the type `maps`, from each atom of the products to the atom of the reactants with its number and to all
-//! atoms that are equivalent to that one. The candidates are all atoms of the reactants. The class of an atom is its element.
+//! Agents are read as reactants, as models of reactions read them, and words are the tokens of Schwaller et al. 2019
+//! (arXiv:1811.02633), without numbers, and without brackets that hold nothing but what follows from bonds. Numbers become links of
+//! the type `maps`, from each atom of the products to the atom of the reactants with its number and to all that are equivalent to
+//! that one; the candidates are all atoms of the reactants. The class of an atom is its element.
 
 mod molecule;
 
@@ -15,13 +12,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, FormatReader, Parsed};
+use super::reader::{Context, Parsed, next_line};
 use crate::corpus::annotation::{Annotation, WordClass};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::written::{Written, WrittenPiece};
-use crate::corpus::sentence::{Content, TreeHead, Word};
+use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 use molecule::{Atom, Molecule, SmilesToken};
@@ -29,36 +26,16 @@ use molecule::{Atom, Molecule, SmilesToken};
 #[cfg(test)]
 mod tests;
 
-pub(super) const ENTRY: FormatReader =
-    FormatReader { name: "rxn", extensions: &["rxn", "rsmi"], may_have_text: false, read: next };
-
-/// The type of the links from atoms of the products to atoms of the reactants.
-const MAPS: &str = "maps";
-
-/// The kind of class that atoms have.
-const ELEMENT: &str = "element";
-
-/// The word between both sides.
-const ARROW: &str = ">>";
-
-/// Reads the next reaction, or `None` at the end of the file.
-fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    while let Some(line) = lines.next()? {
-        if line.trim().is_empty() {
-            continue;
-        }
+pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+    next_line(lines, |line| {
         let (smiles, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let id = name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
-        let read = ensure_no_table(line).and_then(|()| Reaction::parse(smiles));
-        let read = read.and_then(|reaction| reaction.read(&mut context.links));
-        let origin = lines.here();
-        let (words, links) = read.at(&origin.path, origin.line)?;
+        ensure_no_table(line)?;
+        let (words, links) = mapped(sides(smiles)?, &mut context.links)?;
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
         let written = Written::joined(&forms, &vec![WrittenPiece::word(false); forms.len()]);
-        let parsed = Parsed::new(origin, Content::Words(words));
-        return Ok(Some(Parsed { id, links, written: Some(written), ..parsed }));
-    }
-    Ok(None)
+        Ok(Sentence { id, links, written: Some(written), ..Sentence::new(Content::Words(words)) }.into())
+    })
 }
 
 /// The name behind a reaction, before any further field. The extension of CXSMILES, between bars, may stand before it.
@@ -79,81 +56,62 @@ fn ensure_no_table(line: &str) -> Result<()> {
     sign.map_or(Ok(()), |sign| Err(error(sign).hint(way_out)))
 }
 
-/// A reaction: two molecules, each of any number of parts.
-struct Reaction {
-    reactants: Molecule,
-    products: Molecule,
+fn sides(smiles: &str) -> Result<[Molecule; 2]> {
+    let sides: Vec<&str> = smiles.split('>').collect();
+    let [reactants, agents, products] = sides[..] else {
+        let error = anyhow!("a reaction has two `>`, and `{}` has {}", excerpt(smiles), sides.len() - 1);
+        return Err(error.of_value(smiles).hint("write it as REACTANTS>>PRODUCTS or REACTANTS>AGENTS>PRODUCTS"));
+    };
+    for (name, side) in [("reactants", reactants), ("products", products)] {
+        ensure!(!side.is_empty(), anyhow!("there are no {name}: `{}`", excerpt(smiles)));
+    }
+    let (mut left, mut right) = (Molecule::default(), Molecule::default());
+    left.add(reactants, 0)?;
+    if !agents.is_empty() {
+        left.tokens.push(SmilesToken::sign("."));
+        left.add(agents, reactants.len() + 1)?;
+    }
+    right.add(products, smiles.len() - products.len())?;
+    left.ensure_numbered_apart("reactants")?;
+    right.ensure_numbered_apart("products")?;
+    Ok([left, right])
 }
 
-impl Reaction {
-    fn parse(smiles: &str) -> Result<Self> {
-        let sides: Vec<&str> = smiles.split('>').collect();
-        let [reactants, agents, products] = sides[..] else {
-            let error = anyhow!("a reaction has two `>`, and `{}` has {}", excerpt(smiles), sides.len() - 1);
-            return Err(error.of_value(smiles).hint("write it as REACTANTS>>PRODUCTS or REACTANTS>AGENTS>PRODUCTS"));
+fn mapped([reactants, products]: [Molecule; 2], types: &mut LinkTypes) -> Result<(Vec<Word>, Vec<LinkSet>)> {
+    let first = reactants.tokens.len() + 1;
+    let places = reactants.places();
+    let numbered: HashMap<u32, usize> =
+        reactants.atoms.iter().zip(0..).filter_map(|(atom, place)| Some((atom.mapped()?, place))).collect();
+    let classes = reactants.equivalence_classes();
+    let mut equivalent: HashMap<usize, Vec<usize>> = HashMap::new();
+    classes.iter().zip(&places).for_each(|(&class, &place)| equivalent.entry(class).or_default().push(place));
+    let (mut maps, mut count) = (LinkSet::new(types.plain("maps")?), 0);
+    for (atom, place) in products.atoms.iter().zip(products.places()) {
+        let Some((number, &from)) = atom.mapped().and_then(|number| Some((number, numbered.get(&number)?))) else {
+            continue;
         };
-        for (name, side) in [("reactants", reactants), ("products", products)] {
-            ensure!(!side.is_empty(), anyhow!("there are no {name}: `{}`", excerpt(smiles)));
+        let before = &reactants.atoms[from];
+        if before.element != atom.element {
+            let (before, after) = (&before.element, &atom.element);
+            bail!(anyhow!("atom {number} is {before} in the reactants and {after} in the products").of_value(number));
         }
-        let mut left = Molecule::default();
-        left.add(reactants, 0)?;
-        if !agents.is_empty() {
-            left.tokens.push(SmilesToken::sign("."));
-            left.add(agents, reactants.len() + 1)?;
-        }
-        let mut right = Molecule::default();
-        right.add(products, smiles.len() - products.len())?;
-        left.ensure_numbered_apart("reactants")?;
-        right.ensure_numbered_apart("products")?;
-        Ok(Self { reactants: left, products: right })
+        let targets = &equivalent[&classes[from]];
+        count += targets.len();
+        let too_many = || anyhow!("more than {MAX_LINKS} links lead to equivalent atoms of the reactants");
+        ensure!(count <= MAX_LINKS, too_many().hint("leave out copies of a molecule"));
+        targets.iter().for_each(|&to| maps.add(first + place, to));
     }
-
-    /// The words, and the links between them.
-    fn read(self, types: &mut LinkTypes) -> Result<(Vec<Word>, Vec<LinkSet>)> {
-        let Self { reactants, products } = self;
-        let first = reactants.tokens.len() + 1;
-        let places = reactants.places();
-        let numbered: HashMap<u32, usize> =
-            reactants.atoms.iter().zip(0..).filter_map(|(atom, place)| Some((atom.mapped()?, place))).collect();
-        let classes = reactants.equivalence_classes();
-        let mut equivalent: HashMap<usize, Vec<usize>> = HashMap::new();
-        classes.iter().zip(&places).for_each(|(&class, &place)| equivalent.entry(class).or_default().push(place));
-        let (mut maps, mut count) = (LinkSet::new(types.plain(MAPS)?), 0);
-        for (atom, place) in products.atoms.iter().zip(products.places()) {
-            let Some((number, &from)) = atom.mapped().and_then(|number| Some((number, numbered.get(&number)?))) else {
-                continue;
-            };
-            let before = &reactants.atoms[from];
-            if before.element != atom.element {
-                let (before, after) = (&before.element, &atom.element);
-                bail!(
-                    anyhow!("atom {number} is {before} in the reactants and {after} in the products").of_value(number)
-                );
-            }
-            let targets = &equivalent[&classes[from]];
-            count += targets.len();
-            ensure!(
-                count <= MAX_LINKS,
-                anyhow!("more than {MAX_LINKS} links lead to equivalent atoms of the reactants")
-                    .hint("leave out copies of a molecule")
-            );
-            targets.iter().for_each(|&to| maps.add(first + place, to));
-        }
-        let links = if maps.targets.is_empty() { Vec::new() } else { vec![maps] };
-        let links =
-            links.into_iter().map(|maps| LinkSet { candidates: Some(places.iter().copied().collect()), ..maps });
-        let links = links.collect();
-        let (mut words, mut size) = (Vec::new(), SentenceSize::default());
-        for word in reactants.into_words().chain([word(ARROW.to_owned(), None)]).chain(products.into_words()) {
-            size.add([&*word.form, word.annotation.class.as_deref().map_or("", |class| &class.name)])?;
-            words.push(word);
-        }
-        Ok((words, links))
+    maps.candidates = Some(places.into_iter().collect());
+    let links = if maps.targets.is_empty() { Vec::new() } else { vec![maps] };
+    let (mut words, mut size) = (Vec::new(), SentenceSize::default());
+    for word in reactants.into_words().chain([word(">>".to_owned(), None)]).chain(products.into_words()) {
+        size.add([&*word.form, word.annotation.class.as_deref().map_or("", |class| &class.name)])?;
+        words.push(word);
     }
+    Ok((words, links))
 }
 
 impl Molecule {
-    /// The place of each atom among the tokens.
     fn places(&self) -> Vec<usize> {
         self.tokens.iter().enumerate().filter(|(_, token)| token.atom.is_some()).map(|(place, _)| place).collect()
     }
@@ -161,13 +119,9 @@ impl Molecule {
     fn ensure_numbered_apart(&self, side: &str) -> Result<()> {
         let mut seen = BTreeSet::new();
         let twice = self.atoms.iter().filter_map(Atom::mapped).find(|&number| !seen.insert(number));
-        match twice {
-            Some(number) => {
-                let error = anyhow!("two atoms of the {side} have the number {number}").of_value(number);
-                Err(error.hint("give each atom of a side a number of its own, or none"))
-            }
-            None => Ok(()),
-        }
+        let Some(number) = twice else { return Ok(()) };
+        let error = anyhow!("two atoms of the {side} have the number {number}").of_value(number);
+        Err(error.hint("give each atom of a side a number of its own, or none"))
     }
 
     fn into_words(self) -> impl Iterator<Item = Word> + use<> {
@@ -179,7 +133,7 @@ impl Molecule {
 }
 
 fn word(form: String, element: Option<Box<str>>) -> Word {
-    let class = element.map(|name| Arc::new(WordClass { key: ELEMENT.into(), name }));
+    let class = element.map(|name| Arc::new(WordClass { key: "element".into(), name }));
     let annotation = Annotation { class, ..Annotation::default() };
     Word { form, head: TreeHead::Unknown, relation: "_".to_owned(), annotation }
 }

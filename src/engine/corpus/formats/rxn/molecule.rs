@@ -7,10 +7,8 @@ use anyhow::{Result, anyhow, bail, ensure};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// The most atoms of one side of a reaction.
-///
-/// The largest reactions of patents have some hundred. Atoms are told apart in as many rounds as the longest chain has atoms, so the
-/// time grows by the square: 4,096 in a row take half a second.
+/// The most atoms of one side of a reaction. They are told apart in as many rounds as the longest chain has atoms, so the time grows
+/// by the square: 4,096 in a row take half a second. The largest reactions of patents have some hundred.
 pub(super) const MAX_ATOMS: usize = 4096;
 
 /// Atoms that stand without brackets, and the valences that say how many hydrogens they have (`OpenSMILES`, 3.1.5).
@@ -27,7 +25,6 @@ const ORGANIC: [(&str, &[u32]); 10] = [
     ("I", &[1]),
 ];
 
-/// The atoms that are aromatic without brackets.
 const AROMATIC: &str = "bcnops";
 
 /// A molecule, or several side by side.
@@ -35,24 +32,20 @@ const AROMATIC: &str = "bcnops";
 pub(super) struct Molecule {
     pub tokens: Vec<SmilesToken>,
     pub atoms: Vec<Atom>,
-    /// Pairs of atoms, with the bond between them.
     bonds: Vec<(usize, usize, Bond)>,
 }
 
-/// A piece of the text that a model reads.
 pub(super) struct SmilesToken {
     pub text: String,
     pub atom: Option<usize>,
 }
 
 impl SmilesToken {
-    /// A token that is no atom.
     pub fn sign(text: impl Into<String>) -> Self {
         Self { text: text.into(), atom: None }
     }
 }
 
-/// An atom.
 #[derive(Default)]
 pub(super) struct Atom {
     /// The symbol of its element, as `C` of an aromatic `c`, too.
@@ -64,18 +57,15 @@ pub(super) struct Atom {
     isotope: u32,
     /// What brackets say; `None` where bonds say it.
     hydrogens: Option<u32>,
-    /// Whether its brackets say where its neighbours are.
     is_chiral: bool,
 }
 
 impl Atom {
-    /// Its number in the map of the reaction, if it has one.
     pub fn mapped(&self) -> Option<u32> {
         self.number.filter(|&number| number > 0)
     }
 }
 
-/// A bond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Bond {
     Any,
@@ -87,7 +77,6 @@ enum Bond {
 }
 
 impl Bond {
-    /// The bond of a sign.
     fn of(sign: char) -> Option<Self> {
         Some(match sign {
             '-' | '/' | '\\' => Self::Single,
@@ -100,19 +89,12 @@ impl Bond {
         })
     }
 
-    /// What it takes of the valence of an atom, without the part that all aromatic bonds of an atom have together.
+    /// The part of the valence of an atom that it takes, without the one that all aromatic bonds of an atom have together.
     fn valence(self) -> u32 {
-        match self {
-            Self::Any => 0,
-            Self::Single | Self::Aromatic => 1,
-            Self::Double => 2,
-            Self::Triple => 3,
-            Self::Quadruple => 4,
-        }
+        [0, 1, 1, 2, 3, 4][self as usize]
     }
 }
 
-/// The state of reading: what the next atom is bound to.
 #[derive(Default)]
 struct Reading {
     last: Option<usize>,
@@ -122,8 +104,7 @@ struct Reading {
 }
 
 impl Molecule {
-    /// Adds the atoms of a SMILES, which begins after `before` bytes of the line.
-    /// Fails if it is none; the error names the character.
+    /// Adds the atoms of a SMILES, which begins after `before` bytes of the line. The error names the character.
     pub fn add(&mut self, smiles: &str, before: usize) -> Result<()> {
         let first = self.tokens.len();
         let mut read = Reading::default();
@@ -139,16 +120,13 @@ impl Molecule {
             bail!(anyhow!("ring {ring}, which begins at character {place}, is not closed").of_value(ring));
         }
         let last = self.tokens.last().map_or("", |token| &token.text);
-        ensure!(
-            read.last.is_some() && read.bond.is_none(),
-            anyhow!("`{last}` at character {} leads nowhere", before + at).of_value(last)
-        );
+        let loose = || anyhow!("`{last}` at character {} leads nowhere", before + at).of_value(last);
+        ensure!(read.last.is_some() && read.bond.is_none(), loose());
         self.drop_needless_brackets(first);
         Ok(())
     }
 
-    /// Reads the first token of a text that is not empty, whose first byte is the one after `before` of its line, and gives its
-    /// length.
+    /// Reads the first token of a text that is not empty, after `before` bytes of its line, and gives its length.
     fn token(&mut self, rest: &str, read: &mut Reading, before: usize) -> Result<usize> {
         let place = before + 1;
         let sign = rest.chars().next().unwrap_or_default();
@@ -202,12 +180,9 @@ impl Molecule {
         Ok(text.len())
     }
 
-    /// Adds an atom, bound to the last one.
     fn atom(&mut self, atom: Atom, text: String, read: &mut Reading) -> Result<()> {
-        ensure!(
-            self.atoms.len() < MAX_ATOMS,
-            anyhow!("there are more than {MAX_ATOMS} atoms on one side: no encoder takes that much")
-        );
+        let too_many = || anyhow!("there are more than {MAX_ATOMS} atoms on one side: no encoder takes that much");
+        ensure!(self.atoms.len() < MAX_ATOMS, too_many());
         let place = self.atoms.len();
         self.atoms.push(atom);
         self.tokens.push(SmilesToken { text, atom: Some(place) });
@@ -225,7 +200,6 @@ impl Molecule {
         self.bonds.push((a, b, bond.unwrap_or(unwritten)));
     }
 
-    /// The valence that the bonds of each atom take.
     fn valences(&self) -> Vec<u32> {
         let mut valences = vec![0; self.atoms.len()];
         for &(a, b, bond) in &self.bonds {
@@ -285,14 +259,11 @@ fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<us
         let next = known.len();
         *known.entry(value).or_insert(next)
     });
-    let numbers = numbers.collect();
-    (numbers, known.len())
+    (numbers.collect(), known.len())
 }
 
-/// The hydrogens of an atom without brackets whose bonds take so much of its valence; `None` of one that needs brackets.
-///
-/// They fill the smallest valence that the bonds leave room in. Aromatic bonds take one more of an aromatic atom, which has its
-/// first valence alone.
+/// The hydrogens of an atom without brackets whose bonds take so much of its valence; `None` of one that needs brackets. They fill
+/// the smallest valence with room. Aromatic bonds take one more of an aromatic atom, which has its first valence alone.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
     let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);
@@ -300,7 +271,6 @@ fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32
     Some(usable.iter().find(|&&valence| valence >= taken).map_or(0, |valence| valence - taken))
 }
 
-/// The symbol of the atom without brackets that a text begins with.
 fn organic(text: &str) -> Option<&str> {
     let is_aromatic = text.starts_with(|first: char| AROMATIC.contains(first));
     let symbols = ORGANIC.iter().map(|(symbol, _)| *symbol).filter(|symbol| text.starts_with(symbol));
@@ -365,7 +335,6 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The digits that a text begins with, and the rest.
 fn leading_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }

@@ -10,86 +10,75 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::digest::NamedDigest;
 use crate::corpus::bounds::{MAX_FILE_LINKS, MAX_ID_BYTES, MAX_LINKS};
-use crate::corpus::compression::Compression;
-use crate::corpus::lines::Lines;
+use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::links::LinkTypes;
 use crate::system::errors::{Class, Facts};
+use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
-/// The columns of a table.
 const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 
-/// A file of links, in memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LinkFile {
-    /// Path, as messages name it.
     pub path: Arc<str>,
-    name: String,
-    sha256: String,
-    types: Vec<Box<str>>,
-    ids: HashMap<Box<str>, usize>,
-    numbers: HashMap<u64, usize>,
-    /// The links of each name of a sentence.
-    links: Vec<Vec<Row>>,
-}
-
-/// The name of a sentence in a file of links.
-pub(super) enum SentenceName<'a> {
-    Id(&'a str),
-    /// Its number in the corpus, counted from 0.
-    Number(u64),
-}
-
-/// A link as it is kept.
-#[derive(Debug)]
-struct Row {
-    from: u32,
-    to: u32,
-    line: u32,
-    /// Its place among the types.
-    kind: u8,
+    digest: NamedDigest,
+    pub(super) types: Vec<Box<str>>,
+    /// The places of sentences among the names: by their ids, and by their numbers in the corpus, counted from 0.
+    pub(super) ids: HashMap<Box<str>, usize>,
+    pub(super) numbers: HashMap<u64, usize>,
+    pub(super) links: Vec<Vec<Row>>,
 }
 
 /// A link between two words of a sentence, by their numbers, counted from 1.
-pub(super) struct Link<'a> {
-    pub from: u64,
-    pub to: u64,
-    pub kind: &'a str,
-    pub line: u64,
+#[derive(Debug)]
+pub(super) struct Row {
+    pub from: u32,
+    pub to: u32,
+    pub line: u32,
+    /// Its place among the types.
+    pub kind: u8,
+}
+
+/// A file by its name and its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NamedDigest {
+    /// Name without folders.
+    pub name: String,
+    /// SHA-256 of its bytes as they are stored.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
+    pub sha256: String,
+}
+
+impl NamedDigest {
+    pub fn new(path: &Path, sha256: String) -> Self {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Self { name: name.to_string_lossy().into_owned(), sha256 }
+    }
+
+    pub fn of_text(path: &Path, text: &str) -> Self {
+        Self::new(path, hex(&Sha256::digest(text)))
+    }
 }
 
 impl LinkFile {
-    /// Reads a file; its name tells how it is compressed.
-    /// Fails if it cannot be read, or a line is no link; the error names the line.
+    /// Reads a file, whose name tells how it is compressed. Fails if a line is no link; the error names it.
     pub fn read(path: &Path) -> Result<Self> {
         let opened = input::open(path).cannot("read the links", path.display());
         opened.and_then(|file| Self::from_reader(path, Box::new(file))).of_option("links").class(Class::Input)
     }
 
-    /// Reads the bytes of the file at `path`.
-    /// Fails as [`LinkFile::read`].
     pub fn from_reader(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
         let (compression, _) = Compression::of(path);
         let lines = Lines::new(0, Arc::clone(&shown), bytes, compression, Arc::default());
-        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
-        Self::from_lines(lines.cannot("read the links", &shown)?, name)
-    }
-
-    fn from_lines(mut lines: Lines, name: String) -> Result<Self> {
-        let mut file = Self {
-            path: lines.path().into(),
-            name,
-            sha256: String::new(),
-            types: Vec::new(),
-            ids: HashMap::new(),
-            numbers: HashMap::new(),
-            links: Vec::new(),
-        };
+        let mut lines = lines.cannot("read the links", &shown)?;
+        let mut file = Self { path: shown, digest: NamedDigest::new(path, String::new()), ..Self::default() };
         let mut reader = RowReader::default();
         let header = lines.next()?.map(LinkColumns::new).transpose().at(&file.path, 1)?;
         let mut number: u32 = 1;
@@ -101,19 +90,14 @@ impl LinkFile {
                 added.at(&file.path, number.into())?;
             }
         }
-        ensure!(
-            reader.count > 0,
-            anyhow!("`{}` has no link", file.path)
-                .about(&file.path)
-                .hint(format!("{HEADER}, and each other line a link"))
-        );
-        file.sha256 = lines.into_sha256()?;
+        let nothing = || anyhow!("`{}` has no link", file.path).about(&file.path);
+        ensure!(reader.count > 0, nothing().hint(format!("{HEADER}, and each other line a link")));
+        file.digest.sha256 = lines.into_sha256()?;
         Ok(file)
     }
 
-    /// Its name and content.
-    pub fn digest(&self) -> NamedDigest {
-        NamedDigest { name: self.name.clone(), sha256: self.sha256.clone() }
+    pub fn digest(&self) -> &NamedDigest {
+        &self.digest
     }
 
     /// The types that have a single line, where the file has several types.
@@ -124,54 +108,14 @@ impl LinkFile {
         if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
     }
 
-    /// The number of names of sentences.
-    pub(super) fn names(&self) -> usize {
-        self.links.len()
-    }
-
-    /// The place of a sentence's id among the names.
-    pub(super) fn with_id(&self, id: &str) -> Option<usize> {
-        self.ids.get(id).copied()
-    }
-
-    /// The place of a sentence's number among the names.
-    pub(super) fn with_number(&self, number: u64) -> Option<usize> {
-        self.numbers.get(&number).copied()
-    }
-
-    /// Whether sentences are named by their numbers.
-    pub(super) fn has_numbers(&self) -> bool {
-        !self.numbers.is_empty()
-    }
-
-    /// The line that is the first with this name.
     pub(super) fn line(&self, name: usize) -> u64 {
         self.links[name].first().map_or(1, |row| row.line.into())
     }
-
-    /// A name of a sentence, by its place.
-    pub(super) fn name(&self, name: usize) -> SentenceName<'_> {
-        let number = self.numbers.iter().find(|(_, place)| **place == name).map(|(number, _)| *number);
-        let id = || self.ids.iter().find(|(_, place)| **place == name).map_or("", |(id, _)| id);
-        number.map_or_else(|| SentenceName::Id(id()), SentenceName::Number)
-    }
-
-    /// The links of a name.
-    pub(super) fn links(&self, name: usize) -> impl Iterator<Item = Link<'_>> {
-        self.links[name].iter().map(|row| Link {
-            from: row.from.into(),
-            to: row.to.into(),
-            kind: &self.types[usize::from(row.kind)],
-            line: row.line.into(),
-        })
-    }
 }
 
-/// Makes links of rows.
 #[derive(Default)]
 struct RowReader {
     types: LinkTypes,
-    /// The place of each type in the file.
     places: HashMap<Box<str>, u8>,
     count: usize,
 }
@@ -197,10 +141,8 @@ impl RowReader {
             *file.numbers.entry(number).or_insert(next)
         } else {
             let length = sentence.len();
-            ensure!(
-                (1..=MAX_ID_BYTES).contains(&length),
-                anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence)
-            );
+            let no_id = || anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence);
+            ensure!((1..=MAX_ID_BYTES).contains(&length), no_id());
             match file.ids.get(sentence) {
                 Some(known) => *known,
                 None => *file.ids.entry(sentence.into()).or_insert(next),
@@ -212,10 +154,8 @@ impl RowReader {
         let [from, to] = [("from", from), ("to", to)].map(|(column, text)| word_number(column, text));
         let links = &mut file.links[name];
         links.push(Row { from: from?, to: to?, line, kind });
-        ensure!(
-            links.len() <= MAX_LINKS,
-            anyhow!("sentence `{}` has more than {MAX_LINKS} links", excerpt(sentence)).hint("split the sentence")
-        );
+        let too_many = || anyhow!("sentence `{}` has more than {MAX_LINKS} links", excerpt(sentence));
+        ensure!(links.len() <= MAX_LINKS, too_many().hint("split the sentence"));
         Ok(())
     }
 }
@@ -226,19 +166,15 @@ pub(super) fn number_named(sentence: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// The number of a word.
 fn word_number(column: &str, text: &str) -> Result<u32> {
     let wrong = || anyhow!("`{column}` is `{}`: expected the number of a word, counted from 1", excerpt(text));
     text.trim().parse().ok().filter(|&number| number > 0).ok_or_else(wrong).of_value(text)
 }
 
-/// What the first line of a table is.
 const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
 
-/// The first line of a table.
 struct LinkColumns {
     separator: char,
-    /// The place of each of [`COLUMNS`].
     places: [usize; COLUMNS.len()],
 }
 

@@ -1,10 +1,8 @@
 //! Links that a run reads beside a corpus: a file of links, rules, and options of their types.
 //!
-//! A file and rules are read once, before the corpus, and shared by everybody who reads the corpus. Each sentence gets its links
-//! when it is read, by its id or its number in the corpus, so that a shard or a limit gives a sentence the links that it has in
-//! the whole corpus.
+//! Both are read once, before the corpus, and shared. Each sentence gets its links when it is read, by its id or its number in the
+//! corpus, so that a shard or a limit gives a sentence the links that it has in the whole corpus.
 
-mod digest;
 pub(in crate::corpus) mod file;
 pub(in crate::corpus) mod rules;
 
@@ -20,23 +18,18 @@ use crate::corpus::sentence::{Content, Origin, Sentence};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
-pub use digest::NamedDigest;
-use file::{LinkFile, SentenceName, number_named};
+pub use file::NamedDigest;
+use file::{LinkFile, number_named};
 use rules::LinkRules;
 
 #[cfg(test)]
 mod tests;
 
-/// The sources of links beside the corpus, and what is said of their types.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// Where CoNLL-U has links, if it has.
     pub from: Option<LinksFrom>,
-    /// A file of links.
     pub file: Option<Arc<LinkFile>>,
-    /// Rules that make links.
     pub rules: Option<Arc<LinkRules>>,
-    /// Properties of types.
     pub types: LinkTypeOptions,
 }
 
@@ -57,7 +50,6 @@ pub struct LinkSources {
 }
 
 impl LinkSources {
-    /// Whether there are none, and nothing is said of types.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -66,9 +58,11 @@ impl LinkSources {
 impl LinkOptions {
     /// The sources as a report names them; [`LinkOptions::from`] stands elsewhere.
     pub fn sources(&self) -> LinkSources {
-        let (file, rules) =
-            (self.file.as_ref().map(|file| file.digest()), self.rules.as_ref().map(|rules| rules.digest()));
-        LinkSources { file, rules, types: self.types.clone() }
+        LinkSources {
+            file: self.file.as_ref().map(|file| file.digest().clone()),
+            rules: self.rules.as_ref().map(|rules| rules.digest().clone()),
+            types: self.types.clone(),
+        }
     }
 
     /// The columns of words that are read: those of a run, and then those of rules.
@@ -87,9 +81,7 @@ impl LinkOptions {
 #[derive(Default)]
 pub(super) struct LinksBeside {
     options: LinkOptions,
-    /// The first sentence of each name in the file of links.
     met: Vec<Option<Origin>>,
-    /// The links that each rule has made.
     made: Vec<usize>,
     /// The columns of a word that are not for rules.
     requested: usize,
@@ -101,24 +93,21 @@ pub(super) struct LinksBeside {
 impl LinksBeside {
     /// The links beside a corpus whose words keep so many requested columns before those of rules.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
-        let names = options.file.as_ref().map_or(0, |file| file.names());
+        let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
         Self { options: options.clone(), met: vec![None; names], made: vec![0; rules], requested, ..Self::default() }
     }
 
-    /// The types of rules that have made no link.
     pub(super) fn idle_rules(&self) -> Vec<&str> {
         let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.made);
         rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.kind).collect()
     }
 
-    /// Whether sentences have links by their numbers.
     pub(super) fn go_by_number(&self) -> bool {
-        self.options.file.as_ref().is_some_and(|file| file.has_numbers())
+        self.options.file.as_ref().is_some_and(|file| !file.numbers.is_empty())
     }
 
     /// Gives a sentence its links, by its number among all of the corpus; `format` is that of its file.
-    /// Fails if they cannot be those of this sentence.
     pub(super) fn add(
         &mut self,
         sentence: &mut Sentence,
@@ -150,16 +139,12 @@ impl LinksBeside {
         (number, format): (u64, Format),
         types: &mut LinkTypes,
     ) -> Result<()> {
-        let by_id = sentence.id.as_deref().and_then(|id| file.with_id(id));
+        let by_id = sentence.id.as_deref().and_then(|id| file.ids.get(id)).copied();
         if let Some(id) = sentence.id.as_deref().filter(|id| number_named(id).is_some()) {
-            let error = anyhow!(
-                "the id `{}` of the sentence of {} reads as the number of a sentence",
-                excerpt(id),
-                sentence.origin
-            );
-            return Err(error
-                .of_value(id)
-                .hint(format!("give the sentence another id, or none and name it `#{number}`")));
+            let (shown, origin) = (excerpt(id), &sentence.origin);
+            let error = anyhow!("the id `{shown}` of the sentence of {origin} reads as the number of a sentence");
+            let way_out = format!("give the sentence another id, or none and name it `#{number}`");
+            return Err(error.of_value(id).hint(way_out));
         }
         if let Some((name, first)) = by_id.and_then(|name| Some((name, self.met[name].as_ref()?))) {
             let id = sentence.id.as_deref().unwrap_or_default();
@@ -167,22 +152,22 @@ impl LinksBeside {
             let error = error.of_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
             return Err(error.at(&file.path, file.line(name)));
         }
-        for name in by_id.into_iter().chain(file.with_number(number)) {
+        for name in by_id.into_iter().chain(file.numbers.get(&number).copied()) {
             self.met[name] = Some(sentence.origin.clone());
             let words = words(sentence, format).at(&file.path, file.line(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
-            for link in file.links(name) {
-                let set = types.plain(link.kind).map(|kind| LinkSet::of_type(links, &kind));
-                let added = set.and_then(|set| set.link(link.from, link.to, words));
+            for row in &file.links[name] {
+                let kind = types.plain(&file.types[usize::from(row.kind)]);
+                let set = kind.map(|kind| LinkSet::of_type(links, &kind));
+                let added = set.and_then(|set| set.link(row.from.into(), row.to.into(), words));
                 let in_sentence = |problem: String| format!("sentence of {origin}: {problem}");
-                added.reworded(in_sentence).at(&file.path, link.line)?;
+                added.reworded(in_sentence).at(&file.path, row.line.into())?;
             }
         }
         Ok(())
     }
 
     /// Makes sure that a corpus that was read whole has had all links.
-    /// Fails if some are of no sentence.
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };
@@ -190,15 +175,13 @@ impl LinksBeside {
         let Some(first) = missing.min_by_key(|&name| file.line(name)) else { return Ok(()) };
         let (line, sentences) = (file.line(first), counted(self.sentences, "sentence"));
         let nothing = if self.met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
-        let error = match file.name(first) {
-            SentenceName::Number(number) => {
-                anyhow!("there is no sentence #{number}{nothing}: the corpus has {sentences}, counted from #0")
-                    .of_value(number)
-            }
-            SentenceName::Id(id) => {
-                let error = anyhow!("the corpus has no sentence `{}`{nothing}", excerpt(id)).of_value(id);
-                if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
-            }
+        let error = if let Some((number, _)) = file.numbers.iter().find(|(_, name)| **name == first) {
+            anyhow!("there is no sentence #{number}{nothing}: the corpus has {sentences}, counted from #0")
+                .of_value(number)
+        } else {
+            let id = file.ids.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
+            let error = anyhow!("the corpus has no sentence `{}`{nothing}", excerpt(id)).of_value(id);
+            if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
         };
         const WAY_OUT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
             lines) or #N, the number of a sentence in the corpus, counted from 0";
@@ -206,15 +189,14 @@ impl LinksBeside {
     }
 }
 
-/// The number of words that links can be between: those of the sentence, or its residues.
 fn words(sentence: &Sentence, format: Format) -> Result<usize> {
     match &sentence.content {
         Content::Words(words) => Ok(words.len()),
         Content::Text(residues) if format == Format::Fasta => Ok(residues.len()),
         Content::Text(_) => {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
-            Err(error
-                .hint("links are between words: give a corpus of words, CoNLL-U or `words` of JSON lines, or FASTA"))
+            let way_out = "links are between words: give a corpus of words, CoNLL-U or `words` of JSON lines, or FASTA";
+            Err(error.hint(way_out))
         }
     }
 }

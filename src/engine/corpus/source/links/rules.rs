@@ -8,27 +8,24 @@
 //! nearest = true
 //! ```
 //!
-//! A word is a source if it meets all conditions of `from`, and a target of another word if it meets those of `to` and what else
-//! the rule says of both. A condition names an annotation and gives a text, a list of texts, or `{ pattern = "..." }`, a regular
-//! expression.
+//! A word is a source if it meets all conditions of `from`, and a target if it meets those of `to` and what else the rule says of
+//! both. A condition names an annotation and gives a text, a list of texts, or `{ pattern = "..." }`, a regular expression.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use fancy_regex::{Regex, RegexBuilder};
-use sha2::{Digest, Sha256};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::digest::NamedDigest;
+use super::file::NamedDigest;
 use crate::corpus::annotation::{Upos, value_of};
 use crate::corpus::bounds::{MAX_LINKS, MAX_RULE_PAIRS};
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::{Content, Sentence, Word};
 use crate::system::errors::similar::closest;
 use crate::system::errors::{Class, Facts};
-use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
@@ -38,27 +35,20 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The largest compiled pattern, 1 MiB: a class of all letters of Unicode has some ten kilobytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// The keys of a rule.
 const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
 
-/// Rules, in the order of their file.
 #[derive(Debug)]
 pub struct LinkRules {
-    /// Path, as messages name it.
     pub path: Arc<str>,
-    name: String,
-    sha256: String,
+    digest: NamedDigest,
     pub(super) rules: Vec<Rule>,
     /// The names of the annotations that a word keeps for the rules alone.
     pub(super) columns: Vec<String>,
 }
 
-/// A rule.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// The type of its links.
     pub kind: String,
-    /// 1-based line.
     pub line: u64,
     from: Vec<WordCondition>,
     to: Vec<WordCondition>,
@@ -76,7 +66,6 @@ enum RuleSide {
     Right,
 }
 
-/// An annotation of a word.
 #[derive(Debug)]
 enum WordKey {
     Form,
@@ -84,13 +73,11 @@ enum WordKey {
     Upos,
     Relation,
     Class,
-    /// An entry of features.
     Feature(String),
     /// One of [`LinkRules::columns`].
     Column(usize),
 }
 
-/// What an annotation must be.
 #[derive(Debug)]
 struct WordCondition {
     key: WordKey,
@@ -103,23 +90,19 @@ enum Test {
     Matches(Regex),
 }
 
-/// Something that is wrong, and the byte at which it stands.
 struct Fault {
     at: usize,
     why: anyhow::Error,
 }
 
 impl LinkRules {
-    /// Reads a file.
-    /// Fails if it cannot be read or is no set of rules; the error names the line.
+    /// Reads a file. Fails if it is no set of rules; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_BYTES).cannot("read the rules", shown);
         text.and_then(|text| Self::parse(&text, path)).of_option("link-rules").class(Class::Input)
     }
 
-    /// Reads the text of the file at `path`.
-    /// Fails as [`LinkRules::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
         let line = |at: usize| text[..at].matches('\n').count() as u64 + 1;
@@ -127,34 +110,30 @@ impl LinkRules {
         let rules = rules(text, line, &mut columns).map_err(|Fault { at, why }| why.at(&shown, line(at)))?;
         let nothing = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
         ensure!(!rules.is_empty(), nothing());
-        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
-        Ok(Self { path: shown, name, sha256: hex(&Sha256::digest(text)), rules, columns })
+        Ok(Self { path: shown, digest: NamedDigest::of_text(path, text), rules, columns })
     }
 
-    /// Its name and content.
-    pub fn digest(&self) -> NamedDigest {
-        NamedDigest { name: self.name.clone(), sha256: self.sha256.clone() }
+    pub fn digest(&self) -> &NamedDigest {
+        &self.digest
     }
 }
 
 impl Rule {
     /// Adds its links to a sentence whose words keep the columns from number `first` on; how many it adds.
-    /// Fails if there are too many, or a pattern takes too long.
     pub(super) fn add(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
         let Content::Words(words) = &sentence.content else {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
             return Err(error.hint("rules are about words: give CoNLL-U, or `words` of JSON lines"));
         };
         let meet = |conditions: &[WordCondition]| -> Result<Vec<usize>> {
-            let mut places = Vec::new();
-            for (place, word) in words.iter().enumerate() {
-                if WordCondition::are_met(conditions, word, first)? {
-                    places.push(place);
-                }
-            }
-            Ok(places)
+            let met = |(place, word)| {
+                let met = WordCondition::are_met(conditions, word, first);
+                met.map(|is_met| is_met.then_some(place)).transpose()
+            };
+            words.iter().enumerate().filter_map(met).collect()
         };
         let (sources, goals) = (meet(&self.from)?, meet(&self.to)?);
+        let (kind, origin) = (&self.kind, &sentence.origin);
         let (mut links, mut pairs) = (Vec::new(), 0);
         for &from in &sources {
             let is_target = |to: &usize| {
@@ -174,9 +153,7 @@ impl Rule {
             ensure!(
                 pairs <= MAX_RULE_PAIRS,
                 anyhow!(
-                    "rule `{}` has more than {MAX_RULE_PAIRS} pairs of words to look at in the sentence of {}",
-                    self.kind,
-                    sentence.origin
+                    "rule `{kind}` has more than {MAX_RULE_PAIRS} pairs of words to look at in the sentence of {origin}"
                 )
                 .hint("add `within`, or split the sentence")
             );
@@ -187,15 +164,8 @@ impl Rule {
             } else {
                 links.extend(targets.map(|to| (from, to)));
             }
-            ensure!(
-                links.len() <= MAX_LINKS,
-                anyhow!(
-                    "rule `{}` makes more than {MAX_LINKS} links of the sentence of {}",
-                    self.kind,
-                    sentence.origin
-                )
-                .hint("add `within` or `nearest`")
-            );
+            let too_many = || anyhow!("rule `{kind}` makes more than {MAX_LINKS} links of the sentence of {origin}");
+            ensure!(links.len() <= MAX_LINKS, too_many().hint("add `within` or `nearest`"));
         }
         if !links.is_empty() {
             let set = LinkSet::of_type(&mut sentence.links, &types.plain(&self.kind)?);
@@ -206,7 +176,6 @@ impl Rule {
 }
 
 impl WordKey {
-    /// The annotation of this name; one that only rules ask for is added to `columns`.
     fn new(name: &str, columns: &mut Vec<String>) -> Self {
         match name {
             "form" => Self::Form,
@@ -243,37 +212,29 @@ impl WordKey {
 }
 
 impl WordCondition {
-    /// Whether a word meets all conditions.
     fn are_met(conditions: &[Self], word: &Word, first: usize) -> Result<bool> {
-        for condition in conditions {
-            if !condition.is_met(word, first)? {
+        for WordCondition { key, test } in conditions {
+            let Some(value) = key.value(word, first) else { return Ok(false) };
+            let is_met = match test {
+                Test::OneOf(texts) => texts.iter().any(|text| text == value),
+                Test::Matches(pattern) => pattern.is_match(value).map_err(|error| {
+                    anyhow!("`{}` cannot be matched with `{}`: {error}", pattern.as_str(), excerpt(value))
+                })?,
+            };
+            if !is_met {
                 return Ok(false);
             }
         }
         Ok(true)
     }
-
-    fn is_met(&self, word: &Word, first: usize) -> Result<bool> {
-        let Some(value) = self.key.value(word, first) else { return Ok(false) };
-        match &self.test {
-            Test::OneOf(texts) => Ok(texts.iter().any(|text| text == value)),
-            Test::Matches(pattern) => {
-                let cannot =
-                    |error| anyhow!("`{}` cannot be matched with `{}`: {error}", pattern.as_str(), excerpt(value));
-                pattern.is_match(value).map_err(cannot)
-            }
-        }
-    }
 }
 
-/// A key and a value of a table.
 type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
 fn wrong<T>(at: usize, why: anyhow::Error) -> Result<T, Fault> {
     Err(Fault { at, why })
 }
 
-/// The entries in the order of the file.
 fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -304,42 +265,35 @@ fn rule((kind, at, line): (&str, usize, u64), entries: &DeTable<'_>, columns: &m
     for (key, value) in ordered(entries) {
         let (name, at) = (key.get_ref().as_ref(), value.span().start);
         let expected = |what: &str| anyhow!("`{name}` of rule `{}` must be {what}", excerpt(kind)).of_value(name);
+        let bad = |what: &str| Fault { at, why: expected(what) };
         let given = value.get_ref();
         match name {
             "from" | "to" => {
-                let Some(table) = given.as_table() else {
-                    return wrong(at, expected("a table of conditions, as in { upos = \"VERB\" }"));
-                };
-                let place = if name == "from" { &mut from } else { &mut to };
+                let table = given.as_table();
+                let table = table.ok_or_else(|| bad("a table of conditions, as in { upos = \"VERB\" }"))?;
                 let mut found = Vec::new();
                 conditions("", table, columns, &mut found)?;
                 if found.is_empty() {
-                    return wrong(
-                        at,
-                        expected("at least one condition, as { form = { pattern = \".\" } } of every word"),
-                    );
+                    return Err(bad("at least one condition, as { form = { pattern = \".\" } } of every word"));
                 }
+                let place = if name == "from" { &mut from } else { &mut to };
                 *place = Some(found);
             }
-            "same" => match texts(given) {
-                Some(names) if !names.is_empty() => {
-                    same = names.iter().map(|name| WordKey::new(name, columns)).collect();
-                }
-                _ => return wrong(at, expected("the name of an annotation, or a list of names")),
-            },
+            "same" => {
+                let names = texts(given).filter(|names| !names.is_empty());
+                let names = names.ok_or_else(|| bad("the name of an annotation, or a list of names"))?;
+                same = names.iter().map(|name| WordKey::new(name, columns)).collect();
+            }
             "side" => match given.as_str() {
                 Some("left") => side = Some(RuleSide::Left),
                 Some("right") => side = Some(RuleSide::Right),
-                _ => return wrong(at, expected("\"left\" or \"right\"")),
+                _ => return Err(bad("\"left\" or \"right\"")),
             },
-            "within" => match given.as_integer().and_then(|number| number.as_str().parse().ok()) {
-                Some(words) if words > 0 => within = words,
-                _ => return wrong(at, expected("a number of words, 1 or more")),
-            },
-            "nearest" => match given.as_bool() {
-                Some(is_nearest) => nearest = is_nearest,
-                None => return wrong(at, expected("true or false")),
-            },
+            "within" => {
+                let words = given.as_integer().and_then(|number| number.as_str().parse().ok());
+                within = words.filter(|words| *words > 0).ok_or_else(|| bad("a number of words, 1 or more"))?;
+            }
+            "nearest" => nearest = given.as_bool().ok_or_else(|| bad("true or false"))?,
             _ => {
                 let error = anyhow!("rule `{}` has no key `{}`: {}", excerpt(kind), excerpt(name), KEYS.join(", "));
                 return wrong(key.span().start, error.of_value(name).did_you_mean(closest(name, KEYS)));
@@ -355,7 +309,6 @@ fn rule((kind, at, line): (&str, usize, u64), entries: &DeTable<'_>, columns: &m
     Ok(Rule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
 }
 
-/// A text, or a list of texts.
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.to_string()]),
@@ -363,9 +316,6 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
         _ => None,
     }
 }
-
-/// The annotations that have no entries.
-const WHOLE: [&str; 5] = ["form", "lemma", "upos", "deprel", "class"];
 
 fn no_condition(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).of_value(name)
@@ -380,12 +330,12 @@ fn conditions(
 ) -> Result<(), Fault> {
     for (key, value) in ordered(table) {
         let (name, at) = (format!("{prefix}{}", key.get_ref()), value.span().start);
-        if let Some(inner) = value.get_ref().as_table() {
-            let pattern =
-                inner.get("pattern").and_then(|pattern| pattern.get_ref().as_str()).filter(|_| inner.len() == 1);
-            let Some(pattern) = pattern else {
+        let test = if let Some(inner) = value.get_ref().as_table() {
+            let pattern = inner.get("pattern").and_then(|pattern| pattern.get_ref().as_str());
+            let Some(pattern) = pattern.filter(|_| inner.len() == 1) else {
                 let before = found.len();
-                if !WHOLE.contains(&&*name) {
+                // The others have no entries.
+                if !["form", "lemma", "upos", "deprel", "class"].contains(&&*name) {
                     conditions(&format!("{name}."), inner, columns, found)?;
                 }
                 if found.len() == before {
@@ -395,14 +345,12 @@ fn conditions(
             };
             let built = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
             let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).of_value(pattern);
-            let test = Test::Matches(built.map_err(|error| Fault { at, why: no_pattern(error) })?);
-            found.push(WordCondition { key: WordKey::new(&name, columns), test });
-            continue;
-        }
-        let Some(texts) = texts(value.get_ref()).filter(|texts| !texts.is_empty()) else {
-            return wrong(at, no_condition(&name));
+            Test::Matches(built.map_err(|error| Fault { at, why: no_pattern(error) })?)
+        } else {
+            let texts = texts(value.get_ref()).filter(|texts| !texts.is_empty());
+            Test::OneOf(texts.ok_or_else(|| Fault { at, why: no_condition(&name) })?)
         };
-        found.push(WordCondition { key: WordKey::new(&name, columns), test: Test::OneOf(texts) });
+        found.push(WordCondition { key: WordKey::new(&name, columns), test });
     }
     Ok(())
 }

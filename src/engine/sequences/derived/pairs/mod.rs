@@ -1,5 +1,4 @@
-//! Sequences of two segments, `[CLS] A [SEP] B [SEP]`, made of consecutive sentences as the released
-//! `preprocess_unlabeled.py` makes them of a document.
+//! Sequences of two segments, `[CLS] A [SEP] B [SEP]`, of consecutive sentences as the released `preprocess_unlabeled.py` makes them.
 
 use std::iter::Peekable;
 
@@ -18,14 +17,10 @@ pub const MAX_TOKENS: usize = 128;
 /// `[CLS]`, `[SEP]` and `[SEP]`.
 const SPECIAL: usize = 3;
 
-const NO_SPECIAL_TOKENS: &str = "--preset clark2019 packs [CLS] A [SEP] B [SEP], and the tokenizer adds no such tokens";
-
 /// The seed of the released code; its random numbers are those of Python, these of [`ChaCha8Rng`].
 const SEED: u64 = 0;
 
-/// Packs sentences into pairs.
-///
-/// A document of the released code is one of the corpus here ([`Sequence::document`]): sentences of two are in no pair.
+/// Packs sentences into pairs, each of one document ([`Sequence::document`]).
 pub struct PairPacker<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
@@ -33,7 +28,6 @@ pub struct PairPacker<I: Iterator> {
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
-    /// Packs `sentences` into sequences of at most `max_tokens` tokens.
     pub fn new(sentences: I, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), max_tokens, dropped: 0 }
     }
@@ -43,13 +37,9 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         self.dropped
     }
 
-    /// The next sentence, if it is in the same document as the one before.
     fn next_in(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
-        let same = |sentence: &Result<Sequence>| match sentence {
-            Ok(sentence) => document.is_none_or(|document| sentence.document == document),
-            Err(_) => true,
-        };
-        self.sentences.next_if(same)
+        let is_in = |sentence: &Sequence| document.is_none_or(|document| sentence.document == document);
+        self.sentences.next_if(|sentence| sentence.as_ref().map_or(true, is_in))
     }
 
     /// Consecutive sentences until they fill a sequence or their document ends.
@@ -66,8 +56,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Ok(chunk)
     }
 
-    /// The first part of a chunk and the rest, or `None` if there is no rest: the released code then gives up the
-    /// document, which this does too.
+    /// The first part of a chunk and the rest, or `None` if there is no rest: the document is given up, as by the released code.
     fn pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
         let first = &chunk[0];
         if chunk.len() == 1 {
@@ -93,7 +82,8 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         }
         let special = |wanted: TokenKind| -> Result<Token> {
             let place = first.kinds.iter().position(|&kind| kind == wanted);
-            let place = place.context(NO_SPECIAL_TOKENS)?;
+            let place = place
+                .context("--preset clark2019 packs [CLS] A [SEP] B [SEP], and the tokenizer adds no such tokens")?;
             Ok(Token { id: first.ids[place], kind: wanted })
         };
         let separator = special(TokenKind::Separator)?;

@@ -1,10 +1,9 @@
-//! Sequences of random tokens, twice: whatever attends to the earlier or later copy goes by the tokens, for there is
-//! nothing else to go by (Olsson et al. 2022, "repeated random tokens").
-//!
-//! `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`, one sequence for each block; all tokens of a sequence
-//! differ but the two copies, unless the vocabulary is too small: of residues each token is drawn by itself. The length `P` and that of the filler vary, so that no fixed offset fits.
-//! Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: any program
-//! can repeat them.
+//! Sequences of random tokens, twice: whatever attends to the earlier or later copy goes by the tokens, for there is nothing else to
+//! go by (Olsson et al. 2022, "repeated random tokens"). There is one for each block, `first special, r_1 .. r_P, filler, r_1 .. r_P,
+//! last special`; all tokens differ but the copies, unless the vocabulary is too small, and the lengths vary, so that no fixed offset
+//! fits. Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: anyone can repeat them.
+
+use std::ops::{Range, RangeInclusive};
 
 use anyhow::Result;
 use sha2::{Digest, Sha256};
@@ -18,28 +17,22 @@ use crate::sequences::span::WordSpan;
 use crate::stats::blocks::BLOCKS;
 
 /// The tokens of a copy: long enough for a null far from the key, short enough for 128 positions.
-const LENGTHS: std::ops::RangeInclusive<usize> = 16..=32;
+const LENGTHS: RangeInclusive<usize> = 16..=32;
 
-/// The tokens between the copies.
-const FILLERS: std::ops::RangeInclusive<usize> = 0..=8;
+const FILLERS: RangeInclusive<usize> = 0..=8;
 
 /// The most tokens that a sequence has but for the second copy: so many words may differ.
 const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
 
-/// Words that a vocabulary must have: nucleotides. Of 4 words the shortest copy comes again at another distance by accident, but for a
-/// mask, in one of 4^15 sequences.
+/// Words that a vocabulary must have, as nucleotides: the shortest copy comes again by accident, but for a mask, in one of 4^15.
 const FEWEST_WORDS: usize = 4;
 
-/// Positions of each sequence that are masked, one at a time.
 const MASKED: usize = 8;
 
-/// The seed of the choices.
 const SEED: u64 = 1;
 
-/// The kind of sequences of random tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {
-    /// The copies as they are.
     Plain,
     /// With a token of the second copy masked: eight variants of each sequence, each with one mask.
     Masked,
@@ -50,14 +43,12 @@ pub enum Repeats {
 impl Repeats {
     /// About so many tokens have all sequences: two copies of the mean length, the mean filler, two special tokens.
     pub fn expected_tokens(self) -> f64 {
-        let mean = |of: &std::ops::RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
+        let mean = |of: &RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
         let variants = if self == Self::Masked { MASKED } else { 1 };
         (BLOCKS * variants) as f64 * (2.0 * mean(&LENGTHS) + mean(&FILLERS) + 2.0)
     }
 
-    /// The sequences for a model with this many positions: none if the vocabulary has too few words, a sequence has no
-    /// room, or a needed mask is missing.
-    /// Fails if the tokenizer fails.
+    /// The sequences for a model with this many positions: none if these or the vocabulary's words are too few, or the mask is missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
@@ -82,8 +73,10 @@ impl Repeats {
         Ok(match (self, tokenizer.mask()) {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
             (Self::Predicted, _) => {
-                let compared = |sequence| Sequence {
-                    compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| copies.tokens(&sequence)),
+                // The ids of the first copy, and of the tokens between the copies.
+                let first = |copies: Copies, ids: &[u32]| ids[copies.text.start..][..copies.shift].to_vec();
+                let compared = |sequence: Sequence| Sequence {
+                    compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| first(copies, &sequence.ids)),
                     ..sequence
                 };
                 plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).map(compared).collect()
@@ -94,7 +87,6 @@ impl Repeats {
     }
 }
 
-/// The random choices of one sequence.
 struct Draw {
     number: usize,
     length: usize,
@@ -103,13 +95,11 @@ struct Draw {
 
 impl Draw {
     fn new(number: usize) -> Self {
-        let first =
-            |what, items: std::ops::RangeInclusive<usize>| chosen(what, &number.to_string(), items.collect())[0];
+        let first = |what, items: RangeInclusive<usize>| chosen(what, &number.to_string(), items.collect())[0];
         Self { number, length: first("repeat-length", LENGTHS), filler: first("repeat-filler", FILLERS) }
     }
 }
 
-/// The items in random order.
 fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
     let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
@@ -147,12 +137,9 @@ fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
     /// The tokens of the text, both copies and the tokens between them.
-    pub text: std::ops::Range<usize>,
-    /// The tokens of one copy.
+    pub text: Range<usize>,
     pub length: usize,
-    /// How far the second copy is from the first, in tokens.
     pub shift: usize,
-    /// The token that is masked, if one is.
     pub masked: Option<usize>,
 }
 
@@ -179,16 +166,10 @@ impl Copies {
         [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
     }
 
-    /// The place of a token of the text among the tokens of the first copy and those between the copies: that of its twin, if it has
-    /// an earlier one.
+    /// The place of a token, or of its earlier twin, among the tokens of the first copy and those between the copies.
     pub fn place(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.shift { place } else { place - self.shift }
-    }
-
-    /// The ids of the first copy, and of the tokens between the copies.
-    fn tokens(&self, sequence: &Sequence) -> Vec<u32> {
-        sequence.ids[self.text.start..][..self.shift].to_vec()
     }
 
     /// The tokens of both copies, each with its twin.

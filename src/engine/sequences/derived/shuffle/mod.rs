@@ -6,16 +6,13 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::corpus::TreeHead;
 use crate::sequences::sequence::{GoldArc, Sequence};
 use crate::sequences::span::WordSpan;
 
 #[cfg(test)]
 mod tests;
 
-/// The sequence with its words in random order, but that words which share tokens stay side by side.
-///
-/// The order depends on the seed and the sentence's number alone.
+/// The sequence with its words in an order by the seed and its number, but that words which share tokens stay side by side.
 pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
     let mut groups = groups(&sequence.words);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -36,8 +33,7 @@ fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
     groups
 }
 
-/// The sequence with its words in this order, a permutation of their places: `order[0]` is the word that comes first. Words
-/// that share tokens follow each other in it as they do in the sequence.
+/// The sequence with its words in this order, `order[0]` first; words that share tokens follow each other in it as in the sequence.
 ///
 /// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens and segments stay where they
 /// are. A token of text that belongs to no word goes with the word before it.
@@ -65,23 +61,17 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     let mut now_at = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &word)| now_at[word] = place);
     reordered.links = sequence.links.iter().map(|links| links.moved(|word| Some(now_at[word]))).collect();
-    if let Some(tree) = &sequence.tree {
-        let moved = |arc: &GoldArc| match arc.head {
-            TreeHead::Word(head) => GoldArc { head: TreeHead::Word(now_at[head]), ..arc.clone() },
-            TreeHead::Root | TreeHead::Unknown => arc.clone(),
-        };
-        reordered.tree = Some(order.iter().map(|&word| moved(&tree[word])).collect());
-    }
-    if !sequence.forms.is_empty() {
-        reordered.forms = order.iter().map(|&word| sequence.forms[word].clone()).collect();
-    }
-    if !sequence.spelled.is_empty() {
-        reordered.spelled = order.iter().map(|&word| sequence.spelled[word].clone()).collect();
-    }
-    if !sequence.annotations.is_empty() {
-        reordered.annotations = order.iter().map(|&word| sequence.annotations[word].clone()).collect();
-    }
+    let moved = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| now_at[head]), ..arc };
+    reordered.tree = sequence.tree.as_ref().map(|tree| in_order(tree, order).into_iter().map(moved).collect());
+    reordered.forms = in_order(&sequence.forms, order);
+    reordered.spelled = in_order(&sequence.spelled, order);
+    reordered.annotations = in_order(&sequence.annotations, order);
     reordered
+}
+
+/// The items of words in this order of the words; none where there are none.
+fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
+    if items.is_empty() { Vec::new() } else { order.iter().map(|&word| items[word].clone()).collect() }
 }
 
 /// The tokens of each word without the tokens of the word before it, and the following tokens of text that belong to no word.

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::corpus::TreeHead;
 use crate::corpus::{Annotation, Upos};
 use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Separator, Text};
 use proptest::prelude::*;

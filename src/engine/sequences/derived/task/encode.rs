@@ -2,29 +2,27 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 
-use super::file::{ClozeContext, Item, ItemContent, TaskFile};
+use super::file::{ClozeContext, CorruptedContext, Item, ItemContent, TaskFile};
 use super::{
     BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
     reasons,
 };
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::files::Pooling;
+use crate::model::forward::batch::Exchange;
 use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
-use crate::sequences::sequence::{InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
+use crate::sequences::sequence::{Corruption, InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::errors::{Class, Facts};
 
-/// Reads the items of a task for a model.
 pub struct TaskReader<'a> {
-    /// The model's tokenizer.
     pub tokenizer: &'a ModelTokenizer,
-    /// Longest sequence.
     pub max_tokens: usize,
     /// The mask that the model fills in; `None` if it predicts the next token.
     pub mask: Option<u32>,
@@ -33,50 +31,20 @@ pub struct TaskReader<'a> {
     /// How it pools the states of a text, or why that is not known.
     pub pooling: &'a Result<Pooling, String>,
     pub segments: usize,
-    /// Whether an item that cannot be scored is an error.
     pub strict: bool,
     /// Where heads exchange their contexts between the texts of an item and its corrupted text; `None` if none do.
     pub exchanged: Option<ExchangedPositions>,
 }
 
-/// A failure to score.
-pub(super) enum Unscored {
-    /// An item, for this reason.
-    Skipped(ItemSkip),
-    /// All of them: the tokenizer failed.
-    Failed(Error),
-}
-
-impl From<ItemSkip> for Unscored {
-    fn from(reason: ItemSkip) -> Self {
-        Self::Skipped(reason)
-    }
-}
-
-impl From<Error> for Unscored {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-pub(super) type Scored<T> = Result<T, Unscored>;
-
 impl TaskReader<'_> {
-    /// Reads all items.
-    /// Fails if the tokenizer fails, no item can be scored, or one cannot and that is an error.
+    /// Reads all items; fails if none can be scored, or one cannot and that is an error.
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
         let pooling = pooling.context("it is not known how the model makes one vector of a text");
         let pooling = pooling.of_option("task").class(Class::Model)?;
         let texts = self.items(file, None, pooling)?;
-        let (interchanged, interchange) = match self.exchanged {
-            None => (ItemTexts::default(), None),
-            Some(positions) => {
-                let texts = self.items(file, Some(positions), pooling)?;
-                let skipped = counts(&texts.skipped);
-                (texts, Some(InterchangeInfo { positions, skipped }))
-            }
-        };
+        let interchanged = self.exchanged.map(|positions| self.items(file, Some(positions), pooling)).transpose()?;
+        let interchanged = interchanged.unwrap_or_default();
         let TaskFile { name, sha256, kind, .. } = file;
         let info = TaskInfo {
             name: name.clone(),
@@ -85,7 +53,9 @@ impl TaskReader<'_> {
             pooling,
             items: file.items.len() as u64,
             skipped: counts(&texts.skipped),
-            interchange,
+            interchange: self
+                .exchanged
+                .map(|positions| InterchangeInfo { positions, skipped: counts(&interchanged.skipped) }),
         };
         let mask = self.mask.filter(|_| *kind == TaskKind::Pair);
         Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
@@ -113,14 +83,13 @@ impl TaskReader<'_> {
                     units.insert(item.unit);
                     items.push(sequences);
                 }
-                Err(Unscored::Failed(error)) => return Err(error.class(Class::Input)),
-                Err(Unscored::Skipped(reason)) => {
+                Err(error) => {
+                    let reason = error.downcast::<ItemSkip>().class(Class::Input)?;
                     let label = self.unknown_label(&item.content).filter(|_| reason == ItemSkip::UnknownLabel);
                     let item = SkippedItem { reason, line: item.line, label: label.map(str::to_owned) };
                     if self.strict {
                         let named = item.label.as_ref().map_or_else(String::new, |label| format!(" (`{label}`)"));
-                        let why = reason.describe();
-                        let error = anyhow!("an item {why}{named} would be skipped, and --strict skips none");
+                        let error = anyhow!("an item {reason}{named} would be skipped, and --strict skips none");
                         return Err(self.refusal(error, &item, file));
                     }
                     skipped.push(item);
@@ -128,17 +97,13 @@ impl TaskReader<'_> {
             }
         }
         if let Some(first) = skipped.first().filter(|_| items.is_empty()) {
-            let error = anyhow!(
-                "no item of the task can be {}: {}",
-                exchanged.map_or("scored", |_| BESIDE_CORRUPTED),
-                reasons(&skipped)
-            );
+            let done = exchanged.map_or("scored", |_| BESIDE_CORRUPTED);
+            let error = anyhow!("no item of the task can be {done}: {}", reasons(&skipped));
             return Err(self.refusal(error, first, file));
         }
         Ok(ItemTexts { items, mask: None, skipped })
     }
 
-    /// The first label or foil of an item that the model does not have.
     fn unknown_label<'b>(&self, content: &'b ItemContent) -> Option<&'b str> {
         let labels = self.labels?;
         let is_unknown = |name: &&String| labels.number(name).is_none();
@@ -150,7 +115,6 @@ impl TaskReader<'_> {
         unknown.map(String::as_str)
     }
 
-    /// The error of an item that cannot be scored.
     fn refusal(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error
@@ -160,33 +124,29 @@ impl TaskReader<'_> {
             .class(Class::Input)
     }
 
-    /// The id, if it is that of a token of the vocabulary.
-    fn known(&self, id: u32) -> Scored<u32> {
+    fn known(&self, id: u32) -> Result<u32> {
         if Some(id) == self.tokenizer.unknown() { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }
 }
 
-/// How many items there are of each reason.
 fn counts(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
     let mut counts = BTreeMap::new();
     skipped.iter().for_each(|item| *counts.entry(item.reason).or_default() += 1);
     counts
 }
 
-/// Reads one item.
-pub(super) struct ItemReader<'a> {
-    pub(super) task: &'a TaskReader<'a>,
-    pub(super) item: &'a Item,
+struct ItemReader<'a> {
+    task: &'a TaskReader<'a>,
+    item: &'a Item,
     /// Number among the items that can be scored.
     index: u64,
     family: SentenceFamily,
     path: &'a str,
-    /// Of triples.
     pooling: Option<Pooling>,
 }
 
 impl ItemReader<'_> {
-    fn sequences(&self) -> Scored<Vec<Sequence>> {
+    fn sequences(&self) -> Result<Vec<Sequence>> {
         match &self.item.content {
             ItemContent::Classify { text, pair, label, foil } => {
                 let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
@@ -203,9 +163,7 @@ impl ItemReader<'_> {
             ItemContent::Triple { texts: [anchor, positive, negative] } => {
                 let pooling = self.pooling.context("texts are compared by their vectors, and nothing says by which")?;
                 let [positive, negative] = [self.text(positive)?, self.text(negative)?];
-                if positive.ids == negative.ids {
-                    return Err(ItemSkip::NothingDiffers.into());
-                }
+                ensure!(positive.ids != negative.ids, ItemSkip::NothingDiffers);
                 let texts = [self.text(anchor)?, positive, negative];
                 let roles = [TripleText::Anchor, TripleText::Positive, TripleText::Negative];
                 let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None);
@@ -223,14 +181,13 @@ impl ItemReader<'_> {
         self.part_against(sequence, rule, answer, Vec::new())
     }
 
-    /// The part whose predictions are held against these classes.
     fn part_against(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
         let part = ItemPart { rule, answer, foils, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
     }
 
     /// The sequence of words, some of which have labels; each is scored at its first token.
-    fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Scored<Sequence> {
+    fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
         let sequence = self.sequence(words.clone())?;
         let (mut predictions, mut against): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
@@ -246,14 +203,11 @@ impl ItemReader<'_> {
                 }
             }
         }
-        if predictions.is_empty() {
-            return Err(ItemSkip::NoLabels.into());
-        }
+        ensure!(!predictions.is_empty(), ItemSkip::NoLabels);
         Ok(self.part_against(Sequence { predictions, ..sequence }, ScoreRule::Class, None, against))
     }
 
-    /// The sequence of a text with its answer and its foil.
-    pub(super) fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Scored<Sequence> {
+    fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Result<Sequence> {
         let (sequence, answer, foil) = match context {
             ClozeContext::Masked(text) => self.filled_in(text, sides)?,
             ClozeContext::Prompt(text) => self.continued(text, sides)?,
@@ -262,27 +216,53 @@ impl ItemReader<'_> {
         Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
     }
 
-    /// The sequence of a text, or of two.
-    fn classified(&self, text: &Content, pair: Option<&str>) -> Scored<Sequence> {
+    /// The text of a cloze item and its corrupted text, which have the same answer and foil. Activation patching over heads
+    /// exchanges contexts between the two, so that both have as many tokens and predict at one place.
+    fn interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
+        let ItemContent::Cloze { context, answer, foil, corrupted } = &self.item.content else {
+            bail!(ItemSkip::NotCorrupted)
+        };
+        let CorruptedContext { text, name } = corrupted.as_ref().ok_or(ItemSkip::NotCorrupted)?;
+        let corrupted = match context {
+            ClozeContext::Masked(_) => ClozeContext::Masked(text.clone()),
+            ClozeContext::Prompt(_) => ClozeContext::Prompt(text.clone()),
+        };
+        let [mut clean, corrupted] = [self.cloze(context, [answer, foil])?, self.cloze(&corrupted, [answer, foil])?];
+        ensure!(clean.ids.len() == corrupted.ids.len(), ItemSkip::OtherLength);
+        let place = clean.predictions[0].position;
+        ensure!(corrupted.predictions[0].position == place, ItemSkip::OtherPlace);
+        let sides = |text: &Sequence| (text.predictions[0].truth, text.item.as_ref().map(|part| part.rule));
+        ensure!(sides(&clean) == sides(&corrupted), ItemSkip::OtherAnswer);
+        let changed =
+            clean.ids.iter().zip(&corrupted.ids).filter(|(clean, corrupted)| clean != corrupted).count() as u64;
+        ensure!(changed != 0, ItemSkip::NothingDiffers);
+        let exchange = match positions {
+            ExchangedPositions::All => Exchange::Everywhere,
+            ExchangedPositions::Answer => Exchange::At(place),
+        };
+        let part = clean.item.as_mut().expect("the text of an item");
+        part.corruption = Some(Corruption { name: name.clone(), changed, exchange });
+        Ok(vec![clean, corrupted])
+    }
+
+    fn classified(&self, text: &Content, pair: Option<&str>) -> Result<Sequence> {
         let first = self.sequence(text.clone())?;
         let Some(pair) = pair else { return Ok(first) };
         let second = self.text(pair)?;
         let frame = Frame::of_pair(self.task.tokenizer)?.ok_or(ItemSkip::NoPairs)?;
         let both = frame.with_segments(self.task.segments).around(&[&first, &second].map(|text| text.text().collect()));
-        if both.ids.len() > self.task.max_tokens {
-            return Err(ItemSkip::TooManyTokens.into());
-        }
+        ensure!(both.ids.len() <= self.task.max_tokens, ItemSkip::TooManyTokens);
         Ok(Sequence { index: self.index, family: self.family, ..both })
     }
 
     /// The sequence of a text with one mask, with the ids of answer and foil.
-    fn filled_in(&self, text: &str, sides: [&str; 2]) -> Scored<(Sequence, u32, u32)> {
+    fn filled_in(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
         let masked = self.text(text)?;
         let places: Vec<usize> = (0..masked.ids.len()).filter(|&place| masked.ids[place] == mask).collect();
-        let &[place] = &places[..] else { return Err(ItemSkip::NotOneMask.into()) };
-        let id = |side: &str| -> Scored<u32> {
+        let &[place] = &places[..] else { bail!(ItemSkip::NotOneMask) };
+        let id = |side: &str| -> Result<u32> {
             let filled = self.text(&text.replacen(&shown, side, 1))?.ids;
             let stays = |at: usize| at == place || filled[at] == masked.ids[at];
             let is_one = filled.len() == masked.ids.len() && (0..filled.len()).all(stays);
@@ -295,19 +275,16 @@ impl ItemReader<'_> {
     }
 
     /// The sequence of a prompt, with the ids of answer and foil.
-    fn continued(&self, prompt: &str, sides: [&str; 2]) -> Scored<(Sequence, u32, u32)> {
-        if self.task.mask.is_some() {
-            return Err(ItemSkip::NeedsMask.into());
-        }
+    fn continued(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
+        ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
         let begun = self.text(prompt)?;
         let last = begun.text_places().last().ok_or(ItemSkip::NoTokens)?;
         let not_one = if prompt.ends_with(' ') { ItemSkip::SpaceAfterPrompt } else { ItemSkip::NotOneToken };
-        let id = |side: &str| -> Scored<u32> {
+        let id = |side: &str| -> Result<u32> {
             // Without a space between them both could still be tokens of their own, and the item would be another one.
             let is_of_word = |end: Option<char>| end.is_some_and(char::is_alphanumeric);
-            if is_of_word(prompt.chars().last()) && is_of_word(side.chars().next()) {
-                return Err(ItemSkip::JoinedToPrompt.into());
-            }
+            let are_joined = is_of_word(prompt.chars().last()) && is_of_word(side.chars().next());
+            ensure!(!are_joined, ItemSkip::JoinedToPrompt);
             let whole = self.text(&format!("{prompt}{side}"))?;
             let is_one = whole.text_places().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
             if is_one { self.task.known(whole.ids[last + 1]) } else { Err(not_one.into()) }
@@ -320,30 +297,25 @@ impl ItemReader<'_> {
     }
 
     /// Both texts, in a model that predicts the next token with their predictions.
-    fn pair(&self, sides: [Sequence; 2]) -> Scored<[Sequence; 2]> {
+    fn pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
         let [good, bad] = &sides;
-        if good.ids == bad.ids {
-            return Err(ItemSkip::NothingDiffers.into());
-        }
+        ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
         for token in sides.iter().flat_map(Sequence::text) {
             self.task.known(token.id)?;
         }
         if self.task.mask.is_some() {
             return Ok(sides);
         }
-        if good.ids[0] != bad.ids[0] {
-            return Err(ItemSkip::FirstToken.into());
-        }
+        ensure!(good.ids[0] == bad.ids[0], ItemSkip::FirstToken);
         let next = |side: &Sequence| predicting_next(side, None).ok_or(ItemSkip::NoTokens);
         Ok([next(good)?, next(bad)?])
     }
 
-    /// The sequence of a text of the item.
-    fn text(&self, text: &str) -> Scored<Sequence> {
+    fn text(&self, text: &str) -> Result<Sequence> {
         self.sequence(Content::Text(text.to_owned()))
     }
 
-    fn sequence(&self, content: Content) -> Scored<Sequence> {
+    fn sequence(&self, content: Content) -> Result<Sequence> {
         let origin = Origin { file: 0, path: self.path.into(), line: self.item.line };
         let single = Sentence::single(self.path, content);
         let sentence = Sentence { index: self.index, origin, family: self.family, ..single };
@@ -357,13 +329,14 @@ impl ItemReader<'_> {
 }
 
 /// The class of a foil, unless it is the label's.
-fn other_class(labels: &Labels, label: u32, foil: &str) -> Scored<u32> {
+fn other_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
     let foil = labels.number(foil).ok_or(ItemSkip::UnknownLabel)?;
-    if foil == label { Err(ItemSkip::NothingDiffers.into()) } else { Ok(foil) }
+    ensure!(foil != label, ItemSkip::NothingDiffers);
+    Ok(foil)
 }
 
 /// Answer and foil, unless they are one token.
-fn different([answer, foil]: [Scored<u32>; 2]) -> Scored<[u32; 2]> {
+fn different([answer, foil]: [Result<u32>; 2]) -> Result<[u32; 2]> {
     let (answer, foil) = (answer?, foil?);
     if answer == foil { Err(ItemSkip::NothingDiffers.into()) } else { Ok([answer, foil]) }
 }

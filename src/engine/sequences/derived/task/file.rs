@@ -7,12 +7,10 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use sha2::{Digest, Sha256};
 
 use super::TaskKind;
-use crate::corpus::{Content, ItemName, TreeHead, Word};
+use crate::corpus::{Content, ItemName, NamedDigest, TreeHead, Word};
 use crate::system::errors::{Class, Facts, similar};
-use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::json::problem_in_line;
 use crate::system::printable::shortened;
@@ -23,79 +21,39 @@ const MAX_TASK_BYTES: u64 = 1 << 26;
 /// A task as its file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFile {
-    /// Path, as messages name it.
     pub path: Arc<str>,
-    /// Name without folders.
     pub name: String,
-    /// SHA-256 of the bytes.
     pub sha256: String,
-    /// Kind of all items.
     pub kind: TaskKind,
-    /// Items in the order of the file.
     pub items: Vec<Item>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// 1-based line.
+    /// Line, counted from 1.
     pub line: u64,
     /// Number of its sampling unit, which items made from one template share.
     pub unit: u64,
-    /// Condition that the item belongs to.
     pub group: Option<Arc<str>>,
-    /// Texts and answers.
     pub content: ItemContent,
 }
 
-/// The texts and answers of an item.
+/// The texts and answers of an item; a class is given by its name or number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemContent {
-    /// A text, or two, with its class.
-    Classify {
-        /// The text, or the first one.
-        text: Content,
-        /// The second text.
-        pair: Option<String>,
-        /// The name or the number of the class.
-        label: String,
-        /// The class that the label is held against, if the item has a foil.
-        foil: Option<String>,
-    },
-    /// Words with their classes.
-    Tag {
-        /// The words.
-        words: Content,
-        /// The name or the number of the class of each; `None` where it is not scored.
-        labels: Vec<Option<String>>,
-        /// Those of the classes that they are held against, one for each word; empty where they are not.
-        foils: Vec<Option<String>>,
-    },
+    /// A text, or two, with its class, and the class that it is held against, if the item has a foil.
+    Classify { text: Content, pair: Option<String>, label: String, foil: Option<String> },
+    /// Words with their classes, `None` where they are not scored, and those that they are held against, one for each word; no
+    /// foils where they are not.
+    Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
     /// A text that should be nearer to a second one than to a third one.
-    Triple {
-        /// The text, the near one and the far one.
-        texts: [String; 3],
-    },
+    Triple { texts: [String; 3] },
     /// One token to be filled in, against another one.
-    Cloze {
-        /// Text around the answer.
-        context: ClozeContext,
-        /// The right answer.
-        answer: String,
-        /// A wrong answer.
-        foil: String,
-        /// The corrupted context, if there is one.
-        corrupted: Option<CorruptedContext>,
-    },
+    Cloze { context: ClozeContext, answer: String, foil: String, corrupted: Option<CorruptedContext> },
     /// A text that should be more probable than another one.
-    Pair {
-        /// The text that should be.
-        good: String,
-        /// The other text.
-        bad: String,
-    },
+    Pair { good: String, bad: String },
 }
 
-/// The context of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClozeContext {
     /// Text with one mask.
@@ -104,16 +62,13 @@ pub enum ClozeContext {
     Prompt(String),
 }
 
-/// The context of an answer, corrupted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptedContext {
     /// The text around the answer, with a mask or up to the answer as the context has it.
     pub text: String,
-    /// The name of the corruption.
     pub name: Option<Arc<str>>,
 }
 
-/// The keys of a line ([`ensure_known_keys`]).
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,
@@ -157,8 +112,7 @@ const KINDS: [(&[&str], &str); 5] = [
 /// The keys of items of every kind. `id` is for whoever wrote the file.
 const OF_ANY_KIND: [&str; 5] = ["family", "document", "group", "linguistics_term", "id"];
 
-/// Fails for a key that nothing reads: it may be another one misspelt. Lines in the form of `BLiMP` have further keys of their own, and so
-/// has any line where a key begins with `_`.
+/// Fails for a key that nothing reads: it may be another one misspelt. Lines in the form of `BLiMP` have further keys of their own.
 fn ensure_known_keys(json: &str) -> Result<()> {
     #[expect(clippy::zero_sized_map_values, reason = "serde reads no set of keys")]
     let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json)?;
@@ -172,7 +126,6 @@ fn ensure_known_keys(json: &str) -> Result<()> {
     })
 }
 
-/// All kinds of items.
 fn kinds() -> String {
     KINDS.map(|(_, kind)| kind).join("; ")
 }
@@ -189,8 +142,7 @@ fn keys_of(known: Option<TaskKind>, json: &str) -> String {
 }
 
 impl TaskFile {
-    /// Reads a file.
-    /// Fails if it cannot be read, has no item, or a line is no item of the kind of the first; the error names the line.
+    /// Reads a file. Fails if it has no item, or a line is no item of the kind of the first; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(Class::Input)?;
@@ -208,9 +160,9 @@ impl TaskFile {
             let known = items.first().map(|first| first.content.kind());
             let item = item(json, line, &mut units, known).and_then(|item| {
                 ensure_known_keys(json)?;
-                let (kind, first) =
-                    (item.content.kind(), items.first().map(|first| (first.content.kind(), first.line)));
-                if let Some((of_first, first)) = first.filter(|(of_first, _)| *of_first != kind) {
+                let kind = item.content.kind();
+                if let Some((first, of_first)) = items.first().zip(known).filter(|(_, of_first)| *of_first != kind) {
+                    let first = first.line;
                     let error = anyhow!("an item of kind {kind}, and that of line {first} is of kind {of_first}");
                     return Err(error.hint("write one file for each kind"));
                 }
@@ -221,8 +173,7 @@ impl TaskFile {
         let kind = items.first().map(|item| item.content.kind());
         let nothing =
             || anyhow!("the task `{shown}` has no item").about(&shown).hint(format!("an item a line: {}", kinds()));
-        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
-        let sha256 = hex(&Sha256::digest(text));
+        let NamedDigest { name, sha256 } = NamedDigest::of_text(path, text);
         Ok(Self { kind: kind.ok_or_else(nothing)?, path: shown, name, sha256, items })
     }
 }
@@ -265,13 +216,12 @@ fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Re
     parsed.group = parsed.group.or(parsed.linguistics_term.take());
     let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
     let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));
-    let minimal = parsed.good.zip(parsed.bad);
     let word_count = parsed.words.as_ref().map_or(0, Vec::len);
     let words = parsed.words.map(|words| {
         let word = |form: String| Word::new(form, TreeHead::Unknown, "_");
         Content::Words(words.into_iter().map(word).collect())
     });
-    if let Some(label) = parsed.label {
+    let content = if let Some(label) = parsed.label {
         let both = (parsed.text.map(Content::Text), words, parsed.text_pair);
         let (text, pair) = match both {
             (Some(text), None, pair) => (text, pair),
@@ -279,26 +229,16 @@ fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Re
             _ => bail!("a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{}`", shortened(json)),
         };
         let foil = parsed.foil.map(|foil| foil.into_text().into());
-        let content = ItemContent::Classify { text, pair, label: label.into_text().into(), foil };
-        return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
-    }
-    if let Some(labels) = parsed.labels {
+        ItemContent::Classify { text, pair, label: label.into_text().into(), foil }
+    } else if let Some(labels) = parsed.labels {
         let Some(words) = words.filter(|_| parsed.text.is_none()) else {
             bail!("`labels` are of `words`: `{}`", shortened(json));
         };
-        let label_count = labels.len();
-        ensure!(
-            label_count == word_count,
-            "there are {label_count} `labels` of {word_count} `words`: `{}`",
-            shortened(json)
-        );
         let foils = parsed.foils.unwrap_or_default();
-        let (foil_count, is_held_against) = (foils.len(), !foils.is_empty());
-        ensure!(
-            !is_held_against || foil_count == word_count,
-            "there are {foil_count} `foils` of {word_count} `words`: `{}`",
-            shortened(json)
-        );
+        for (name, count) in [("labels", labels.len()), ("foils", foils.len())] {
+            let other = || anyhow!("there are {count} `{name}` of {word_count} `words`: `{}`", shortened(json));
+            ensure!(count == word_count || name == "foils" && count == 0, other());
+        }
         let lacks = |(label, foil): (&Option<ItemName>, &Option<ItemName>)| label.is_some() && foil.is_none();
         if let Some(word) = labels.iter().zip(&foils).position(lacks) {
             bail!("word {} has a label and no foil: `{}`", word + 1, shortened(json));
@@ -306,32 +246,32 @@ fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Re
         let names = |given: Vec<Option<ItemName>>| -> Vec<Option<String>> {
             given.into_iter().map(|name| name.map(|name| name.into_text().into())).collect()
         };
-        let content = ItemContent::Tag { words, labels: names(labels), foils: names(foils) };
-        return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
-    }
-    if let (Some(anchor), Some(positive), Some(negative)) = (parsed.anchor, parsed.positive, parsed.negative) {
-        let content = ItemContent::Triple { texts: [anchor, positive, negative] };
-        return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
-    }
-    let foil = match parsed.foil {
-        Some(ItemName::Number(foil)) => bail!("the `foil` of an `answer` is text, not {foil}: `{}`", shortened(json)),
-        Some(ItemName::Text(foil)) => Some(foil.into()),
-        None => None,
-    };
-    let cloze = parsed.answer.zip(foil);
-    let name = parsed.corruption.map(Arc::from);
-    let corrupted = parsed.corrupted.map(|text| CorruptedContext { text, name });
-    let content = match (parsed.text, parsed.prompt, cloze, minimal) {
-        (Some(text), None, Some((answer, foil)), None) => {
-            ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil, corrupted }
-        }
-        (None, Some(prompt), Some((answer, foil)), None) => {
-            ItemContent::Cloze { context: ClozeContext::Prompt(prompt), answer, foil, corrupted }
-        }
-        (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
-        _ => {
-            let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
-            return Err(error.hint(format!("an item has {}", keys_of(known, json))));
+        ItemContent::Tag { words, labels: names(labels), foils: names(foils) }
+    } else if let (Some(anchor), Some(positive), Some(negative)) = (parsed.anchor, parsed.positive, parsed.negative) {
+        ItemContent::Triple { texts: [anchor, positive, negative] }
+    } else {
+        let foil = match parsed.foil {
+            Some(ItemName::Number(foil)) => {
+                bail!("the `foil` of an `answer` is text, not {foil}: `{}`", shortened(json))
+            }
+            Some(ItemName::Text(foil)) => Some(foil.into()),
+            None => None,
+        };
+        let name = parsed.corruption.map(Arc::from);
+        let corrupted = parsed.corrupted.map(|text| CorruptedContext { text, name });
+        let cloze = parsed.answer.zip(foil);
+        match (parsed.text, parsed.prompt, cloze, parsed.good.zip(parsed.bad)) {
+            (Some(text), None, Some((answer, foil)), None) => {
+                ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil, corrupted }
+            }
+            (None, Some(prompt), Some((answer, foil)), None) => {
+                ItemContent::Cloze { context: ClozeContext::Prompt(prompt), answer, foil, corrupted }
+            }
+            (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
+            _ => {
+                let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
+                return Err(error.hint(format!("an item has {}", keys_of(known, json))));
+            }
         }
     };
     Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content })

@@ -1,11 +1,9 @@
 //! Tasks: items that the user brings, each with its score (docs/methodology/tasks.md).
 //!
-//! A [`TaskFile`](file::TaskFile) knows no model. A [`Task`] is the same file as a model reads it: the sequences of each item, and how
-//! their logits add up to its score. What cannot be scored is left out, with the reason.
+//! A [`TaskFile`](file::TaskFile) knows no model. A [`Task`] is the same file as a model reads it, without what cannot be scored.
 
 pub mod encode;
 pub mod file;
-mod interchange;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::files::Pooling;
 use crate::model::parameters::Labels;
-use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
+use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::shortened;
 
@@ -36,7 +34,6 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// Name in reports and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Classify => "classify",
@@ -104,10 +101,12 @@ pub enum ItemSkip {
     OtherAnswer,
 }
 
-impl ItemSkip {
-    /// The reason in words, to follow a number of items.
-    pub fn describe(self) -> &'static str {
-        match self {
+impl std::error::Error for ItemSkip {}
+
+/// The reason in words, to follow a number of items.
+impl fmt::Display for ItemSkip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::TooManyTokens => "with more tokens than the limit",
             Self::NoTokens => "with a text without any token",
             Self::NotOneMask => "without exactly one mask",
@@ -126,38 +125,35 @@ impl ItemSkip {
             Self::OtherLength => "whose corrupted text has another number of tokens",
             Self::OtherPlace => "whose corrupted text has its mask at another place",
             Self::OtherAnswer => "whose answer or foil is another token in the corrupted text",
-        }
-    }
-
-    /// The way out; `mask` is the model's mask, `labels` are what its head gives.
-    fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
-        let mask = mask.unwrap_or("[MASK]");
-        match self {
-            Self::TooManyTokens => {
-                "raise --max-tokens if the model has more positions, or leave the item out".to_owned()
-            }
-            Self::NotOneMask | Self::NeedsMask => format!("give `text` with {mask} in the place of the answer"),
-            Self::NeedsPrompt => "give `prompt`, the text up to the answer".to_owned(),
-            Self::NotOneToken => "take words that the vocabulary has whole".to_owned(),
-            Self::SpaceAfterPrompt => "move that space to the beginning of `answer` and `foil`".to_owned(),
-            Self::JoinedToPrompt => "begin `answer` and `foil` with the space that stands before them".to_owned(),
-            Self::UnknownLabel => labels.map_or_else(String::new, known_labels),
-            Self::NoPairs => "give one text an item".to_owned(),
-            Self::NotCorrupted => {
-                "give `corrupted`, the text with the words exchanged that the answer depends on".to_owned()
-            }
-            Self::OtherLength | Self::OtherPlace => {
-                "exchange words for others of as many tokens, each at its place".to_owned()
-            }
-            Self::OtherAnswer => "leave the words beside the answer as they are".to_owned(),
-            Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken | Self::NoLabels => {
-                "mend the item or leave it out".to_owned()
-            }
-        }
+        })
     }
 }
 
-/// The labels of a model, or the first of many.
+impl ItemSkip {
+    /// The way out; `mask` is the model's mask, `labels` are what its head gives.
+    fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
+        let way_out = match self {
+            Self::NotOneMask | Self::NeedsMask => {
+                return format!("give `text` with {} in the place of the answer", mask.unwrap_or("[MASK]"));
+            }
+            Self::UnknownLabel => return labels.map_or_else(String::new, known_labels),
+            Self::TooManyTokens => "raise --max-tokens if the model has more positions, or leave the item out",
+            Self::NeedsPrompt => "give `prompt`, the text up to the answer",
+            Self::NotOneToken => "take words that the vocabulary has whole",
+            Self::SpaceAfterPrompt => "move that space to the beginning of `answer` and `foil`",
+            Self::JoinedToPrompt => "begin `answer` and `foil` with the space that stands before them",
+            Self::NoPairs => "give one text an item",
+            Self::NotCorrupted => "give `corrupted`, the text with the words exchanged that the answer depends on",
+            Self::OtherLength | Self::OtherPlace => "exchange words for others of as many tokens, each at its place",
+            Self::OtherAnswer => "leave the words beside the answer as they are",
+            Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken | Self::NoLabels => {
+                "mend the item or leave it out"
+            }
+        };
+        way_out.to_owned()
+    }
+}
+
 pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
@@ -166,7 +162,6 @@ pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
     }
 }
 
-/// An item that cannot be scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedItem {
     pub reason: ItemSkip,
@@ -188,7 +183,7 @@ pub fn reasons(skipped: &[SkippedItem]) -> String {
         let named = items.iter().take(MOST_NAMED).map(place).collect::<Vec<_>>().join(", ");
         let more = if items.len() > MOST_NAMED { ", ..." } else { "" };
         let lines = plural(&items.len(), "line", "lines");
-        format!("{} {} ({lines} {named}{more})", counted(items.len(), "item"), reason.describe())
+        format!("{} {reason} ({lines} {named}{more})", counted(items.len(), "item"))
     };
     by_reason.iter().map(reason).collect::<Vec<_>>().join(", ")
 }
@@ -240,67 +235,47 @@ pub enum ExchangedPositions {
     Answer,
 }
 
-impl ExchangedPositions {
-    /// Name on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Answer => "answer",
-        }
-    }
-}
-
 impl fmt::Display for ExchangedPositions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(if *self == Self::All { "all" } else { "answer" })
     }
 }
 
-/// A task as a model reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// The facts of it that reports have.
     pub info: TaskInfo,
-    /// The texts of the items that can be scored.
     pub texts: ItemTexts,
     /// The text of each item and its corrupted text, one after the other; empty where no study asks.
     pub interchanged: ItemTexts,
 }
 
-/// Texts of the items of a task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemTexts {
-    /// The sequences of each item.
     items: Vec<Vec<Sequence>>,
     /// The mask that hides what is to be predicted, in texts that are scored token by token.
     mask: Option<u32>,
-    /// Items of the file that are left out.
     pub skipped: Vec<SkippedItem>,
 }
 
 impl ItemTexts {
-    /// Number of items.
     pub fn count(&self) -> u64 {
         self.items.len() as u64
     }
 
-    /// Number of sequences of the items that are taken.
     pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
         let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
-        let count = |sequence: &Sequence| if self.mask.is_some() { sequence.text_places().count() } else { 1 };
-        taken.map(count).sum::<usize>() as u64
+        taken.map(|sequence| self.texts(sequence)).sum::<usize>() as u64
     }
 
-    /// Number of tokens of the sequences of all items.
     pub fn token_count(&self) -> usize {
-        let count = |sequence: &Sequence| {
-            let texts = if self.mask.is_some() { sequence.text_places().count() } else { 1 };
-            texts * sequence.ids.len()
-        };
-        self.items.iter().flatten().map(count).sum()
+        self.items.iter().flatten().map(|sequence| self.texts(sequence) * sequence.ids.len()).sum()
     }
 
-    /// The sequences of the items that are taken.
+    /// How many texts go through the model for a sequence.
+    fn texts(&self, sequence: &Sequence) -> usize {
+        if self.mask.is_some() { sequence.text_places().count() } else { 1 }
+    }
+
     pub fn sequences(&self, takes: impl Fn(&Sequence) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
         let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence));
         taken.flat_map(|sequence| match self.mask {
@@ -319,12 +294,7 @@ fn word_l2r(sequence: &Sequence, mask: u32) -> Vec<Sequence> {
         for later in (place..words.len()).take_while(|&later| words[later] == words[place]) {
             variant.ids[later] = mask;
             let truth = (later == place).then_some(sequence.ids[later]);
-            variant.predictions.push(PredictedToken {
-                position: later,
-                word: words[later].unwrap_or_default(),
-                shown: InputToken::Mask,
-                truth,
-            });
+            variant.predictions.push(PredictedToken::masked(later, words[later].unwrap_or_default(), truth));
         }
         variant
     };

@@ -1,21 +1,17 @@
-//! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment
-//! (docs/methodology/coreference.md and causal.md).
+//! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment (docs/methodology/causal.md).
 
 use std::iter::Peekable;
 use std::ops::Range;
 
 use anyhow::Result;
 
-use crate::corpus::TreeHead;
 use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 
 #[cfg(test)]
 mod tests;
 
-/// Joins sentences to windows, `[CLS] s1 s2 ... [SEP]`, without overlap.
-///
-/// A window has sentences of one document that follow each other; it ends where one was left out, so that nothing is
-/// near that is far in the text. It has the number of its first sentence, and is in the block of that one's family.
+/// Joins sentences of one document to windows, `[CLS] s1 s2 ... [SEP]`, without overlap. A window ends where a sentence was left out,
+/// so that nothing is near that is far in the text; it has the number of its first sentence, and is in the block of its family.
 pub struct Windows<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
@@ -36,21 +32,17 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
             Ok(first) => Sequence { family: first.family_of_text(), texts: vec![text(&first)], ..first },
             Err(error) => return Some(Err(error)),
         };
-        let mut last = window.index;
-        let max_tokens = self.max_tokens;
-        let mut next = |window: &Sequence, last: u64| {
-            let goes_on = |next: &Result<Sequence>| {
-                next.as_ref().is_ok_and(|next| {
-                    next.index == last + 1
-                        && next.document == window.document
-                        && next.entity_fields == window.entity_fields
-                        && next.tree.is_some() == window.tree.is_some()
-                        && window.ids.len() + text(next).len() <= max_tokens
-                })
-            };
-            self.sentences.next_if(goes_on)
+        let (mut last, max_tokens) = (window.index, self.max_tokens);
+        let goes_on = |window: &Sequence, last: u64, next: &Sequence| {
+            next.index == last + 1
+                && next.document == window.document
+                && next.entity_fields == window.entity_fields
+                && next.tree.is_some() == window.tree.is_some()
+                && window.ids.len() + text(next).len() <= max_tokens
         };
-        while let Some(Ok(sentence)) = next(&window, last) {
+        while let Some(Ok(sentence)) =
+            self.sentences.next_if(|next| next.as_ref().is_ok_and(|next| goes_on(&window, last, next)))
+        {
             last = sentence.index;
             append(&mut window, sentence);
         }
@@ -74,10 +66,7 @@ fn append(window: &mut Sequence, sentence: Sequence) {
     window.ids.splice(at..at, sentence.ids[own.clone()].iter().copied());
     window.segments.splice(at..at, sentence.segments[own.clone()].iter().copied());
     window.kinds.splice(at..at, sentence.kinds[own].iter().copied());
-    let shifted = |arc: GoldArc| match arc.head {
-        TreeHead::Word(head) => GoldArc { head: TreeHead::Word(words + head), ..arc },
-        TreeHead::Root | TreeHead::Unknown => arc,
-    };
+    let shifted = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| words + head), ..arc };
     if let Some((tree, more)) = window.tree.as_mut().zip(sentence.tree) {
         tree.extend(more.into_iter().map(shifted));
     }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::corpus::SEGMENT_SENTENCES;
+use crate::corpus::TreeHead;
 use crate::corpus::{Annotation, SentenceFamily};
 use crate::sequences::span::WordSpan;
 use crate::sequences::test_support;

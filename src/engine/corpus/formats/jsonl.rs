@@ -1,17 +1,12 @@
 //! JSON lines: one object per line.
 //!
-//! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand
-//! `"text"`, the text that they are in, or `"space_after"`, whether white space follows each;
-//! `"heads"`, the number of each word's head counted from 1, 0 for a root and null where it is not annotated, and
-//! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
-//! entry per word or null. `"links"` has the links between words by their types, words counted from 1, and
-//! `"candidates"`, `"undirected"` and `"min_distance"` say more of these types; `"classes"` has the class of each word
-//! (docs/methodology/classes.md). `"id"` names the sentence, `"document"` its document, and `"family"` its family.
-//! Other keys are passed over: corpora keep sources there.
+//! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand `"text"`, which they
+//! are in, or `"space_after"`; `"heads"`, counted from 1, 0 for a root and null where not annotated, and `"relations"`, as in CoNLL-U;
+//! `"upos"`, `"lemmas"` and `"feats"`; `"links"` by their types, words counted from 1, with `"candidates"`, `"undirected"` and
+//! `"min_distance"`; and `"classes"` (docs/methodology/classes.md). `"id"`, `"document"` and `"family"` name the sentence and what it
+//! is of. Other keys are passed over: corpora keep sources there.
 
-mod links;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::sync::Arc;
 
@@ -20,24 +15,19 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::reader::{Context, FormatReader, Name, Parsed};
+use super::reader::{Context, DocumentName, Name, Parsed, next_line};
 use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
-use crate::corpus::bounds::{MAX_ID_BYTES, MAX_WORDS, SentenceSize};
+use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
-use crate::corpus::sentence::links::LinkSet;
+use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, place};
 use crate::corpus::sentence::written::{Misfit, Written, WrittenPiece};
-use crate::corpus::sentence::{Content, TreeHead, Word};
-use crate::corpus::tree;
+use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
+use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::json::problem_in_line;
 use crate::system::printable::excerpt;
-use links::{LinkKeys, WrittenLink, classes, of_other_length};
 
-pub(in crate::corpus) const ENTRY: FormatReader =
-    FormatReader { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
-
-/// The keys of a line.
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,
@@ -48,7 +38,7 @@ struct Line {
     lemmas: Option<Vec<Option<Box<str>>>>,
     feats: Option<Vec<Option<Box<str>>>>,
     space_after: Option<Vec<bool>>,
-    links: Option<BTreeMap<String, Vec<WrittenLink>>>,
+    links: Option<BTreeMap<String, Vec<(u64, Targets)>>>,
     candidates: Option<BTreeMap<String, Vec<u64>>>,
     undirected: Option<Vec<String>>,
     min_distance: Option<BTreeMap<String, usize>>,
@@ -61,59 +51,44 @@ struct Line {
     deprel: Option<IgnoredAny>,
 }
 
-/// Reads the next sentence, or `None` at the end of the file.
-fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    while let Some(line) = lines.next()? {
-        if line.trim().is_empty() {
-            continue;
-        }
-        let parsed = content(line, context);
-        let origin = lines.here();
-        let LineContent { content, id, links, written, document, family } = parsed.at(&origin.path, origin.line)?;
-        let begins_document = document != context.file.document;
-        context.file.document = document;
-        return Ok(Some(Parsed { begins_document, family, id, links, written, ..Parsed::new(origin, content) }));
-    }
-    Ok(None)
+/// The targets of a link, whose source stands before them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a link is `[from, to]` or `[from, [to, to]]`, words counted from 1")]
+enum Targets {
+    One(u64),
+    Several(Vec<u64>),
 }
 
-/// A parsed line.
-struct LineContent {
-    content: Content,
-    id: Option<Arc<str>>,
-    links: Vec<LinkSet>,
-    written: Option<Written>,
-    document: Option<Name>,
-    family: Option<Box<str>>,
+pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+    next_line(lines, |line| parsed(line, context))
 }
 
-fn content(json: &str, context: &mut Context) -> Result<LineContent> {
-    let Context { relations, links: types, requested, reads_classes, classes, .. } = context;
+fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
+    let Context { relations, links: types, requested, reads_classes, classes, file, .. } = context;
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
     line.classes = line.classes.filter(|_| *reads_classes);
-    let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
+    let (document, family) = (line.document.take().map(DocumentName::from), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
     let id = line.id.take().and_then(sentence_id);
-    let links = line.take_links();
-    let Some(forms) = line.words.take() else {
-        if let Some(name) = links.first() {
-            bail!("{}", of_no_words(name));
-        }
-        let nothing = || renamed(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
-        let text = line.text.take().ok_or_else(nothing)?;
-        let content = Content::Text(line.without_annotations(text)?);
-        return Ok(LineContent { content, id, links: Vec::new(), written: None, document, family });
+    let sentence = if let Some(forms) = line.words.take() {
+        let is_lost =
+            (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
+        let lost = || anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json));
+        ensure!(!is_lost, renamed(json, lost()));
+        let written = line.written(&forms)?;
+        let links = line.take_links(forms.len(), types)?;
+        let further = [RequestedKeys::new(json, requested)?, RequestedKeys::new(json, classes.as_slice())?];
+        let words = line.annotated(forms, relations, (further, classes.as_ref()))?;
+        Sentence { id, links, written, ..Sentence::new(Content::Words(words)) }
+    } else {
+        Sentence { id, ..Sentence::new(Content::Text(line.only_text(json)?)) }
     };
-    let is_lost = (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
-    ensure!(!is_lost, renamed(json, anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json))));
-    let written = line.written(&forms)?;
-    let links = links.read(forms.len(), types)?;
-    let further = [RequestedKeys::new(json, requested)?, RequestedKeys::new(json, classes.as_slice())?];
-    let content = Content::Words(line.annotated(forms, relations, (further, classes.as_ref()))?);
-    Ok(LineContent { content, id, links, written, document, family })
+    let begins_document = document != file.document;
+    file.document = document;
+    Ok(Parsed { sentence, begins_document, family })
 }
 
 /// The id of a sentence, a string or a whole number; files may keep anything else under that key.
@@ -152,30 +127,75 @@ fn renamed(json: &str, error: Error) -> Error {
     if renamed.is_empty() { error } else { error.hint(format!("call {}", renamed.join(", "))) }
 }
 
-fn of_no_words(name: &str) -> String {
-    format!("`{name}` is of `words`, and there are none")
-}
-
 impl Line {
-    fn take_links(&mut self) -> LinkKeys {
-        let Self { links, candidates, undirected, min_distance, .. } = self;
-        LinkKeys {
-            links: links.take(),
-            candidates: candidates.take(),
-            undirected: undirected.take(),
-            min_distance: min_distance.take(),
+    /// The text of a line without words, which no key of words may stand beside.
+    fn only_text(&mut self, json: &str) -> Result<String> {
+        let of_no_words = |name: &str| anyhow!("`{name}` is of `words`, and there are none");
+        let first = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name);
+        let of_links = [
+            ("links", self.links.is_some()),
+            ("candidates", self.candidates.is_some()),
+            ("undirected", self.undirected.is_some()),
+            ("min_distance", self.min_distance.is_some()),
+        ];
+        if let Some(name) = first(&of_links) {
+            bail!(of_no_words(name));
         }
-    }
-
-    fn without_annotations(self, text: String) -> Result<String> {
-        let lengths = self.lengths().into_iter().find(|(_, length)| length.is_some()).map(|(name, _)| name);
-        if let Some(name) = lengths.or_else(|| self.classes.as_ref().map(|_| "classes")) {
-            bail!("{}", of_no_words(name));
+        let nothing = || renamed(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
+        let text = self.text.take().ok_or_else(nothing)?;
+        let of_words = self.lengths().map(|(name, length)| (name, length.is_some()));
+        if let Some(name) = first(&of_words).or_else(|| self.classes.as_ref().map(|_| "classes")) {
+            bail!(of_no_words(name));
         }
         Ok(text)
     }
 
-    /// The text that the words are in, if the line says anything of it.
+    fn take_links(&mut self, words: usize, types: &mut LinkTypes) -> Result<Vec<LinkSet>> {
+        let links = self.links.take().unwrap_or_default();
+        let mut candidates = self.candidates.take().unwrap_or_default();
+        let mut distances = self.min_distance.take().unwrap_or_default();
+        let mut undirected: BTreeSet<String> = self.undirected.take().into_iter().flatten().collect();
+        let mut sets = Vec::with_capacity(links.len());
+        let mut count = 0;
+        for (name, written) in links {
+            let is_undirected = undirected.remove(&name);
+            let min_distance = distances.remove(&name).unwrap_or(1);
+            let kind = LinkType { name: name.as_str().into(), is_undirected, min_distance };
+            let mut set = LinkSet::new(types.get(kind)?);
+            let in_type = |problem: String| format!("`links`, `{}`: {problem}", excerpt(&name));
+            for (from, to) in written {
+                let to = match to {
+                    Targets::One(to) => vec![to],
+                    Targets::Several(to) => to,
+                };
+                count += to.len();
+                let too_many = || anyhow!("`links` has more than {MAX_LINKS} links of one sentence");
+                ensure!(count <= MAX_LINKS, too_many().hint("split the sentence"));
+                for to in to {
+                    set.link(from, to, words).reworded(in_type)?;
+                }
+            }
+            if let Some(named) = candidates.remove(&name) {
+                let in_type = |problem: String| format!("`candidates`, `{}`: {problem}", excerpt(&name));
+                let place = |number: u64| place(number, words).reworded(in_type);
+                set.candidates = Some(named.into_iter().map(place).collect::<Result<_>>()?);
+            }
+            sets.push(set);
+        }
+        let stray = [
+            ("candidates", candidates.into_keys().next()),
+            ("undirected", undirected.into_iter().next()),
+            ("min_distance", distances.into_keys().next()),
+        ];
+        for (key, name) in stray {
+            if let Some(name) = name {
+                let error = anyhow!("`{key}` names the type `{}`, and `links` has none of that name", excerpt(&name));
+                return Err(error.of_value(&name).hint("give the type a list in `links`; it may be empty"));
+            }
+        }
+        Ok(sets)
+    }
+
     fn written(&self, forms: &[String]) -> Result<Option<Written>> {
         let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
         let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
@@ -197,7 +217,6 @@ impl Line {
         Written::aligned(text, &forms, &pieces).map(Some).map_err(misfit)
     }
 
-    /// The keys that have an entry per word, and how many they have.
     fn lengths(&self) -> [(&'static str, Option<usize>); 6] {
         let Self { heads, relations, upos, lemmas, feats, space_after, .. } = self;
         [
@@ -218,9 +237,8 @@ impl Line {
     ) -> Result<Vec<Word>> {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
         for (name, length) in self.lengths() {
-            if let Some(length) = length.filter(|&length| length != forms.len()) {
-                bail!("{}", of_other_length(name, length, forms.len()));
-            }
+            let length = length.unwrap_or(forms.len());
+            ensure!(length == forms.len(), "{}", of_other_length(name, length, forms.len()));
         }
         requested.ensure_whole(forms.len())?;
         listed.ensure_whole(forms.len())?;
@@ -228,34 +246,38 @@ impl Line {
             let name = listed.of_word(word).into_iter().flatten().next()?;
             Some(WordClass::shared(class_key?, name))
         };
-        let mut classes = Entries(classes(self.classes, forms.len(), class_key)?.into_iter());
+        let mut classes = given_classes(self.classes, forms.len(), class_key)?.into_iter();
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
-        let (mut heads, mut names) = (entries(self.heads), entries(self.relations));
-        let (mut upos, mut lemmas, mut feats) = (entries(self.upos), entries(self.lemmas), entries(self.feats));
+        let (mut heads, mut names) = (self.heads.into_iter().flatten(), self.relations.into_iter().flatten());
+        let (mut upos, mut lemmas) = (self.upos.into_iter().flatten(), self.lemmas.into_iter().flatten());
+        let mut feats = self.feats.into_iter().flatten();
         for form in forms {
-            let (lemma, features) = (lemmas.next(), feats.next());
-            let class = classes.next().map(Ok).or_else(|| listed(words.len())).transpose()?;
-            let relation = names.next().unwrap_or_else(|| "_".to_owned());
+            let (lemma, features) = (lemmas.next().flatten(), feats.next().flatten());
+            let class = classes.next().flatten().map(Ok).or_else(|| listed(words.len())).transpose()?;
+            let relation = names.next().flatten().unwrap_or_else(|| "_".to_owned());
             let requested = requested.of_word(words.len());
             let given = [&lemma, &features].map(|value| value.as_deref().unwrap_or_default());
             let kept = [&*form, &*relation].into_iter().chain(given).chain(class.iter().map(|class| &*class.name));
             size.add(kept.chain(requested.iter().flatten().map(|value| &**value)))?;
-            let head = tree_head(heads.next());
+            let head = match heads.next().flatten() {
+                None => TreeHead::Unknown,
+                Some(0) => TreeHead::Root,
+                Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
+            };
             let check = relations.check(head, &relation);
             check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len()))).of_value(&relation)?;
-            let upos = upos.next().as_deref().and_then(Upos::of);
+            let upos = upos.next().flatten().as_deref().and_then(Upos::of);
             let annotation = Annotation { upos, lemma, features, entity: None, class, requested };
             words.push(Word { form, head, relation, annotation });
         }
         let fault =
             |(word, problem): (usize, Error)| problem.reworded(|problem| format!("{}: its head {problem}", nth(word)));
-        tree::check(&words).map_err(fault)?;
+        check_tree(&words).map_err(fault)?;
         Ok(words)
     }
 }
 
-/// The keys that a run keeps.
 struct RequestedKeys<'a>(Vec<AlignedList<'a>>);
 
 /// A key, the list that the line has under it, and the entry of features that is wanted.
@@ -303,25 +325,28 @@ impl<'a> RequestedKeys<'a> {
     }
 }
 
-/// The entries of a list, one for each call of `next`; null and `None` where there is no list.
-fn entries<T>(list: Option<Vec<Option<T>>>) -> Entries<T> {
-    Entries(list.unwrap_or_default().into_iter())
+/// The class of each of so many words, under the key that a run names, or the only one.
+fn given_classes(
+    given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
+    words: usize,
+    wanted: Option<&Arc<str>>,
+) -> Result<Vec<Option<Arc<WordClass>>>> {
+    let mut given = given.unwrap_or_default();
+    if let Some(key) = wanted {
+        given.retain(|name, _| **name == **key);
+    }
+    let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).collect::<Vec<_>>().join(", ");
+    let several = || anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names());
+    ensure!(given.len() < 2, several().hint("name one of them with --classes, or keep one of the keys"));
+    let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
+    ensure!(classes.len() == words, "{}", of_other_length(&format!("classes.{name}"), classes.len(), words));
+    let key: Arc<str> = wanted.map_or_else(|| name.into(), Arc::clone);
+    classes.into_iter().map(|name| name.map(|name| WordClass::shared(&key, name)).transpose()).collect()
 }
 
-struct Entries<T>(std::vec::IntoIter<Option<T>>);
-
-impl<T> Entries<T> {
-    fn next(&mut self) -> Option<T> {
-        self.0.next().flatten()
-    }
-}
-
-fn tree_head(number: Option<u64>) -> TreeHead {
-    match number {
-        None => TreeHead::Unknown,
-        Some(0) => TreeHead::Root,
-        Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
-    }
+fn of_other_length(name: &str, length: usize, words: usize) -> String {
+    let entries = plural(&length, "entry", "entries");
+    format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
 }
 
 /// A word as messages name it, counted from 1 as `heads` does.
