@@ -14,14 +14,12 @@ use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
-/// The name of a study, its question, its needs, its metrics and its labels.
 #[derive(Clone, Copy)]
 pub struct Card {
     /// Its name: on the command line, in reports, in partials.
     pub name: &'static str,
     /// Its name in the version before, which the command line still understands; `None` if it had no other.
     pub formerly: Option<&'static str>,
-    /// The question, as a sentence.
     pub question: &'static str,
     /// Its needs of the corpus, and its cost.
     pub needs: &'static str,
@@ -55,13 +53,11 @@ pub struct Card {
     pub counts: Counts,
     /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
     pub controls: &'static [ControlKind],
-    /// Its metrics, in the order of its table.
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
     /// The least and the most that a metric can be, by its name, for the schema of the report.
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Whether a metric is a share, from 0 to 1 but for rounding: its intervals and tests are of its logit.
     pub is_share: fn(&str) -> bool,
-    /// The unit of a metric, by its name.
     pub unit: fn(&str) -> Unit,
     /// The metric of the head that a metric is made of together with rates of the corpus; `None` of one that is of the head
     /// alone. Analyses of other sentences differ in such rates.
@@ -77,13 +73,11 @@ pub struct Card {
     pub aim: fn(&Label) -> Option<AimOfLabel>,
     /// The words of its summary and its section that are neither labels nor metrics.
     pub terms: &'static [Term],
-    /// The limits of what its labels and its section show.
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
     pub figures: &'static [&'static str],
     /// Its metrics that are drawn on the card of a head, each with its heading.
     pub drawn: &'static [(&'static str, &'static str)],
-    /// The names of its flat tables.
     pub tables: &'static [&'static str],
     /// The options of the command line for this study alone.
     pub options: &'static [&'static str],
@@ -128,7 +122,6 @@ impl Card {
         options: &[],
     };
 
-    /// The caveats that apply to a run.
     pub fn caveats_of(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
         self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
@@ -155,7 +148,6 @@ pub type AimOfLabel = (Aim, Option<String>);
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// It needs no counts.
     Unused,
     /// It reports more where there are counts.
     Useful,
@@ -167,7 +159,6 @@ pub enum Counts {
 pub struct Caveat {
     /// A short name that does not change.
     pub id: &'static str,
-    /// The caveat.
     pub text: &'static str,
     /// Its subject: caveats are listed in this order.
     pub about: CaveatSubject,
@@ -175,27 +166,21 @@ pub struct Caveat {
     pub applies: fn(&Labelling<'_>) -> bool,
 }
 
-/// The subject of a caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaveatSubject {
-    /// The meaning of a label.
     Meaning,
-    /// The certainty of a label.
     Certainty,
 }
 
 /// The labelling of all heads, which decides which caveats apply.
 pub struct Labelling<'a> {
-    /// The verdict on each head.
     pub verdicts: &'a [Verdict],
-    /// The thresholds.
     pub policy: &'a Policy,
     /// The study's own section.
     pub section: &'a dyn Section,
 }
 
 impl Labelling<'_> {
-    /// Whether some head has a label of which `wanted` is true.
     pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))
     }

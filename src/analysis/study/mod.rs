@@ -35,7 +35,6 @@ pub trait Study: Sync {
     /// Its section of the report; [`section::NoSection`] if it has none.
     type Section: Stored;
 
-    /// Its name, its question, its needs, and all else that is data.
     const CARD: Card;
 
     /// The passes that it observes, each with sums of its own.
@@ -50,12 +49,10 @@ pub trait Study: Sync {
     }
 }
 
-/// A [`Study`] whose section can be of any type.
+/// A [`Study`] whose section can be of any type, with what is [`Stored`] of that.
 pub trait AnyStudy: Sync {
-    /// [`Study::CARD`]
     fn card(&self) -> &'static Card;
 
-    /// [`Study::passes`]
     fn passes(&self) -> Vec<PassSpec>;
 
     /// The passes of a run with a task, or of one without: a study with passes over either has those over the items of the task where
@@ -67,27 +64,18 @@ pub trait AnyStudy: Sync {
         if is_of_items { items } else { others }
     }
 
-    /// [`Study::measure`]
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
-    /// [`Study::upstream`]
     fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
-    /// The keys of its section in the report with their values.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
 
-    /// The keys of its section in the report, with the schema of each.
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
-    /// The keys of its section.
     fn keys(&self) -> &'static [&'static str];
 
-    /// The value of one of these keys, of its JSON.
-    /// Fails if it is another thing. Panics if it is of no key.
     fn part(&self, key: &str, json: &str) -> serde_json::Result<Box<dyn Any>>;
 
-    /// Its section, of the values of its keys.
-    /// Fails with the first key that is not there.
     fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
 }
 
@@ -130,7 +118,6 @@ impl<S: Study> AnyStudy for S {
     }
 }
 
-/// The columns of a study's metrics.
 pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
     let card = study.card();
     let column = |(explanation, keys): (&'static Explanation, Keys)| {

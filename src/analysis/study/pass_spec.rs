@@ -23,12 +23,9 @@ pub struct PassSpec {
     pub follows: bool,
     /// Activations that a pass of the first stage over the same sequences may keep for this one.
     pub keep: Option<Keep>,
-    make: Box<ObserverFactory>,
+    make: Box<dyn Fn(&Subject<'_>) -> Box<dyn Observer>>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
-
-/// A function that makes empty sums for a subject.
-type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 
 impl PassSpec {
     /// A pass with the empty sums that `make` gives for a subject.
@@ -42,7 +39,6 @@ impl PassSpec {
         Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
 
-    /// This pass in the second stage.
     pub fn following(self) -> Self {
         Self { follows: true, ..self }
     }
@@ -53,7 +49,6 @@ impl PassSpec {
         Self { follows: true, keep: Some(Keep { needs, of }), ..self }
     }
 
-    /// An observer with empty sums.
     pub fn observer(&self, subject: &Subject<'_>) -> Box<dyn Observer> {
         (self.make)(subject)
     }
@@ -112,7 +107,6 @@ impl<'a> Subject<'a> {
 #[derive(Clone, Copy)]
 pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
 
-/// The sums of a study over one of its passes.
 #[derive(Clone, Copy)]
 pub struct ObservedPass<'a> {
     pub sums: &'a dyn Observer,

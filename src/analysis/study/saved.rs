@@ -16,7 +16,6 @@ pub fn sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::
     studies.iter().map(|study| study.of_parts(&mut parts).map_err(Error::missing_field)).collect()
 }
 
-/// Reads the keys of some studies, and passes over others.
 struct Reader<'a> {
     studies: &'a [&'static dyn AnyStudy],
     report: &'a str,

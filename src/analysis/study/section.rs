@@ -75,7 +75,6 @@ impl View<'_> {
 
 /// A fact that is known only after all studies have measured.
 pub enum Completion<'a> {
-    /// The metrics of all studies.
     Estimates(&'a Estimates),
     /// The thresholds: what depends on them is corrected.
     Policy(&'a Policy),
@@ -98,7 +97,6 @@ pub enum Completion<'a> {
 /// The part of a section on the card of one head.
 #[derive(Default)]
 pub struct HeadCard {
-    /// Lines, one after the other.
     pub lines: Vec<String>,
     /// Its part of the sentence on the head: verb phrases whose subject is the head, each with its number.
     pub clauses: Vec<String>,
@@ -114,7 +112,6 @@ pub struct HeadCard {
 pub struct Neighbour {
     /// How it is related: a phrase before its name.
     pub how: &'static str,
-    /// The head.
     pub place: HeadPlace,
     /// How strongly, in a few words.
     pub strength: String,
@@ -122,7 +119,6 @@ pub struct Neighbour {
 
 /// A small table on the card of a head.
 pub struct CardTable {
-    /// The names of its columns.
     pub columns: &'static [&'static str],
     /// Its rows, each with a cell for every column.
     pub rows: Vec<Vec<String>>,
@@ -135,7 +131,6 @@ impl FromIterator<String> for HeadCard {
 }
 
 impl HeadCard {
-    /// Adds these clauses.
     pub fn saying(self, clauses: impl IntoIterator<Item = String>) -> Self {
         Self { clauses: clauses.into_iter().collect(), ..self }
     }
@@ -146,7 +141,6 @@ impl HeadCard {
 pub struct PruningOrder {
     /// The quantity that ranks the heads.
     pub by: String,
-    /// The replacement of removed heads.
     pub removal: Replacement,
     /// The heads, the first to go first, each with its constant where that replaces it.
     pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
@@ -209,10 +203,8 @@ pub enum ShareOf {
 }
 
 impl ShareOf {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Loss, Self::AllHeads, Self::Right];
 
-    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Loss => "the loss",
@@ -224,13 +216,10 @@ impl ShareOf {
 
 /// The test of whether the model uses the arcs that a label of a head is about.
 pub struct HeadUseTest {
-    /// The head.
     pub head: HeadPlace,
-    /// The label.
     pub label: String,
     /// The end of the arcs at which the head's attention starts.
     pub direction: Direction,
-    /// The test.
     pub test: UseTest,
 }
 
@@ -242,18 +231,22 @@ pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
 /// A section as it stands in a report: under keys of its own. [`stored!`](crate::stored) implements it.
 pub trait Stored: Section + Sized {
-    /// Its keys.
-    const KEYS: &'static [&'static str];
+    const KEYS: &'static [&'static str] = &[];
 
     /// The keys with their values.
-    fn entries(&self) -> Vec<Entry<'_>>;
+    fn entries(&self) -> Vec<Entry<'_>> {
+        Vec::new()
+    }
 
-    /// The keys with their schemas.
-    fn schema(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
+    fn schema(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        Vec::new()
+    }
 
     /// The value of one of the keys, of its JSON.
     /// Fails if it is another thing. Panics if it is of no key.
-    fn part(key: &str, json: &str) -> serde_json::Result<Box<dyn Any>>;
+    fn part(key: &str, _json: &str) -> serde_json::Result<Box<dyn Any>> {
+        unreachable!("{key} is no key of the section")
+    }
 
     /// The section, of the values of its keys.
     /// Fails with the first key that is not there.
@@ -308,20 +301,6 @@ impl Section for NoSection {
 }
 
 impl Stored for NoSection {
-    const KEYS: &'static [&'static str] = &[];
-
-    fn entries(&self) -> Vec<Entry<'_>> {
-        Vec::new()
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        Vec::new()
-    }
-
-    fn part(key: &str, _: &str) -> serde_json::Result<Box<dyn Any>> {
-        unreachable!("{key} is a key, and there is none")
-    }
-
     fn of_parts(_: &mut KeyValues) -> Result<Self, &'static str> {
         Ok(Self)
     }

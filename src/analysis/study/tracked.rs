@@ -9,7 +9,6 @@ use crate::stats::interval::Interval;
 /// A relation with both baselines, and all heads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracked {
-    /// Its name.
     pub relation: String,
     /// In a decoder, the side of the dependent on which the head stands, with the share of the relation's words; absent in
     /// encoders.
@@ -43,18 +42,15 @@ pub struct Tracker {
     /// The end of the ranking.
     pub direction: Direction,
     pub accuracy: f64,
-    /// The 95 % interval of that.
     pub ci95: Option<Interval>,
     /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
     pub where_offset_wrong: Option<f64>,
     /// Its accuracy less the offset's.
     pub over_offset: f64,
-    /// The 95 % interval of that.
     pub over_offset_ci95: Option<Interval>,
     /// Its accuracy less that of the word classes; null where the relation has none, or the head is below the offset and the report is
     /// rounded.
     pub over_tags: Option<f64>,
-    /// The 95 % interval of that.
     pub over_tags_ci95: Option<Interval>,
     /// q-value of the test that the head is above the offset by the margin of a syntactic label; null where the relation has too few words to be tested.
     pub q: Option<f64>,

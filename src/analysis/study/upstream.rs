@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::aim::Aim;
 use super::labels::evidence::Direction;
 
-/// The results of upstream studies, for the studies that follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamResults {
     /// The arcs that labels claim heads to follow.
@@ -35,7 +34,6 @@ pub enum Obstacle {
     TooFewUnits,
 }
 
-/// Nothing yet.
 pub static NOTHING: UpstreamResults = UpstreamResults {
     claims: Vec::new(),
     rankings: Vec::new(),
@@ -46,7 +44,6 @@ pub static NOTHING: UpstreamResults = UpstreamResults {
 };
 
 impl UpstreamResults {
-    /// Adds the results of another study.
     pub fn and(mut self, other: Self) -> Self {
         self.claims.extend(other.claims);
         self.rankings.extend(other.rankings);
@@ -93,7 +90,6 @@ pub struct ArcClaim {
 /// A head with the aim of its label.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadAim {
-    /// The head's place.
     pub place: usize,
     /// The label: the first of the head's labels that has an aim.
     pub label: String,

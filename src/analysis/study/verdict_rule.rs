@@ -16,7 +16,6 @@ pub struct VerdictRule {
     pub margin: &'static str,
     /// The tests that are corrected together by Benjamini & Hochberg.
     pub family: &'static str,
-    /// The least evidence that a verdict needs.
     pub least: &'static str,
     /// The numbers that are printed beside the verdict.
     pub printed: &'static str,
@@ -26,7 +25,6 @@ pub struct VerdictRule {
 pub struct VerdictRow([String; 6]);
 
 impl VerdictRow {
-    /// The headings of its cells.
     pub const HEADINGS: [&'static str; 6] =
         ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
 

@@ -24,11 +24,9 @@ pub enum Aim {
         /// The end at which the head's attention starts.
         direction: Direction,
     },
-    /// The token at this distance.
     Offset(i32),
     /// The two tokens on either side.
     Window,
-    /// The first special token.
     FirstSpecial,
     /// The first token of what a decoder reads.
     FirstToken,
@@ -49,11 +47,9 @@ pub enum Aim {
 pub enum Goals {
     /// Words with their other end.
     Partners {
-        /// The end at which attention starts.
         direction: Direction,
         /// The dependents with their heads.
         arcs: Vec<(usize, usize)>,
-        /// Where other ends are looked for.
         partners: Partners,
     },
     /// Tokens with the tokens that they should attend to.

@@ -7,7 +7,6 @@ use crate::stats::interval::Interval;
 
 /// Sums over scored words.
 pub trait ScoredSums: Merge + Clone {
-    /// Scored words.
     fn scored(&self) -> u64;
 }
 
@@ -15,17 +14,14 @@ pub trait ScoredSums: Merge + Clone {
 pub struct FoldScores<'a, S> {
     /// `[BLOCKS]`
     pub blocks: &'a [Option<&'a S>],
-    /// All blocks.
     pub total: S,
     /// Even and odd families: blocks are their numbers modulo an even number.
     folds: [S; 2],
-    /// Scored words.
     pub words: PerBlock,
 }
 
 /// Right predictions.
 pub struct Hits {
-    /// Among all words.
     pub right: u64,
     pub by_block: PerBlock,
 }
@@ -33,7 +29,6 @@ pub struct Hits {
 /// The difference of two shares of the same words.
 #[derive(Clone, Copy)]
 pub struct ShareDifference {
-    /// The difference.
     pub value: f64,
     pub ci95: Option<Interval>,
     pub standard_error: Option<f64>,
@@ -61,7 +56,6 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Hits { right: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
 
-    /// A number of each block.
     pub fn per_block(&self, number: impl Fn(&S) -> f64) -> PerBlock {
         per_block(self.blocks, |_, sums| number(sums))
     }
@@ -71,8 +65,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Jackknife::new(right, &self.words).on(Scale::Share).interval()
     }
 
-    /// The accuracy, with its interval, of what is chosen on one fold and scored on the other, both ways; `None` where
-    /// one of them has no such word.
+    /// The accuracy of [what is held out](Self::held_out_hits), with its interval.
     pub fn held_out<C>(
         &self,
         choose: impl Fn(&S) -> C,

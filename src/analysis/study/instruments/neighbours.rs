@@ -44,7 +44,6 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// The length of its neighbour, if it has one.
     pub fn length(&self) -> Option<usize> {
         self.before.map(|before| before.length)
     }
@@ -85,7 +84,6 @@ impl<T> Neighbours<T> {
         }
     }
 
-    /// Forgets the pack.
     pub fn end_pack(&mut self) {
         *self = Self::default();
     }

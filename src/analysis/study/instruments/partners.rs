@@ -55,7 +55,6 @@ impl Partners {
         self.is_causal
     }
 
-    /// The weight between a word and another in a direction.
     pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {
         let (query, key) = if direction.is_forward() { (word, other) } else { (other, word) };
         attention.get(query, key) * self.lifts.of(query, key)

@@ -42,12 +42,10 @@ impl VectorSums {
         self.0[at..at + len].iter().map(|sum| sum.value())
     }
 
-    /// Adds sums of vectors to `into`.
     pub fn add_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value());
     }
 
-    /// Adds products to `into`.
     pub fn add_products_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
     }
@@ -66,7 +64,6 @@ impl VectorSums {
         }
     }
 
-    /// Whether there are so many sums.
     pub fn has(&self, len: usize) -> bool {
         self.0.len() == len
     }

@@ -24,9 +24,7 @@ pub struct Assessment {
 /// Whether a score has to reach its threshold or to pass it.
 #[derive(Clone, Copy)]
 pub enum Bound {
-    /// The score reaches the threshold.
     AtLeast,
-    /// The score passes the threshold.
     Above,
 }
 
@@ -80,15 +78,8 @@ pub fn assess(
         margin: margin(score, threshold),
         rule: format!("{number} {sign} {}", brief(threshold)),
         borderline: true,
-        tied: false,
-        rests_on: None,
-        direction: None,
         test,
-        versus_offset: None,
-        beyond: None,
-        specific: None,
-        versus_tags: None,
-        knockout: None,
+        ..Label::default()
     };
     let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
     let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
@@ -151,7 +142,6 @@ impl Assessment {
         self
     }
 
-    /// The p-value of the label, if its rule fires.
     fn p_above(&self) -> Option<f64> {
         self.label.test.p.filter(|_| self.fires)
     }

@@ -8,14 +8,12 @@ use crate::study::metrics::explanation::Explanation;
 /// The documentation of a metric, or of a label with its thresholds.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// The text.
     pub explanation: &'static Explanation,
     /// The thresholds of a label; `None` for a metric.
     pub thresholds: Option<&'static [&'static Threshold]>,
 }
 
 impl Entry {
-    /// Its name in reports.
     pub fn name(&self) -> &'static str {
         self.explanation.name
     }

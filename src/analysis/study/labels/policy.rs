@@ -17,19 +17,16 @@ use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::shortened;
 
-/// A threshold of a label.
 #[derive(Debug, PartialEq)]
 pub struct Threshold {
     /// Its name in policy files and in reports.
     pub name: &'static str,
-    /// The values that it may have.
     pub range: Range,
     pub default: Value,
     /// Its meaning, and the source of its default.
     pub about: &'static str,
 }
 
-/// The values that a threshold may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// A share or a rate, from 0 to 1, of a rule that may be switched off.
@@ -40,14 +37,11 @@ pub enum Range {
     Count(&'static str),
 }
 
-/// The value of a threshold.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Value {
-    /// The rule is not applied: null in reports, "off" in policy files.
     Off,
-    /// A share or a rate.
     Share(f64),
-    /// A number of things.
     Count(u64),
 }
 
@@ -76,7 +70,16 @@ impl Threshold {
         Self { name, range: Range::Rule, default: Value::Share(default), about }
     }
 
-    /// Its range of values, in words.
+    /// A threshold that is a share, of a rule that is always on.
+    pub const fn share(name: &'static str, default: f64, about: &'static str) -> Self {
+        Self { name, range: Range::Share, default: Value::Share(default), about }
+    }
+
+    /// A threshold that is a number of things, which are named in the plural.
+    pub const fn count(name: &'static str, (things, default): (&'static str, u64), about: &'static str) -> Self {
+        Self { name, range: Range::Count(things), default: Value::Count(default), about }
+    }
+
     pub fn expected(&self) -> String {
         match self.range {
             Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),
@@ -171,7 +174,6 @@ impl Policy {
         self.rule(threshold).unwrap_or_default()
     }
 
-    /// A number of things.
     pub fn count(&self, threshold: &Threshold) -> u64 {
         match self.get(threshold) {
             Value::Count(count) => count,
@@ -229,7 +231,6 @@ impl Policy {
         pairs.filter(|(_, here, there)| here != there).collect()
     }
 
-    /// Every threshold.
     pub fn thresholds(&self) -> impl Iterator<Item = &'static Threshold> {
         self.0.iter().map(|(threshold, _)| *threshold)
     }
@@ -257,17 +258,6 @@ impl Serialize for Policy {
     }
 }
 
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Off => serializer.serialize_none(),
-            Self::Share(share) => serializer.serialize_f64(*share),
-            Self::Count(count) => serializer.serialize_u64(*count),
-        }
-    }
-}
-
-/// A fault of a policy file, and its line.
 #[derive(Debug)]
 struct PolicyFault {
     line: u64,

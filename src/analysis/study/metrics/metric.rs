@@ -6,8 +6,7 @@ use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::ser::{SerializeMap, Serializer};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::explanation::Explanation;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
@@ -22,7 +21,6 @@ use crate::stats::interval::Interval;
 pub struct Metric<F> {
     /// Its id and what `explain` says of it.
     pub explanation: Explanation,
-    /// Its cells: one, or one for each key.
     pub keys: Keys,
     /// Numerator and denominator of a head.
     pub value: F,
@@ -30,15 +28,43 @@ pub struct Metric<F> {
     pub chance: Option<F>,
 }
 
+impl<F: Copy> Metric<F> {
+    /// A single number of a head, to be [explained](Self::explained).
+    pub const fn single(value: F) -> Self {
+        Self::keyed(Keys::Single, value)
+    }
+
+    /// A number of a head for each key, to be [explained](Self::explained).
+    pub const fn keyed(keys: Keys, value: F) -> Self {
+        let explanation = Explanation { name: "", measures: "", formula: "", chance: "", source: "", caveats: "" };
+        Self { explanation, keys, value, chance: None }
+    }
+
+    /// This metric with a chance ratio of its own.
+    pub const fn with_chance(self, chance: F) -> Self {
+        Self { chance: Some(chance), ..self }
+    }
+
+    /// This metric with what `explain` says of it.
+    pub const fn explained(self, explanation: Explanation) -> Self {
+        Self { explanation, ..self }
+    }
+}
+
 /// The names of metrics and what `explain` says of each, in the order of their table.
 pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
+/// Every cell of a table, by its metric and its place.
+pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
+    let cells = table.iter().flat_map(|metric| metric.keys.places().map(move |place| (metric, place)));
+    cells.map(|(metric, place)| cell(metric, place)).collect()
+}
+
 /// The keys of a metric's cells.
 #[derive(Clone, Copy)]
 pub enum Keys {
-    /// A single number.
     Single,
     /// This many numbers, each named by its place.
     Each(usize, fn(usize) -> String),
@@ -48,7 +74,6 @@ impl Keys {
     /// The offsets -8 to 8.
     pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
 
-    /// The places of the cells.
     pub fn places(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
@@ -60,9 +85,7 @@ impl Keys {
 /// A metric as a column of all heads' values.
 #[derive(Clone, Copy)]
 pub struct Column {
-    /// The id of the metric.
     pub id: &'static str,
-    /// Its cells.
     pub keys: Keys,
     /// The scale of its tests and intervals.
     pub scale: Scale,
@@ -126,6 +149,11 @@ impl Fraction {
         Self { numerator, denominator, ..Self::NONE }
     }
 
+    /// The mean of a sum over so many things, in so many sentences.
+    pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
+        Self::new(sum, count as f64).over(count, sentences)
+    }
+
     /// This ratio over so many things, in so many sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
@@ -136,17 +164,14 @@ impl Fraction {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
 
-    /// The number above the line.
     pub fn numerator(&self) -> f64 {
         self.numerator
     }
 
-    /// The number below it.
     pub fn denominator(&self) -> f64 {
         self.denominator
     }
 
-    /// The number of things, sentences and blocks that the ratio is over.
     pub fn basis(&self) -> Denominator {
         self.basis
     }
@@ -159,10 +184,10 @@ impl Fraction {
 }
 
 /// A value for each cell of each metric, under the metrics' ids and in the order of the tables.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Metrics<T>(Named<Cells<T>>);
 
-/// The cells of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Cells<T> {
@@ -205,12 +230,10 @@ impl<T> Metrics<T> {
         Self(Named(columns.iter().map(column).collect()))
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.0.is_empty()
     }
 
-    /// Adds the metrics of another study after these.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);
     }
@@ -274,6 +297,13 @@ impl<T> Metrics<T> {
     }
 }
 
+impl<T> Metrics<Option<T>> {
+    /// Has the same metrics, without their values.
+    pub(super) fn forget(&mut self) {
+        *self = self.zip_map(self, |_, _| None);
+    }
+}
+
 impl<T> Default for Metrics<T> {
     fn default() -> Self {
         Self(Named(Vec::new()))
@@ -297,11 +327,7 @@ impl<T> Named<T> {
 
 impl<T: Serialize> Serialize for Named<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
@@ -324,18 +350,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
             }
         }
         deserializer.deserialize_map(CellsVisitor(PhantomData))
-    }
-}
-
-impl<T: Serialize> Serialize for Metrics<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Metrics<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Named::deserialize(deserializer).map(Self)
     }
 }
 

@@ -32,7 +32,6 @@ impl<T: Copy> PerUnit<T> {
         Self { shares: value, nats: value, tokens: value }
     }
 
-    /// The value for a unit.
     pub fn of(&self, unit: Unit) -> T {
         match unit {
             Unit::Shares => self.shares,
@@ -41,7 +40,6 @@ impl<T: Copy> PerUnit<T> {
         }
     }
 
-    /// The place of the value for a unit.
     pub fn of_mut(&mut self, unit: Unit) -> &mut T {
         match unit {
             Unit::Shares => &mut self.shares,

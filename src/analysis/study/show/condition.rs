@@ -16,7 +16,6 @@ pub struct Condition {
     value: String,
 }
 
-/// How a cell stands to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Equal,

@@ -16,7 +16,6 @@ pub struct InBrief {
 }
 
 impl InBrief {
-    /// A study that found something.
     pub fn found(sentence: String) -> Self {
         Self { found: Some(sentence), ..Self::default() }
     }

@@ -18,18 +18,13 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A value that could not be computed.
     Empty,
-    /// Yes or no.
     Flag(bool),
-    /// A whole number.
     Integer(i64),
-    /// Any other.
     Number(f64),
-    /// Words.
     Text(String),
 }
 
@@ -54,14 +49,12 @@ enum ReportValue {
 
 /// The rows of a flat table, which are flattened where they are wanted.
 pub struct TableRows<'a> {
-    /// The name of the table.
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
     is_left_out: Option<fn(&str) -> bool>,
 }
 
 impl<'a> TableRows<'a> {
-    /// Rows of the report.
     pub fn of<R: Serialize + 'a>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
         Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))), is_left_out: None }
     }
@@ -83,7 +76,6 @@ impl<'a> TableRows<'a> {
     }
 }
 
-/// The cells of a row, each with its column.
 fn cells<R: Serialize>(row: &R) -> Vec<(String, Cell)> {
     let text = serde_json::to_string(row).expect("what a report has is JSON");
     let mut cells = Vec::new();

@@ -47,6 +47,12 @@ pub fn signed(value: f64, digits: usize) -> String {
     if shown.starts_with('-') { shown } else { format!("+{shown}") }
 }
 
+/// A sentence with a capital letter first.
+pub fn capital(sentence: &str) -> String {
+    let (first, rest) = sentence.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}
+
 /// A number with the ends of its interval.
 pub fn with_interval(value: f64, interval: Option<Interval>, digits: usize) -> String {
     let shown = |value: f64| decimal(value, digits);

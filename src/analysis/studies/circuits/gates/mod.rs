@@ -85,7 +85,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "the rise with its interval, the margin, the rise with random sets of as many heads",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "gates-no-single-head",
     text: "In how many fits a head is kept is no verdict on it: of heads that can stand in for each other a fit keeps some, and \
@@ -94,7 +93,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<GatesSection>(labelling.section).gates.fits() > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "fitted gates",
     also: &["price", "starts", "do the task together"],

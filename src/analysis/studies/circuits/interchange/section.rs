@@ -188,7 +188,6 @@ impl InterchangeResult {
         }
     }
 
-    /// Adds the metrics of heads.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
@@ -204,7 +203,6 @@ impl InterchangeResult {
         self.corruptions.len() > 1
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         use ExchangeVerdict::{Carries, Needed, Opposes, Restores};
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
@@ -236,7 +234,6 @@ fn correct(heads: &mut [ExchangedHead], of: impl Fn(&mut ShareTests) -> &mut Opt
     }
 }
 
-/// The items of each corruption, by name.
 fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
     let mut named: BTreeMap<&Option<String>, CorruptionOfItems> = BTreeMap::new();
     for ExchangedItem { corruption, tokens: [tokens, changed], .. } in items.values() {

@@ -41,11 +41,9 @@ pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
 pub struct ExchangedItem {
     /// Whether it is the first of its unit.
     pub is_first: bool,
-    /// The name of its corruption.
     pub corruption: Option<String>,
     /// Tokens of its text, without special ones, and how many the corruption changes.
     pub tokens: [u64; 2],
-    /// Where contexts are exchanged.
     pub positions: ExchangedPositions,
     /// `[text, corrupted text][1 + heads]`: as it is, then with each head exchanged.
     scores: [Vec<ExactSum>; 2],

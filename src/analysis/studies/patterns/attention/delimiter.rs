@@ -1,10 +1,10 @@
-//! Labels of heads that attend to special tokens, to punctuation or to the first token: `separator`, `first-special`,
-//! `first-token`, `punctuation`.
+//! Labels of heads that attend to special tokens, to punctuation or to the first token, or to everything a little: `separator`,
+//! `first-special`, `first-token`, `punctuation`, `broad`.
 
 use anstyle::AnsiColor;
 
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::explanation::Explanation;
 
 const SEPARATOR_MASS: Threshold = Threshold::rule(
@@ -26,6 +26,11 @@ const PUNCTUATION_MASS: Threshold = Threshold::rule(
     "punctuation_mass",
     0.6,
     "`punctuation_mass` above which a head is `punctuation`; Clark et al. 2019, released notebook: 0.6",
+);
+const ENTROPY_RATIO: Threshold = Threshold::rule(
+    "entropy_ratio",
+    0.8,
+    "`entropy_ratio` above which a head is `broad`; 3.8 nats in the notebook of Clark et al. 2019, of ln 128",
 );
 
 /// The labels of attention to special tokens and first ones, which may do nothing.
@@ -54,12 +59,7 @@ pub(super) const SEPARATOR: Detector = Detector {
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to separators"),
     shown: shown(Some("sep")),
-    assess: |evidence, policy| {
-        let measured = evidence.metric("separator_mass", None);
-        assess("separator", "separator_mass", measured, Bound::Above, policy.rule(&SEPARATOR_MASS))
-            .into_iter()
-            .collect()
-    },
+    assess: |evidence, policy| evidence.above("separator", "separator_mass", None, policy.rule(&SEPARATOR_MASS)),
 };
 
 pub(super) const FIRST_SPECIAL: Detector = Detector {
@@ -77,10 +77,7 @@ pub(super) const FIRST_SPECIAL: Detector = Detector {
     phrase: Phrase::Fixed("attends to the first special token"),
     shown: shown(Some("first")),
     assess: |evidence, policy| {
-        let measured = evidence.metric("first_special_mass", None);
-        assess("first-special", "first_special_mass", measured, Bound::Above, policy.rule(&FIRST_SPECIAL_MASS))
-            .into_iter()
-            .collect()
+        evidence.above("first-special", "first_special_mass", None, policy.rule(&FIRST_SPECIAL_MASS))
     },
 };
 
@@ -100,12 +97,7 @@ pub(super) const FIRST_TOKEN: Detector = Detector {
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to the first token"),
     shown: shown(Some("bos")),
-    assess: |evidence, policy| {
-        let measured = evidence.metric("first_token_mass", None);
-        assess("first-token", "first_token_mass", measured, Bound::Above, policy.rule(&FIRST_TOKEN_MASS))
-            .into_iter()
-            .collect()
-    },
+    assess: |evidence, policy| evidence.above("first-token", "first_token_mass", None, policy.rule(&FIRST_TOKEN_MASS)),
 };
 
 pub(super) const PUNCTUATION: Detector = Detector {
@@ -122,10 +114,23 @@ pub(super) const PUNCTUATION: Detector = Detector {
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to punctuation"),
     shown: shown(None),
-    assess: |evidence, policy| {
-        let measured = evidence.metric("punctuation_mass", None);
-        assess("punctuation", "punctuation_mass", measured, Bound::Above, policy.rule(&PUNCTUATION_MASS))
-            .into_iter()
-            .collect()
+    assess: |evidence, policy| evidence.above("punctuation", "punctuation_mass", None, policy.rule(&PUNCTUATION_MASS)),
+};
+
+pub(super) const BROAD: Detector = Detector {
+    explanation: Explanation {
+        name: "broad",
+        measures: "The head spreads its attention over the whole sequence.",
+        formula: "entropy_ratio > {entropy_ratio}",
+        chance: "1: uniform attention. A randomly initialised head is close to it too.",
+        source: "Clark et al. 2019 take 3.8 nats on sequences of 128 tokens: 3.8 / ln 128 = 0.78.",
+        caveats: "This is the one label that a head without any preference has: \
+            it says that no preference was found, not that broadness was learned.",
     },
+    thresholds: &[&ENTROPY_RATIO],
+    is_role: false,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("spreads its attention over the whole sequence"),
+    shown: LabelStyle { code: None, colour: AnsiColor::Magenta, in_controls: false },
+    assess: |evidence, policy| evidence.above("broad", "entropy_ratio", None, policy.rule(&ENTROPY_RATIO)),
 };

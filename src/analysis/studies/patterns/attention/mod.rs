@@ -1,6 +1,5 @@
 //! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (docs/methodology/attention.md).
 
-mod broad;
 mod delimiter;
 mod metrics;
 mod positional;
@@ -43,7 +42,7 @@ impl Study for Attention {
             delimiter::FIRST_SPECIAL,
             delimiter::FIRST_TOKEN,
             delimiter::PUNCTUATION,
-            broad::BROAD,
+            delimiter::BROAD,
         ],
         caveats: CAVEATS,
         // Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
@@ -68,21 +67,19 @@ impl Study for Attention {
         let blocks = sums.map(|sums| sums.blocks.with_total());
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.of_layer(context.grid.at(place).0).at(number);
-            AttentionInputs::new(&block.exposure, &block.heads[place]).values()
+            AttentionInputs { exposure: &block.exposure, sums: &block.heads[place] }.values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
             let block = blocks.each()[class].at(number);
-            AttentionInputs::new(&block.exposure, &block.uniform).chances()
+            AttentionInputs { exposure: &block.exposure, sums: &block.uniform }.chances()
         };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "no-op",
-    text: "Attention to special tokens may be a way of doing nothing \
-            (Clark et al. 2019; Kobayashi et al. 2020).",
+    text: "Attention to special tokens may be a way of doing nothing (Clark et al. 2019; Kobayashi et al. 2020).",
     about: CaveatSubject::Meaning,
     applies: |labelling| labelling.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
 }];

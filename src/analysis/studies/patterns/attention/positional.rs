@@ -28,7 +28,6 @@ const fn shown(code: Option<&'static str>, colour: AnsiColor) -> LabelStyle {
     LabelStyle { code, colour, in_controls: false }
 }
 
-const OFFSET_FORMULA: &str = "offset_argmax[k] >= {offset_argmax} or offset_mass[k] > {offset_mass}";
 const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/v on average, for both rules";
 const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. \
     0.5 of the mass: the released notebook of Clark et al. 2019.";
@@ -78,7 +77,7 @@ pub(super) const OFFSET: Detector = Detector {
     explanation: Explanation {
         name: "offset:k",
         measures: "The head attends to the token k places away, 2 <= |k| <= 8; negative is to the left.",
-        formula: OFFSET_FORMULA,
+        formula: "offset_argmax[k] >= {offset_argmax} or offset_mass[k] > {offset_mass}",
         chance: OFFSET_CHANCE,
         source: "The rules of previous-token and next-token, at other distances.",
         caveats: "Only tokens with a token k places away count, so in short sentences a large k rests on few tokens.",
@@ -105,10 +104,7 @@ pub(super) const SELF: Detector = Detector {
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to the token itself"),
     shown: shown(None, AnsiColor::Blue),
-    assess: |evidence, policy| {
-        let measured = evidence.metric("offset_mass", Some("0"));
-        assess("self", "offset_mass[0]", measured, Bound::Above, policy.rule(&SELF_MASS)).into_iter().collect()
-    },
+    assess: |evidence, policy| evidence.above("self", "offset_mass", Some("0"), policy.rule(&SELF_MASS)),
 };
 
 pub(super) const LOCAL: Detector = Detector {
@@ -126,13 +122,10 @@ pub(super) const LOCAL: Detector = Detector {
     phrase: Phrase::Fixed("attends to the two tokens on either side"),
     shown: shown(None, AnsiColor::Blue),
     assess: |evidence, policy| {
-        let measured = evidence.metric("window_mass", None);
-        let local = assess("local", "window_mass", measured, Bound::Above, policy.rule(&WINDOW_MASS));
-        let single: Vec<Assessment> = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET]
-            .iter()
-            .flat_map(|detector| (detector.assess)(evidence, policy))
-            .collect();
-        local.map(|local| local.where_none_of(&single)).into_iter().collect()
+        let local = evidence.above("local", "window_mass", None, policy.rule(&WINDOW_MASS));
+        let others = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET];
+        let single: Vec<Assessment> = others.iter().flat_map(|other| (other.assess)(evidence, policy)).collect();
+        local.into_iter().map(|local| local.where_none_of(&single)).collect()
     },
 };
 

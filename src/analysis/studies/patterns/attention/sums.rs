@@ -16,7 +16,6 @@ use crate::stats::exact::ExactSum;
 /// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionBlock {
-    /// The denominators.
     pub exposure: TokenExposure,
     /// The sums of a head that attends evenly over what it sees, `A = 1/v(i)`: the chance level.
     pub uniform: TokenSums<ExactSum>,
@@ -32,12 +31,10 @@ impl AttentionBlock {
 
 merge_fields!(AttentionBlock { exposure, uniform, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<AttentionBlock>,
     #[serde(skip)]
     row: RowBuffers,
@@ -46,7 +43,6 @@ pub struct AttentionSums {
 }
 
 impl AttentionSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         Self { visibility, ..Self::of(grid, Blocks::new(AttentionBlock::new(grid))) }
     }

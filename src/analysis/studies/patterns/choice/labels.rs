@@ -8,8 +8,7 @@ use anstyle::AnsiColor;
 
 use super::metrics::OVER_SPECIAL;
 use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
-use super::section::ChoiceSection;
-use super::thresholds::{ABOVE_SPECIAL, REBUILT};
+use super::section::{ABOVE_SPECIAL, ChoiceSection, REBUILT};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{
@@ -57,7 +56,6 @@ fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Po
     Some(Assessment { fires, label: Label { rule, test, ..share.label }, ..share })
 }
 
-/// The labels, in the order in which they are given.
 pub const LABELS: &[Detector] = &[
     Detector {
         explanation: Explanation {

@@ -11,7 +11,6 @@ mod replaced;
 mod section;
 #[cfg(test)]
 mod tests;
-mod thresholds;
 
 use crate::model::forward::visitor::Needs;
 use crate::passes::control::ControlKind;
@@ -79,7 +78,6 @@ impl Study for HeadChoices {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "context-is-what-is-left",

@@ -26,7 +26,6 @@ pub const QUARTERS: usize = 4;
 /// The widths of the vectors of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
-    /// The width of word embeddings.
     pub embedding: usize,
     /// The width of the rows that queries and keys are made of.
     pub hidden: usize,
@@ -82,7 +81,6 @@ pub struct QuarterMoments {
 merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
-    /// The tokens of text.
     pub fn count(&self) -> u64 {
         self.tokens.iter().sum()
     }
@@ -130,7 +128,6 @@ struct MomentBuffers {
 }
 
 impl InputMoments {
-    /// Empty sums.
     pub fn new(grid: HeadGrid) -> Self {
         let quarter = || QuarterMoments { layers: vec![LayerMoments::default(); grid.layers], ..Default::default() };
         let quarters = std::array::from_fn(|_| quarter());
@@ -167,7 +164,6 @@ impl InputMoments {
 
 /// The different tokens among some: a product with their embeddings is taken once for each.
 struct Kinds {
-    /// The kind of each token.
     of: Vec<usize>,
     /// `[kinds, embedding]`
     embeddings: Vec<f64>,
@@ -235,7 +231,6 @@ fn add_rows(
     layer.crosses.add_products(products);
 }
 
-/// The sum of squares of a row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn squared(row: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];

@@ -26,13 +26,9 @@ use crate::study::instruments::roots::{Roots, from_even};
 /// keys alone, and in queries alone.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
-/// The place of nothing but special tokens.
 pub const SPECIAL: usize = 0;
-/// The place of position alone.
 pub const POSITION: usize = 1;
-/// The place of the token alone.
 pub const TOKEN: usize = 2;
-/// The place of position and token.
 pub const POSITION_TOKEN: usize = 3;
 
 /// Squared Hellinger distances of one head over rows of text.
@@ -57,7 +53,6 @@ pub struct InputShare {
 
 merge_fields!(InputShare { all, left });
 
-/// A block of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuiltBlock {
     /// Rows of text.
@@ -72,7 +67,6 @@ pub struct RebuiltBlock {
 
 merge_fields!(RebuiltBlock { rows, sentences, layers, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct RebuiltSums {
     grid: HeadGrid,
@@ -84,7 +78,6 @@ pub struct RebuiltSums {
     at_work: RebuildBuffers,
 }
 
-/// Rows of position and token.
 const BOTH: Made = Made { of_position: true, of_token: true };
 
 /// The parts that were fitted, and buffers for the pack under way.

@@ -14,7 +14,6 @@ use crate::model::forward::WordEmbeddings;
 pub struct ReplacedInputs {
     /// `[parts, hidden]`
     pub parts: Vec<f32>,
-    /// The parts of each token.
     tokens: Vec<TokenPlaces>,
 }
 

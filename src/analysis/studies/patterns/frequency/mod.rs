@@ -19,8 +19,7 @@ use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric;
-use crate::study::metrics::metric::Fraction;
+use crate::study::metrics::metric::{self, Fraction};
 use crate::study::section::{Section, View, stored};
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
@@ -51,12 +50,9 @@ const RARE_WORDS: Detector = Detector {
     parameter: Parameter::None,
     phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
     shown: LabelStyle { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
-    assess: |evidence, policy| {
-        assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)).into_iter().collect()
-    },
+    assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)),
 };
 
-/// The section `frequency` of the report.
 pub struct FrequencySection {
     frequency: Counted,
 }
@@ -132,7 +128,6 @@ impl<'a> FrequencyOfClass<'a> {
         Self { blocks, rates }
     }
 
-    /// The cells of a head in a block, or in all of them.
     fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
         let seen = self.inputs(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]]);
         METRICS.iter().map(|metric| (metric.value)(&seen, 0)).collect()

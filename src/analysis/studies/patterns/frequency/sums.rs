@@ -80,11 +80,9 @@ pub struct FrequencyExposure {
     pub others_sentences: u64,
     /// Queries that see another token of text.
     pub queries: u64,
-    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
     /// Queries among the rarest, in sentences that count.
     pub rarest: u64,
-    /// Sentences with any, the first of each family alone.
     pub rarest_sentences: u64,
     /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`, of what they see.
     pub argmax: ExactSum,
@@ -106,7 +104,6 @@ merge_fields!(FrequencyExposure {
 /// The sums of one block of sentences, or of all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
-    /// The denominators.
     pub exposure: FrequencyExposure,
     /// The pairs of queries that are not among the rarest: each key as likely to be the most attended, and as uniform
     /// attention weights them.
@@ -133,19 +130,16 @@ impl FrequencyBlock {
 
 merge_fields!(FrequencyBlock { exposure, pairs, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<FrequencyBlock>,
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
 }
 
 impl FrequencySums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         Self { grid, visibility, blocks: Blocks::new(FrequencyBlock::new(grid)), counts: None }
     }
@@ -162,7 +156,6 @@ pub struct SentenceFrequencies {
     mean_of_others: Vec<Option<f64>>,
     /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
     is_rare: Vec<bool>,
-    /// The tokens that are rarest.
     rare: Vec<usize>,
     /// Tokens of text that are not among the rarest and see one of them; none where the sentence does not count.
     others: Vec<usize>,

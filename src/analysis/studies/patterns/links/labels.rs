@@ -2,9 +2,8 @@
 
 use anstyle::AnsiColor;
 
-use super::assessment::of_links;
-use super::section::LinksSection;
-use super::thresholds::{BEYOND_MARGIN, MARGIN};
+use super::link::{BEYOND_MARGIN, MARGIN};
+use super::section::{LinksSection, of_links};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::explanation::Explanation;

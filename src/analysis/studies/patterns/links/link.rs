@@ -3,18 +3,30 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::thresholds::{BEYOND_MARGIN, MARGIN};
 use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{Direction, Reach, Side};
-use crate::study::labels::policy::Policy;
+use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
+
+pub const MARGIN: Threshold = Threshold::rule(
+    "link_margin",
+    0.1,
+    "smallest accuracy above every rule of place of a label of links, as a share; that of syntactic labels, Voita et al. 2019, \
+        section 5.2",
+);
+
+pub const BEYOND_MARGIN: Threshold = Threshold::share(
+    "link_beyond_margin",
+    0.02,
+    "smallest accuracy above every rule of a label of links that is beyond them, as a share; that of syntactic labels",
+);
 
 /// How well heads and rules find the targets of one type of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,12 +173,10 @@ impl<T> ByEnd<T> {
         Self { from, to }
     }
 
-    /// The value for a direction.
     pub fn get(&self, direction: Direction) -> &T {
         if direction.is_forward() { &self.from } else { &self.to }
     }
 
-    /// Both values, to change them.
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.from, &mut self.to]
     }
@@ -236,6 +246,12 @@ pub struct RuleLead {
     pub standard_error: Option<f64>,
 }
 
+impl RuleLead {
+    pub fn of(difference: &Jackknife) -> Self {
+        Self { difference: difference.all(), standard_error: difference.standard_error() }
+    }
+}
+
 /// The intersection-union test of several leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeadTest {
@@ -255,7 +271,6 @@ pub struct LeadTest {
 pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
-    /// The test of a step.
     pub fn over(&self, reach: Reach) -> &LeadTest {
         match reach {
             Reach::All => &self.over_all,
@@ -264,7 +279,6 @@ impl Leads {
         }
     }
 
-    /// The test of a step, to change it.
     pub fn over_mut(&mut self, reach: Reach) -> &mut LeadTest {
         match reach {
             Reach::All => &mut self.over_all,
@@ -281,7 +295,6 @@ impl LinkMetrics {
         self.name.clone() + &side.unwrap_or_default()
     }
 
-    /// The entry of the best head.
     pub fn best(&self) -> Option<&HeadLinks> {
         self.by_head.iter().find(|head| head.place == self.place)
     }
@@ -366,7 +379,6 @@ impl LinkMetrics {
         self.accuracy - self.by_place.accuracy
     }
 
-    /// A line on the best head.
     pub fn of_best_head(&self) -> String {
         let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
         let rules = by_class_rules

@@ -1,15 +1,11 @@
 //! Links: how often a head's attention points from a word to the words that the user linked it to
 //! (docs/methodology/links.md).
 
-mod assessment;
 mod labels;
 mod link;
 mod measure;
-mod paper;
 mod section;
 mod sums;
-mod table;
-mod thresholds;
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;

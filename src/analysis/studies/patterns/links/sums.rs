@@ -37,7 +37,6 @@ pub struct TypeSums {
     pub positions: PositionPairs,
     /// The candidate pairs of each fold by how far apart their words are.
     pub separations: [PairsByLength; 2],
-    /// The sums of each block.
     pub blocks: Blocks<LinkBlock>,
 }
 
@@ -57,7 +56,6 @@ impl TypeSums {
     }
 }
 
-/// The sums of all types.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinksSums {
     grid: HeadGrid,
@@ -73,7 +71,6 @@ pub struct LinksSums {
 }
 
 impl LinksSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
         Self {
             grid,
@@ -97,7 +94,6 @@ struct ScoredLinks {
     pairs: Option<LinkedPairs>,
 }
 
-/// The links of a sequence.
 #[derive(Debug)]
 pub struct LinksState {
     block: usize,

@@ -65,12 +65,8 @@ impl Study for RepeatedTokens {
         let of_head = |number: Option<usize>, place: usize| {
             let (sums, blocks) = classes.of_layer(context.grid.at(place).0);
             let block = blocks.at(number);
-            let seen = RepeatInputs::new(&block.exposure, &block.heads[place]);
-            // The copying score is of the weights, so no block has a part of it.
-            match number {
-                None => seen.with_copying(sums.copying(place)).values(),
-                Some(_) => seen.values(),
-            }
+            let copying = if number.is_none() { sums.copying(place) } else { None };
+            RepeatInputs { exposure: &block.exposure, sums: &block.heads[place], copying }.values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
             RepeatInputs::chances(&classes.each()[class].1.at(number).exposure, number.is_none())
@@ -90,7 +86,6 @@ fn merged<'a>(mut passes: impl Iterator<Item = &'a ByClass<RepeatSums>>) -> ByCl
     both
 }
 
-/// The section `repeats` of the report.
 pub struct RepeatsSection {
     repeats: Made,
 }
@@ -126,7 +121,6 @@ impl Section for RepeatsSection {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "repeats-identity",
     text: "Random tokens that come twice test whether a head finds the same token; \

@@ -89,7 +89,6 @@ merge_fields!(RepeatHeadSums { mass, null, argmax, offset, detected });
 /// The sums of one block of sequences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatBlock {
-    /// The queries.
     pub exposure: RepeatExposure,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<RepeatHeadSums>,
@@ -108,7 +107,6 @@ merge_fields!(RepeatBlock { exposure, heads });
 pub struct RepeatSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<RepeatBlock>,
     /// Whether the weights are looked at.
     weighs: bool,
@@ -117,7 +115,6 @@ pub struct RepeatSums {
 }
 
 impl RepeatSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         Self { grid, visibility, blocks: Blocks::new(RepeatBlock::new(grid)), weighs: false, copying: Vec::new() }
     }
@@ -127,7 +124,6 @@ impl RepeatSums {
         Self { weighs: true, ..self }
     }
 
-    /// The copying score of a head, if there is one.
     pub fn copying(&self, place: usize) -> Option<f64> {
         self.copying.get(place).copied().flatten()
     }
@@ -136,7 +132,6 @@ impl RepeatSums {
 /// A query with the key that the metric asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKeyPair {
-    /// The kind of key.
     pub kind: usize,
     pub query: usize,
     pub key: usize,

@@ -44,7 +44,7 @@ pub(super) const TAG: Detector = Detector {
     assess: |evidence, policy| {
         let label =
             |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
-        labelled().filter_map(label).collect()
+        labelled().flat_map(label).collect()
     },
 };
 
@@ -63,9 +63,7 @@ pub(super) const SAME_TAG: Detector = Detector {
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to words of the same class"),
     shown: shown(None),
-    assess: |evidence, policy| {
-        assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()
-    },
+    assess: |evidence, policy| assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)),
 };
 
 pub(super) const SIMILAR_WORDS: Detector = Detector {
@@ -85,8 +83,6 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
     shown: shown(Some("similar")),
     assess: |evidence, policy| {
         assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
-            .into_iter()
-            .collect()
     },
 };
 
@@ -105,7 +101,5 @@ pub(super) const SAME_TOKEN: Detector = Detector {
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to other occurrences of the same token"),
     shown: shown(None),
-    assess: |evidence, policy| {
-        assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()
-    },
+    assess: |evidence, policy| assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)),
 };

@@ -3,7 +3,6 @@
 
 pub mod classes;
 mod labels;
-mod measure;
 mod metrics;
 mod observe;
 mod sentence;
@@ -18,22 +17,19 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
-use crate::study::labels::Label;
-use crate::study::labels::content;
 use crate::study::labels::policy::Policy;
+use crate::study::labels::{Label, content};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, stored};
 use crate::study::{Card, Observed, PassSpec, Study, columns};
-use measure::WordsOfClass;
-use metrics::METRICS;
+use metrics::{METRICS, WordsOfClass};
 use observe::Queries;
 use sums::WordsSums;
 
 /// The words that each head attends to, by word class and likeness.
 pub struct Words;
 
-/// The section `words` of the report.
 pub struct WordsSection {
     words: Looked,
 }

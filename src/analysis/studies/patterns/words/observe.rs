@@ -28,7 +28,6 @@ pub enum Queries {
     RepeatedWords,
 }
 
-/// How many sets of queries there are.
 pub const QUERIES: usize = 5;
 
 /// How many masses are summed: to each tag, then [`SAME_TAG`] and so on.
@@ -43,7 +42,6 @@ pub const SAME_TOKEN: usize = TAGS + 2;
 /// The mass over tokens that are no punctuation.
 pub const SAME_WORD: usize = TAGS + 3;
 
-/// The queries that a mass is of.
 pub fn queries_of(mass: usize) -> Queries {
     match mass {
         SAME_TAG => Queries::Tagged,
@@ -72,7 +70,6 @@ pub struct RowScratch {
     columns: Vec<f64>,
 }
 
-/// Adds the attention between words.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut RowScratch, seen: &mut SentenceMasses) {
     let columns = &mut room.columns;
@@ -96,7 +93,6 @@ pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut R
     seen.profiles[Queries::Words as usize] = others.and(&seen.profiles[Queries::Tagged as usize]);
 }
 
-/// Adds the attention between tokens.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn tokens<'a>(
     tokens: &'a Tokens,

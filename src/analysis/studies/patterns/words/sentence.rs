@@ -55,7 +55,6 @@ impl TaggedWords {
         self.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
     }
 
-    /// Whether two words have the same tag.
     pub fn same_tag(&self, query: usize, key: usize) -> bool {
         let tags = &self.words.classes;
         tags[query].is_some() && tags[query] == tags[key]
@@ -65,22 +64,18 @@ impl TaggedWords {
 /// The tokens of a sentence as queries and keys.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
-    /// The tokens of text.
     pub text: Vec<Text>,
     /// How alike the keys of each query are to it, row after row, each of whole vectors.
     pub likeness: Vec<f32>,
 }
 
-/// A token of text.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
-    /// Its place in the sequence.
     pub place: usize,
     /// The places of the keys that it sees, to whole vectors.
     pub seen: Range<usize>,
     /// The tokens of text with its id that it sees, itself included.
     pub same: Vec<usize>,
-    /// Whether it is punctuation.
     pub is_punctuation: bool,
     /// The row of its keys in the likeness, if they differ in it.
     pub likeness: Option<usize>,

@@ -16,7 +16,7 @@ use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
-use crate::stats::exact::ExactSum;
+use crate::stats::exact::{ExactSum, add_each};
 use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rates};
 
 /// The sums of one head in a block.
@@ -34,8 +34,7 @@ merge_fields!(WordHeadSums { masses, likened, profiles });
 
 impl WordHeadSums {
     fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERIES]) {
-        let masses = self.masses.iter_mut().zip(&seen.masses);
-        masses.filter(|(_, mass)| **mass != 0.0).for_each(|(sum, &mass)| *sum += mass);
+        add_each(&mut self.masses, &seen.masses);
         self.likened += seen.likened;
         let profiles = self.profiles.iter_mut().zip(&seen.profiles);
         profiles.zip(met).filter(|(_, met)| *met).for_each(|((sums, profile), _)| sums.add(profile));
@@ -45,11 +44,9 @@ impl WordHeadSums {
 /// The denominators: they depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordExposure {
-    /// Queries of each set.
     pub queries: [u64; QUERIES],
     /// Sentences with any, the first of each family alone.
     pub sentences: [u64; QUERIES],
-    /// Words of each tag.
     pub tags: [u64; TAGS],
 }
 
@@ -58,7 +55,6 @@ merge_fields!(WordExposure { queries, sentences, tags });
 /// The sums of one block of sentences, or of all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
-    /// The denominators.
     pub exposure: WordExposure,
     /// The masses of a head that attends evenly over what it sees.
     pub uniform: [ExactSum; MASSES],
@@ -91,13 +87,11 @@ impl WordsBlock {
 
 merge_fields!(WordsBlock { exposure, uniform, pairs, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WordsSums {
     grid: HeadGrid,
     visibility: Visibility,
     from: FromToken,
-    /// The sums of each block.
     pub blocks: Blocks<WordsBlock>,
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
@@ -111,7 +105,6 @@ fn targets(queries: usize) -> usize {
 }
 
 impl WordsSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         let (blocks, room) = (Blocks::new(WordsBlock::new(grid)), RowScratch::default());
         Self { grid, visibility, from, blocks, embeddings: None, room }
@@ -135,7 +128,7 @@ impl WordsSums {
             let fellows = all.others(query).filter(|&key| words.same_tag(query, key));
             uniform[SAME_TAG] += fellows.map(|key| all.even(query, key)).sum::<f64>();
         }
-        add(&mut self.blocks[block].uniform, &uniform);
+        add_each(&mut self.blocks[block].uniform, &uniform);
         self.blocks[block].pairs[Queries::Words as usize].add(all.pairs());
         let pair = |query: usize, key: usize| {
             let target = words.same_tag(query, key).then_some((0, 1.0));
@@ -181,7 +174,7 @@ impl WordsSums {
             })
         });
         self.blocks[block].pairs[Queries::Likened as usize].add(pairs);
-        add(&mut self.blocks[block].uniform, &uniform);
+        add_each(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
         let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
         for (queries, count) in counts.chain([(Queries::Likened, likened().count())]) {
@@ -189,10 +182,6 @@ impl WordsSums {
             exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
         }
     }
-}
-
-fn add(sums: &mut [ExactSum; MASSES], values: &[f64; MASSES]) {
-    sums.iter_mut().zip(values).filter(|(_, value)| **value != 0.0).for_each(|(sum, &value)| *sum += value);
 }
 
 /// A sentence as these metrics see it.
@@ -251,11 +240,9 @@ impl Sums for WordsSums {
 
 /// The cells of a head's sums in a block, or in all of them, with what they are divided by.
 pub(super) struct WordInputs<'a> {
-    /// The denominators of the block.
     pub exposure: &'a WordExposure,
     /// The denominators of the corpus: a class that the corpus lacks has no share, rather than a share of 0.
     pub corpus: &'a WordExposure,
-    /// The sums of a head.
     pub sums: &'a WordHeadSums,
     /// Its sums over the corpus.
     pub whole: &'a WordHeadSums,

@@ -41,13 +41,11 @@ pub struct HeadDistances {
 }
 
 impl HeadDistances {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         let heads = grid.count();
         Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
     }
 
-    /// Adds the distances of all pairs in a sequence.
     fn add(&mut self, size: usize, weights: &[f32]) {
         let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
         let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
@@ -57,7 +55,6 @@ impl HeadDistances {
         }
     }
 
-    /// The results.
     pub fn distances(&self) -> Distances {
         let heads = if self.rows > 0 { self.grid.count() } else { 0 };
         let mut sums = self.pairs.iter().map(|sum| sum.value());
@@ -103,10 +100,8 @@ impl Sums for HeadDistances {
         let n = view.tokens();
         for (query, smoothed) in own.chunks_exact_mut(n).take(n).enumerate() {
             let uniform = SMOOTHING / n as f32;
-            smoothed
-                .iter_mut()
-                .zip(view.row(query))
-                .for_each(|(to, weight)| *to = (1.0 - SMOOTHING) * weight + uniform);
+            let pairs = smoothed.iter_mut().zip(view.row(query));
+            pairs.for_each(|(to, weight)| *to = (1.0 - SMOOTHING) * weight + uniform);
         }
     }
 

@@ -158,20 +158,16 @@ impl LinkBlock {
             && self.heads.len() == if self.count + self.pairs > 0 { heads } else { 0 }
             && self.heads.iter().all(of_head)
     }
-}
 
-impl LinkBlock {
     /// A number of a head, 0 where no head scored.
     pub fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
         self.heads.get(place).map_or(0, count)
     }
 
-    /// The right choices of a head in a direction.
     pub fn right(&self, (place, direction): (usize, Direction)) -> u64 {
         self.of(place, |hits| hits.right[slot(direction)])
     }
 
-    /// The weight of a head on targets.
     pub fn mass(&self, place: usize) -> f64 {
         self.heads.get(place).map_or(0.0, |hits| hits.mass.value())
     }

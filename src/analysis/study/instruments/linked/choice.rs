@@ -25,7 +25,6 @@ impl LinkChoice<'_> {
         largest(others.iter().copied(), weight)
     }
 
-    /// The weight between a word and another.
     fn raw(&self, word: usize, other: usize) -> f64 {
         let Self { attention, direction, is_both_ways, .. } = self;
         match direction.is_forward() {

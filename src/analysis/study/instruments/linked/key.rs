@@ -12,7 +12,6 @@ use crate::study::labels::evidence::{Direction, Side};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkKey {
-    /// The name of the type.
     pub name: Box<str>,
     /// Whether each link counts in both directions.
     pub is_undirected: bool,

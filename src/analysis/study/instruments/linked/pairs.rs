@@ -39,7 +39,6 @@ impl LinkedWords<'_> {
 }
 
 impl LinkedPairs {
-    /// How many words the sentence has.
     pub fn words(&self) -> usize {
         self.words.len()
     }
@@ -54,12 +53,10 @@ impl LinkedPairs {
         (self.taken() * self.linked()) as f64 / self.pairs.len() as f64
     }
 
-    /// The pairs, ascending, each with whether it is linked.
     pub fn pairs(&self) -> &[(usize, usize, bool)] {
         &self.pairs
     }
 
-    /// How many pairs are linked.
     pub fn linked(&self) -> usize {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
@@ -102,7 +99,6 @@ impl LinkedPairs {
 /// The candidate pairs of all sentences with a number of words, by how far apart the two words are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeparatedPairs {
-    /// Pairs taken.
     taken: u64,
     /// Pairs at each separation, and linked ones among them.
     counts: BTreeMap<usize, [u64; 2]>,
@@ -111,7 +107,6 @@ pub struct SeparatedPairs {
 merge_fields!(SeparatedPairs { taken, counts });
 
 impl SeparatedPairs {
-    /// Adds the pairs of a sentence.
     pub fn add(&mut self, pairs: &LinkedPairs) {
         self.taken += pairs.taken() as u64;
         for &(word, other, is_linked) in &pairs.pairs {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::blocks::merge_fields;
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::labels::evidence::Side;
 
 /// The rules of the same class, in the order of all lists here.
@@ -43,7 +43,6 @@ impl PlaceChoice {
         Self { ranks: (0..=last).map(rank).collect(), fixed }
     }
 
-    /// How many candidates have a place.
     pub fn candidates(&self) -> usize {
         self.ranks.len()
     }
@@ -89,7 +88,6 @@ impl PlaceRule {
         first_best(Self::all(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
 
-    /// How often it is right.
     pub fn hits(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
@@ -99,7 +97,6 @@ impl PlaceRule {
         }
     }
 
-    /// Its name, with its parameter.
     pub fn name(self) -> String {
         match self {
             Self::Offset(offset) => format!("offset {offset:+}"),
@@ -124,7 +121,6 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
     pub class: Box<str>,
-    /// The right rules.
     pub right: BTreeSet<(Box<str>, Side)>,
 }
 
@@ -152,23 +148,18 @@ pub struct ClassHits {
     pub sources: u64,
     /// On the left, by the class of the candidate.
     pub left: BTreeMap<Box<str>, u64>,
-    /// On the right.
     pub right: BTreeMap<Box<str>, u64>,
 }
 
 merge_fields!(ClassHits { sources, left, right });
 
 impl ClassHits {
-    /// Counts a source.
     pub fn add(&mut self, choice: &ClassChoice) {
         self.sources += 1;
         for (class, side) in &choice.right {
-            *self.on_mut(*side).entry(class.clone()).or_default() += 1;
+            let hits = if *side == Side::Left { &mut self.left } else { &mut self.right };
+            *hits.entry(class.clone()).or_default() += 1;
         }
-    }
-
-    fn on_mut(&mut self, side: Side) -> &mut BTreeMap<Box<str>, u64> {
-        if side == Side::Left { &mut self.left } else { &mut self.right }
     }
 
     fn hits(&self, (class, side): &(Box<str>, Side)) -> u64 {
@@ -214,7 +205,6 @@ pub struct ClassRules {
 impl ClassRules {
     /// The rules that are right most often, among those that take candidates of these classes.
     pub fn best(hits: &BTreeMap<Box<str>, ClassHits>, taken: &BTreeSet<Box<str>>) -> Self {
-        use crate::stats::blocks::Merge;
         let mut few = ClassHits::default();
         let mut rules = Self::default();
         for (class, hits) in hits {
@@ -228,12 +218,8 @@ impl ClassRules {
         rules
     }
 
-    /// How often they are right.
     pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
-        let of_classes = hits.iter().map(|(class, hits)| {
-            let rule = self.own.get(class).unwrap_or(&self.shared).as_ref();
-            rule.map_or(0, |rule| hits.hits(rule))
-        });
-        of_classes.sum()
+        let rule = |class: &Box<str>| self.own.get(class).unwrap_or(&self.shared).as_ref();
+        hits.iter().filter_map(|(class, hits)| Some(hits.hits(rule(class)?))).sum()
     }
 }

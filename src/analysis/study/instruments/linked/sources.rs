@@ -17,7 +17,6 @@ use crate::study::labels::evidence::Side;
 /// A scored source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSource {
-    /// Its position.
     pub word: usize,
     /// Its targets among the candidates, ascending.
     pub targets: Vec<usize>,
@@ -41,12 +40,10 @@ pub struct LinkSource {
 }
 
 impl LinkSource {
-    /// Whether a word is a target.
     pub fn is_target(&self, word: usize) -> bool {
         self.targets.binary_search(&word).is_ok()
     }
 
-    /// The targets among the candidates of its class.
     pub fn targets_of_class(&self) -> usize {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
@@ -120,7 +117,6 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
-    /// The class of each word.
     pub fn classes(&self) -> &[&'a str] {
         &self.classes
     }
@@ -190,11 +186,9 @@ impl<'a> LinkedWords<'a> {
                 targets,
                 candidates,
             };
-            if ![0, source.of_class.len()].contains(&source.targets_of_class()) {
-                found.scored.push(source);
-                continue;
+            if [0, source.of_class.len()].contains(&source.targets_of_class()) {
+                source.of_class.clear();
             }
-            source.of_class.clear();
             found.scored.push(source);
         }
         found

@@ -34,15 +34,11 @@ sums_of_a_head! {
         distance,
         /// Queries with any attention on text: the denominator of the distance.
         distance_queries,
-        /// Attention to the first special token.
         first_special_mass,
         /// Attention to the first token, in a decoder.
         first_token_mass,
-        /// Attention to separators.
         separator_mass,
-        /// Attention of separators to separators.
         separator_self_mass,
-        /// Attention to punctuation.
         punctuation_mass,
         /// Entropy of the text queries' rows, nats.
         entropy,
@@ -56,32 +52,24 @@ sums_of_a_head! {
 /// The denominators of the token-level metrics: they depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
-    /// Text queries.
     pub queries: u64,
     /// Sentences with any, the first of each family alone: those after it are no independent evidence.
     pub sentences: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any, likewise.
     pub offset_sentences: [u64; OFFSETS],
     /// Text queries that see the first special token.
     pub first_special_queries: u64,
-    /// Sentences with any, likewise.
     pub first_special_query_sentences: u64,
     /// Text queries that see the first token of what a decoder reads.
     pub first_token_queries: u64,
-    /// Sentences with any, likewise.
     pub first_token_query_sentences: u64,
     /// Text queries that see a separator.
     pub separator_queries: u64,
-    /// Sentences with any, likewise.
     pub separator_query_sentences: u64,
-    /// First special tokens.
     pub first_specials: u64,
-    /// Sentences with any, likewise.
     pub first_special_sentences: u64,
     pub separators: u64,
-    /// Sentences with any, likewise.
     pub separator_sentences: u64,
     /// The sum of `ln v(i)` over text queries: the entropy of even attention, nats.
     ///

@@ -101,7 +101,6 @@ pub struct Ratio {
 }
 
 impl ClassMetrics {
-    /// The class with its kind.
     pub fn title(&self) -> String {
         format!("{}={}", self.key, self.class)
     }
@@ -162,7 +161,6 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
-    /// The classes of a kind.
     fn of_kind<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
@@ -261,7 +259,6 @@ impl ClassesSection {
 
     /// The classes; every head on each of them.
     fn tables(&self) -> Vec<TableRows<'_>> {
-        /// A head on a class.
         #[derive(Serialize)]
         struct Row<'a> {
             key: &'a str,

@@ -38,7 +38,6 @@ merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
 /// The sums of one class in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassBlock {
-    /// Words of the class.
     pub words: u64,
     /// The attention of a head that attends evenly.
     pub even: ExactSum,
@@ -51,7 +50,6 @@ pub struct ClassBlock {
 merge_fields!(ClassBlock { words, even, targets, heads });
 
 impl ClassBlock {
-    /// The attention of a head.
     pub fn mass(&self, place: usize) -> f64 {
         self.heads.get(place).map_or(0.0, |sum| sum.value())
     }
@@ -62,9 +60,7 @@ impl ClassBlock {
 pub struct KeySums {
     /// Whether there are more than [`MAX_CLASSES`], and so no sums.
     pub is_crowded: bool,
-    /// The sums of each block.
     pub blocks: Blocks<KeyBlock>,
-    /// The sums of each class.
     pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
 }
 
@@ -106,7 +102,6 @@ pub struct ClassesSums {
     grid: HeadGrid,
     visibility: Visibility,
     from: FromToken,
-    /// By kind.
     pub keys: BTreeMap<Box<str>, KeySums>,
     #[serde(skip)]
     columns: Vec<f64>,
@@ -115,7 +110,6 @@ pub struct ClassesSums {
 merge_fields!(ClassesSums[grid, visibility, from] { keys });
 
 impl ClassesSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         Self { grid, visibility, from, keys: BTreeMap::new(), columns: Vec::new() }
     }
