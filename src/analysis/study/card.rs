@@ -23,7 +23,6 @@ pub struct Card {
     pub question: &'static str,
     /// Its needs of the corpus, and its cost.
     pub needs: &'static str,
-    /// Whether it runs unless it is switched off.
     pub by_default: bool,
     /// Whether it runs on the corpus in the box, where no corpus is named, though it does not run by default.
     pub in_first_run: bool,
@@ -64,19 +63,16 @@ pub struct Card {
     pub made_of: fn(&str) -> Option<&str>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
-    /// Its labels of how a head chooses, which stand in a column of their own: they are no roles and never the first label, and a
-    /// head has one at most.
+    /// Its labels of how a head chooses, in a column of their own: no roles, never the first label, and one at most of a head.
     pub choices: &'static [Detector],
     /// The rules of its verdicts beside its labels.
     pub verdicts: &'static [VerdictRule],
     /// The aim of one of its labels, if it is visible in a sentence.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
-    /// The words of its summary and its section that are neither labels nor metrics.
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
     pub figures: &'static [&'static str],
-    /// Its metrics that are drawn on the card of a head, each with its heading.
     pub drawn: &'static [(&'static str, &'static str)],
     pub tables: &'static [&'static str],
     /// The options of the command line for this study alone.
@@ -126,12 +122,10 @@ impl Card {
         self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
 
-    /// All its labels: those of where a head attends, then those of how it chooses.
     pub fn all_labels(&self) -> impl Iterator<Item = &'static Detector> + use<> {
         self.labels.iter().chain(self.choices)
     }
 
-    /// The studies whose results it needs in a run with a task, or in one without.
     pub fn needed(&self, has_task: bool) -> &'static [&'static str] {
         self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }
@@ -157,12 +151,10 @@ pub enum Counts {
 
 /// A limit of what labels show. docs/LIMITS.md has the argument and the full references.
 pub struct Caveat {
-    /// A short name that does not change.
     pub id: &'static str,
     pub text: &'static str,
     /// Its subject: caveats are listed in this order.
     pub about: CaveatSubject,
-    /// Whether it applies to a run.
     pub applies: fn(&Labelling<'_>) -> bool,
 }
 
@@ -172,11 +164,9 @@ pub enum CaveatSubject {
     Certainty,
 }
 
-/// The labelling of all heads, which decides which caveats apply.
 pub struct Labelling<'a> {
     pub verdicts: &'a [Verdict],
     pub policy: &'a Policy,
-    /// The study's own section.
     pub section: &'a dyn Section,
 }
 

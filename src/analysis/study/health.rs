@@ -1,8 +1,7 @@
 //! The health of the input: checks of whether a model could read the text of a corpus, each a number against a threshold of the
 //! policy. docs/methodology/health.md has the reasons.
 //!
-//! Where a check that [decides](HealthId::decides) fails, no label is firm: its score is right, and about something else than
-//! the text.
+//! Where a check that [decides](HealthId::decides) fails, no label is firm: its score is about something else than the text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,7 +144,6 @@ impl Health {
         health
     }
 
-    /// Holds the values against the thresholds of another policy.
     pub fn judge(&mut self, policy: &Policy) {
         for HealthCheck { id, value, threshold, fails } in &mut self.0 {
             *threshold = policy.share(id.threshold());

@@ -19,13 +19,13 @@ use std::any::Any;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::stats::block_test::Scale;
-use metrics::estimates::{Estimates, EstimationContext};
-use metrics::explanation::Explanation;
 use metrics::metric::{Column, Keys};
 use section::{Entry, KeyValues, Section, Stored};
 use upstream::UpstreamResults;
 
 pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
+pub use metrics::estimates::{Estimates, EstimationContext};
+pub use metrics::explanation::Explanation;
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 
 /// One question asked of every head: the passes that it needs, and the metrics and the section that it computes.
@@ -55,8 +55,7 @@ pub trait AnyStudy: Sync {
 
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// The passes of a run with a task, or of one without: a study with passes over either has those over the items of the task where
-    /// there is one.
+    /// The passes of a run with a task, which are those over its items if the study has such, or of one without.
     fn passes_of(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
             self.passes().into_iter().partition(|spec| spec.pass.sequences.are_items());

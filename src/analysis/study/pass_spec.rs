@@ -28,7 +28,6 @@ pub struct PassSpec {
 }
 
 impl PassSpec {
-    /// A pass with the empty sums that `make` gives for a subject.
     pub fn new<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>) -> S + 'static) -> Self {
         let make = Box::new(move |subject: &Subject<'_>| observer_of(make(subject)));
         Self { pass, follows: false, keep: None, make, restore: observer::restored::<S> }
@@ -43,8 +42,7 @@ impl PassSpec {
         Self { follows: true, ..self }
     }
 
-    /// This pass in the second stage; it needs no more than this of the sequences that `of` says, so that a pass of the first stage
-    /// may keep it.
+    /// This pass in the second stage; it needs no more than this of those sequences, so that a pass of the first may keep it.
     pub fn following_kept(self, needs: Needs, of: fn(&Sequence) -> bool) -> Self {
         Self { follows: true, keep: Some(Keep { needs, of }), ..self }
     }
@@ -64,13 +62,10 @@ impl PassSpec {
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     pub grid: HeadGrid,
-    /// The classes of layers by the keys that their queries see.
     pub classes: &'a LayerClasses,
     /// The first layer with the weights of each; empty where each has its own.
     pub first_layers: &'a [usize],
-    /// The token that speaks for a split word.
     pub from: FromToken,
-    /// The id of a token in the model's vocabulary.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
     /// The columns and keys of the corpus that are probed for beside UPOS and relation.
     pub probes: &'a [String],
@@ -80,7 +75,6 @@ pub struct Subject<'a> {
     pub found: &'a UpstreamResults,
     /// The study's own sums of the first stage, for its passes of the second.
     pub own: Observed<'a>,
-    /// Threads for computations before a pass.
     pub threads: NonZeroUsize,
 }
 
@@ -115,7 +109,6 @@ pub struct ObservedPass<'a> {
 }
 
 impl<'a> Observed<'a> {
-    /// The sums of this type, from each pass that has them.
     pub fn each<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
         self.0.iter().filter_map(|pass| observer::sums_if(pass.sums))
     }

@@ -28,7 +28,6 @@ pub trait Section: Any + Send + Sync {
     /// All that is shown of the section and used of it by other parts of the program, with labels by this policy.
     fn view(&self, policy: &Policy) -> View<'_>;
 
-    /// Its part of the card of a head, beside metrics and labels.
     fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> HeadCard {
         HeadCard::default()
     }
@@ -50,24 +49,20 @@ pub struct View<'a> {
     pub summary: Summary,
     /// The figures of its results; none where there is nothing to draw.
     pub figures: Vec<Figure>,
-    /// The flat tables of its results, under the names of the report; without rows where there are none.
     pub tables: Vec<TableRows<'a>>,
     /// The numbers beside the metrics by which two analyses can be compared.
     pub numbers: Vec<Number<'a>>,
     /// How well each head follows each relation that the study knows.
     pub tracked: Vec<Tracked>,
-    /// The tests of whether the model uses the arcs that labels are about.
     pub tests_of_use: Vec<HeadUseTest>,
     /// Heads with the place in the corpus of the sentence that is typical of each.
     pub typical: Vec<(HeadPlace, u64)>,
-    /// The orders in which heads were removed.
     pub pruning: Vec<PruningOrder>,
     /// Whether the model is shown to be above the baseline of the task, from the study that tests it.
     pub is_above_baseline: Option<bool>,
 }
 
 impl View<'_> {
-    /// The view of a section that only has words for the summary.
     pub fn saying(summary: impl Into<Summary>) -> Self {
         Self { summary: summary.into(), ..Self::default() }
     }
@@ -94,7 +89,6 @@ pub enum Completion<'a> {
     AboveBaseline(Option<bool>),
 }
 
-/// The part of a section on the card of one head.
 #[derive(Default)]
 pub struct HeadCard {
     pub lines: Vec<String>,
@@ -108,7 +102,6 @@ pub struct HeadCard {
     pub table: Option<CardTable>,
 }
 
-/// A head that another is related to.
 pub struct Neighbour {
     /// How it is related: a phrase before its name.
     pub how: &'static str,
@@ -117,10 +110,8 @@ pub struct Neighbour {
     pub strength: String,
 }
 
-/// A small table on the card of a head.
 pub struct CardTable {
     pub columns: &'static [&'static str],
-    /// Its rows, each with a cell for every column.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -139,7 +130,6 @@ impl HeadCard {
 /// An order in which heads were removed one after the other, with the loss each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PruningOrder {
-    /// The quantity that ranks the heads.
     pub by: String,
     pub removal: Replacement,
     /// The heads, the first to go first, each with its constant where that replaces it.
@@ -150,8 +140,7 @@ pub struct PruningOrder {
     pub unit: &'static str,
     /// The loss without the first head, without the first two, and so on.
     pub without: Vec<f64>,
-    /// The share of predictions of a task that are right with all heads, and without the first head and so on; `None` of a loss of
-    /// tokens.
+    /// The share of a task's predictions that are right, with all heads, then without the first and so on.
     pub right: Option<(f64, Vec<f64>)>,
     /// How many heads can go by each measure of loss, within each rise of the report.
     pub budgets: Vec<(ShareOf, f64, usize)>,
@@ -160,8 +149,7 @@ pub struct PruningOrder {
 }
 
 impl PruningOrder {
-    /// How many heads can go: the longest beginning of the order along which no more is lost than this share of a measure; `None` if
-    /// that has no shares.
+    /// How many heads can go until more is lost than this share of a measure; `None` if that has no shares.
     pub fn can_go(&self, rise: f64, of: ShareOf) -> Option<usize> {
         let mut known = self.budgets.iter().filter(|(measure, ..)| *measure == of).peekable();
         known.peek()?;
@@ -214,7 +202,6 @@ impl ShareOf {
     }
 }
 
-/// The test of whether the model uses the arcs that a label of a head is about.
 pub struct HeadUseTest {
     pub head: HeadPlace,
     pub label: String,
@@ -223,7 +210,6 @@ pub struct HeadUseTest {
     pub test: UseTest,
 }
 
-/// A key of a section in the report with its value.
 pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
 
 /// The values of the keys of sections in a saved report, each of the type that its section has under it.
@@ -233,7 +219,6 @@ pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 pub trait Stored: Section + Sized {
     const KEYS: &'static [&'static str] = &[];
 
-    /// The keys with their values.
     fn entries(&self) -> Vec<Entry<'_>> {
         Vec::new()
     }

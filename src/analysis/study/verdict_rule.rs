@@ -21,7 +21,6 @@ pub struct VerdictRule {
     pub printed: &'static str,
 }
 
-/// A row of the table.
 pub struct VerdictRow([String; 6]);
 
 impl VerdictRow {
@@ -34,7 +33,6 @@ impl VerdictRow {
         [verdict, statistic, margin, family]
     }
 
-    /// The row of a rule, under the default policy.
     pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
         let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;
         Self([verdict, statistic, margin, family, least, printed].map(|text| filled(text, policy)))

@@ -39,10 +39,6 @@ impl ClassedWords {
         Some(Self { first: counted.start, classes, spans, even, is_whole: visibility.is_whole(n), from })
     }
 
-    pub fn count(&self) -> usize {
-        self.classes.len()
-    }
-
     /// The words but for one.
     pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
         (0..self.classes.len()).filter(move |&other| other != word)

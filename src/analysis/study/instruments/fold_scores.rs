@@ -5,7 +5,6 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::interval::Interval;
 
-/// Sums over scored words.
 pub trait ScoredSums: Merge + Clone {
     fn scored(&self) -> u64;
 }
@@ -20,13 +19,11 @@ pub struct FoldScores<'a, S> {
     pub words: PerBlock,
 }
 
-/// Right predictions.
 pub struct Hits {
     pub right: u64,
     pub by_block: PerBlock,
 }
 
-/// The difference of two shares of the same words.
 #[derive(Clone, Copy)]
 pub struct ShareDifference {
     pub value: f64,
@@ -46,7 +43,6 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
     }
 
-    /// A number of words as a share of all.
     pub fn share(&self, right: u64) -> f64 {
         right as f64 / self.total.scored() as f64
     }
@@ -60,7 +56,6 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         per_block(self.blocks, |_, sums| number(sums))
     }
 
-    /// The interval of a share of the words.
     pub fn interval(&self, right: &PerBlock) -> Option<Interval> {
         Jackknife::new(right, &self.words).on(Scale::Share).interval()
     }
@@ -75,8 +70,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         (Some(self.share(hits.right)), self.interval(&hits.by_block))
     }
 
-    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one of them has
-    /// no such word.
+    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one has no word.
     pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
         if self.folds.iter().any(|fold| fold.scored() == 0) {
             return None;

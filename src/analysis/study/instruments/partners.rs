@@ -13,7 +13,7 @@ use crate::study::labels::evidence::Direction;
 #[derive(Clone, Debug)]
 pub struct Partners {
     /// Whether queries see no word after them.
-    is_causal: bool,
+    pub is_causal: bool,
     /// The words of the same sentence, `[words]`.
     candidates: Vec<Range<usize>>,
     /// Shared by the sentences of a window.
@@ -21,7 +21,6 @@ pub struct Partners {
 }
 
 impl Partners {
-    /// The candidates in a sequence, of whose keys queries see these.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self {
             is_causal: visibility.is_causal(),
@@ -48,11 +47,6 @@ impl Partners {
         let end = if self.is_causal { word.min(end) } else { end };
         let weights = (start..end).filter(|&other| other != word).map(|other| attention.get(word, other));
         weights.fold(0.0, f64::max)
-    }
-
-    /// Whether weights are compared relative to even attention.
-    pub fn compares_lifts(&self) -> bool {
-        self.is_causal
     }
 
     pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {

@@ -157,7 +157,6 @@ impl Rates {
     }
 }
 
-/// A query and another key.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     pub query: usize,
@@ -168,8 +167,7 @@ pub struct Pair {
     pub target: Option<(usize, f64)>,
 }
 
-/// All pairs of a query and another key by bins, each weighted as uniform attention would, and how much of some targets
-/// is in them.
+/// All pairs of a query and another key by bins, weighted as uniform attention would, and how much of targets is in them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionPairs {
     weights: ByBin<ExactSum>,
@@ -180,7 +178,6 @@ pub struct PositionPairs {
 merge_fields!(PositionPairs { weights, targets });
 
 impl PositionPairs {
-    /// No pairs, for this many targets.
     pub fn new(targets: usize) -> Self {
         Self { weights: ByBin::default(), targets: vec![ByBin::default(); targets] }
     }

@@ -77,8 +77,7 @@ pub fn half(size: usize) -> usize {
 /// Rows that are multiplied at a time: a third of the 384 of a small encoder.
 const BAND: usize = 128;
 
-/// The upper half of `a^T b`, `[size, size]`, of vectors `[rows, size]` whose product is symmetric; below it, in bands, is
-/// what is left of before.
+/// The upper half of the symmetric `a^T b`, `[size, size]`, of vectors `[rows, size]`; below it, in bands, is anything.
 pub fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
     let size = a.columns();
     products.resize(size * size, 0.0);

@@ -8,7 +8,6 @@ use super::policy::Policy;
 use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_of_those_above;
 
-/// The outcome of a rule for a head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
     /// The label, and the score with which the rule fires or does not.
@@ -33,17 +32,11 @@ pub enum Bound {
 const ROUNDING: f64 = 1e-12;
 
 impl Bound {
-    /// Whether a score is on the threshold's good side.
     pub fn holds(self, score: f64, threshold: f64) -> bool {
         match self {
             Self::AtLeast => score >= threshold - ROUNDING,
             Self::Above => score > threshold,
         }
-    }
-
-    /// Whether some score is on the threshold's good side: none is above 1.
-    fn attainable(self, threshold: f64) -> bool {
-        self.holds(1.0, threshold)
     }
 }
 
@@ -81,7 +74,8 @@ pub fn assess(
         test,
         ..Label::default()
     };
-    let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
+    // No score is above 1.
+    let (fires, attainable) = (bound.holds(score, threshold), bound.holds(1.0, threshold));
     let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
     Some(Assessment { label, fires, p_of_failing, attainable })
 }
@@ -132,8 +126,7 @@ fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Assessment {
-    /// The assessment of a label that is given only where none of the `others` is. Intersection-union test: the largest of its
-    /// p-value and their p-values of failing.
+    /// The assessment of a label that is given only where no other is: the largest of its p-value and theirs of failing.
     pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
@@ -185,9 +178,7 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The assessment among several of one label: one that fires comes before one that does not, a firm one before a borderline
-/// one, the surer one before others, and one that could fire before one that never does; of those that cannot be told
-/// apart, the one with the largest margin.
+/// The assessment among several of one label: by whether it fires, how sure it is, whether it could fire, and its margin.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {

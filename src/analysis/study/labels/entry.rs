@@ -5,7 +5,6 @@ use std::fmt;
 use super::policy::Threshold;
 use crate::study::metrics::explanation::Explanation;
 
-/// The documentation of a metric, or of a label with its thresholds.
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub explanation: &'static Explanation,
@@ -35,7 +34,6 @@ impl Entry {
         fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// A text with the default of each threshold that it names in braces.
     pub fn filled(&self, text: &str) -> String {
         self.thresholds.unwrap_or_default().iter().fold(text.to_owned(), |text, threshold| {
             text.replace(&format!("{{{}}}", threshold.name), &threshold.default.to_string())

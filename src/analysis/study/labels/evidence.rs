@@ -21,7 +21,6 @@ pub const MIN_SENTENCES: Threshold = Threshold::count(
         has no test",
 );
 
-/// The kind of evidence that a label lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvidenceGap {
     /// This many sentences, fewer than [`MIN_SENTENCES`].
@@ -136,7 +135,6 @@ impl Direction {
     /// The directions of links, in the order of every pair of numbers in sums and reports.
     pub const OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
-    /// Whether the query is the word whose partner is looked for.
     pub fn is_forward(self) -> bool {
         matches!(self, Self::DependentToHead | Self::From)
     }
@@ -210,7 +208,6 @@ impl<T> ByDirection<T> {
 }
 
 impl<T> ByDirection<Option<T>> {
-    /// Whether there is no value in either direction.
     pub fn is_null(&self) -> bool {
         self.dependent_to_head.is_none() && self.head_to_dependent.is_none()
     }
@@ -218,7 +215,7 @@ impl<T> ByDirection<Option<T>> {
 
 /// A head against the best fixed offset of a relation, on the same words. Without `--digits 17` the difference and its interval
 /// are all that is written of heads below the offset, which no policy labels, but for the best head of the relation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The head's accuracy less the offset's.
     #[schemars(range(min = -1, max = 1))]
@@ -278,10 +275,8 @@ impl Comparison {
         }
     }
 
-    /// A difference with its interval alone.
     pub fn of_difference(difference: f64, ci95: Option<Interval>) -> Self {
-        let (standard_error, mcnemar_p) = (None, None);
-        Self { difference, ci95, standard_error, head_only: None, offset_only: None, mcnemar_p, p: None, q: None }
+        Self { difference, ci95, ..Self::default() }
     }
 }
 

@@ -86,7 +86,6 @@ pub struct Near {
 }
 
 impl Label {
-    /// The name of what its score is held against.
     pub fn baseline_name(&self) -> &'static str {
         match self.beyond {
             Some(reach) if reach >= Reach::Place => "best rule of place",

@@ -19,7 +19,6 @@ use evidence::{Direction, LABEL_Q};
 pub use label::{Label, Measured, Near};
 use policy::{Policy, Range, Threshold};
 
-/// The label of a head that has no other.
 pub const UNLABELLED: &str = "unlabelled";
 
 /// How the grid of a summary shows such a head where it is surely short of the nearest labels, and its legend.
@@ -77,7 +76,6 @@ pub const REMOVED_HEAD: Explanation = Explanation {
     caveats: "Its metrics are of attention that no later layer reads.",
 };
 
-/// One label, or one family of labels that differ in a parameter.
 pub struct Detector {
     pub explanation: Explanation,
     pub thresholds: &'static [&'static Threshold],
@@ -85,7 +83,6 @@ pub struct Detector {
     pub is_role: bool,
     /// The parameter of a label of this family that has one, such as the relation; of any other label `None`.
     pub parameter: Parameter,
-    /// The label as a part of a sentence on the head.
     pub phrase: Phrase,
     pub shown: LabelStyle,
     /// How close a head comes to the label. All rules that could fire are returned, fired or not.
@@ -117,7 +114,6 @@ pub enum Phrase {
 }
 
 impl Phrase {
-    /// The phrase for attention in this direction.
     fn of(self, direction: Option<Direction>) -> &'static str {
         match (self, direction) {
             (Self::Fixed(phrase), _) => phrase,
@@ -136,8 +132,14 @@ pub struct LabelStyle {
     pub in_controls: bool,
 }
 
+impl LabelStyle {
+    /// The style of a label that controls name where they have it.
+    pub const fn of(code: Option<&'static str>, colour: AnsiColor) -> Self {
+        Self { code, colour, in_controls: false }
+    }
+}
+
 impl Detector {
-    /// Whether a policy switches one of its rules on.
     pub fn is_on(&self, policy: &Policy) -> bool {
         // The q-value that several families share is no rule by itself.
         let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
@@ -145,10 +147,8 @@ impl Detector {
     }
 
     pub fn gives(&self, label: &str) -> bool {
-        match self.parameter {
-            Parameter::None => label == self.explanation.name,
-            Parameter::Any(..) | Parameter::Keyed(_) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
-        }
+        self.parameter_of(label).is_some()
+            || matches!(self.parameter, Parameter::None) && label == self.explanation.name
     }
 
     /// Whether a label of this detector goes by a name: its own, that of the detector, the part before its colon, or its code.
@@ -189,7 +189,6 @@ impl Detector {
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
     }
 
-    /// The label of this detector that the grid shows as `code`.
     pub fn label_of(&self, code: &str) -> Option<String> {
         let mut labels = match self.parameter {
             Parameter::None => vec![self.explanation.name.to_owned()],
@@ -202,7 +201,6 @@ impl Detector {
     }
 }
 
-/// The evidence on one head.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
     /// The head's place in lists of all heads.

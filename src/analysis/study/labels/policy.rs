@@ -19,7 +19,6 @@ use crate::system::printable::shortened;
 
 #[derive(Debug, PartialEq)]
 pub struct Threshold {
-    /// Its name in policy files and in reports.
     pub name: &'static str,
     pub range: Range,
     pub default: Value,
@@ -111,7 +110,6 @@ impl Threshold {
         }
     }
 
-    /// The JSON Schema of its value.
     pub fn schema(&self) -> serde_json::Value {
         match self.range {
             Range::Rule => json!({ "description": self.about, "type": ["number", "null"], "minimum": 0, "maximum": 1 }),
@@ -187,11 +185,12 @@ impl Policy {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(Class::Input)?);
-        policy.map_err(|PolicyFault { line, why }| why.at(&file, line)).class(Class::Input)
+        policy.map_err(|(line, why)| why.at(&file, line)).class(Class::Input)
     }
 
-    fn with_toml(mut self, text: &str) -> Result<Self, PolicyFault> {
-        let refused = |at: usize, why: Error| PolicyFault { line: text[..at].matches('\n').count() as u64 + 1, why };
+    /// Fails with the line of the fault.
+    fn with_toml(mut self, text: &str) -> Result<Self, (u64, Error)> {
+        let refused = |at: usize, why: Error| (text[..at].matches('\n').count() as u64 + 1, why);
         let table = DeTable::parse(text)
             .map_err(|error| refused(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned())))?;
         let mut entries: Vec<_> = table.get_ref().iter().collect();
@@ -235,7 +234,6 @@ impl Policy {
         self.0.iter().map(|(threshold, _)| *threshold)
     }
 
-    /// The names of the rules that may be switched off.
     pub fn rules(&self) -> impl Iterator<Item = &'static str> {
         self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
     }
@@ -258,12 +256,6 @@ impl Serialize for Policy {
     }
 }
 
-#[derive(Debug)]
-struct PolicyFault {
-    line: u64,
-    why: Error,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,7 +276,7 @@ mod tests {
     }
 
     fn refusal(text: &str) -> (u64, String) {
-        let PolicyFault { line, why } = policy().with_toml(text).expect_err("a refusal");
+        let (line, why) = policy().with_toml(text).expect_err("a refusal");
         (line, format!("{why:#}"))
     }
 

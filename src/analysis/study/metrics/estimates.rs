@@ -1,5 +1,4 @@
-//! Estimates: the metrics of all heads, computed from the sums of blocks, with chance levels, intervals and standard
-//! errors.
+//! Estimates: the metrics of all heads from the sums of blocks, with chance levels, intervals and standard errors.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -13,7 +12,6 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::system::parallel::in_parallel;
 
-/// The context for computing ratios.
 pub struct EstimationContext {
     pub grid: HeadGrid,
     pub threads: NonZeroUsize,
@@ -45,7 +43,6 @@ impl EstimationContext {
     }
 }
 
-/// The metrics of all heads, with their chance levels and uncertainty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     /// The metrics of each head, `[layers * heads]`.
@@ -56,9 +53,7 @@ pub struct Estimates {
     pub standard_errors: Vec<StandardErrors>,
     /// The chance levels that differ between heads, `[layers * heads]`, from all studies that have such metrics.
     pub own_chance: Vec<Values>,
-    /// The metrics of a head without any preference.
     pub chance: Values,
-    /// The 95 % intervals of the chance metrics.
     pub chance_ci95: Intervals,
     /// The denominators of each metric: the same for all heads, or the largest that any can have.
     pub denominators: Metrics<Denominator>,
@@ -143,8 +138,7 @@ impl Estimates {
         self.without_blocks.get_mut(place).into_iter().for_each(Metrics::forget);
     }
 
-    /// Adds the chance levels of each head, in the order of `columns`: what a head without any preference for
-    /// keys, but with this head's values, would score.
+    /// Adds the chance levels of each head: what a head without preference for keys, but with its values, would score.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
         Self { own_chance: of_heads.map(chance).collect(), ..self }
@@ -169,7 +163,6 @@ impl Estimates {
         self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
-    /// These estimates with a metric by block as well, for others to be held against.
     pub fn with_blocks(mut self, metric: &'static str, blocks: ByBlock) -> Self {
         self.by_block.insert(metric, blocks);
         self

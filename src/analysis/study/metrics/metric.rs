@@ -11,13 +11,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::explanation::Explanation;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
 
 /// A metric: one line of a study's table.
 ///
-/// `F` takes what the study knows of one head in one block, or in all of them, and the place of a cell, and gives the
-/// ratio before the division.
+/// `F` gives the ratio of what the study knows of a head in a block, or in all, and of the place of a cell.
 pub struct Metric<F> {
     /// Its id and what `explain` says of it.
     pub explanation: Explanation,
@@ -29,23 +28,19 @@ pub struct Metric<F> {
 }
 
 impl<F: Copy> Metric<F> {
-    /// A single number of a head, to be [explained](Self::explained).
     pub const fn single(value: F) -> Self {
         Self::keyed(Keys::Single, value)
     }
 
-    /// A number of a head for each key, to be [explained](Self::explained).
     pub const fn keyed(keys: Keys, value: F) -> Self {
         let explanation = Explanation { name: "", measures: "", formula: "", chance: "", source: "", caveats: "" };
         Self { explanation, keys, value, chance: None }
     }
 
-    /// This metric with a chance ratio of its own.
     pub const fn with_chance(self, chance: F) -> Self {
         Self { chance: Some(chance), ..self }
     }
 
-    /// This metric with what `explain` says of it.
     pub const fn explained(self, explanation: Explanation) -> Self {
         Self { explanation, ..self }
     }
@@ -62,7 +57,6 @@ pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fractio
     cells.map(|(metric, place)| cell(metric, place)).collect()
 }
 
-/// The keys of a metric's cells.
 #[derive(Clone, Copy)]
 pub enum Keys {
     Single,
@@ -71,7 +65,6 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// The offsets -8 to 8.
     pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
 
     pub fn places(self) -> std::ops::Range<usize> {
@@ -82,7 +75,6 @@ impl Keys {
     }
 }
 
-/// A metric as a column of all heads' values.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub id: &'static str,
@@ -103,7 +95,6 @@ pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
     })
 }
 
-/// A ratio before the division.
 #[derive(Clone, Copy, Debug)]
 pub struct Fraction {
     numerator: f64,
@@ -126,6 +117,28 @@ pub struct Denominator {
     #[serde(default)]
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
+}
+
+/// Eligible things, and the sentences with any: the first of each family alone, for those after it are no independent evidence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eligible {
+    pub count: u64,
+    pub sentences: u64,
+}
+
+merge_fields!(Eligible { count, sentences });
+
+impl Eligible {
+    /// Adds the things of one sentence, which may be the first of its family.
+    pub fn add(&mut self, count: u64, is_first: bool) {
+        self.count += count;
+        self.sentences += u64::from(count > 0 && is_first);
+    }
+
+    /// The mean of a sum over these things.
+    pub fn mean(self, sum: f64) -> Fraction {
+        Fraction::mean(sum, self.count, self.sentences)
+    }
 }
 
 impl Denominator {
@@ -202,8 +215,7 @@ pub(in crate::study) struct Named<T>(pub(in crate::study) Vec<(String, T)>);
 /// The metrics of one head; `null` where nothing in the corpus was eligible.
 pub type Values = Metrics<Option<f64>>;
 
-/// The standard errors of the metrics of one head, by leaving out one block at a time; `null` where fewer than 10 blocks
-/// have a denominator.
+/// The standard errors of the metrics of one head; `null` where fewer than 10 blocks have a denominator.
 pub type StandardErrors = Metrics<Option<f64>>;
 
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no standard error.
@@ -298,7 +310,6 @@ impl<T> Metrics<T> {
 }
 
 impl<T> Metrics<Option<T>> {
-    /// Has the same metrics, without their values.
     pub(super) fn forget(&mut self) {
         *self = self.zip_map(self, |_, _| None);
     }

@@ -7,13 +7,11 @@ use super::unit::Unit;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 
-/// A number of a head, with its uncertainty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
     pub part: Part,
     /// The place of its head in lists of all heads.
     pub head: usize,
-    /// Its metric or relation.
     pub of: String,
     /// Its name: of a metric that of the report (`offset_mass.-1`), else the one that rules have.
     pub name: String,
@@ -54,7 +52,6 @@ impl Number<'_> {
     }
 }
 
-/// The name of a number as rules of labels have it.
 pub fn in_rules(part: Part, name: &str) -> String {
     match (part, name.split_once('.')) {
         (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),

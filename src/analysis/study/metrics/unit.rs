@@ -27,7 +27,6 @@ pub struct PerUnit<T> {
 }
 
 impl<T: Copy> PerUnit<T> {
-    /// One value for every unit.
     pub fn all(value: T) -> Self {
         Self { shares: value, nats: value, tokens: value }
     }

@@ -27,7 +27,6 @@ pub enum Chart {
     Bars(Bars),
 }
 
-/// Bars side by side, from the left to the right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// The quantity of the horizontal scale.
@@ -45,7 +44,6 @@ pub struct Bar {
     pub name: String,
     /// Its height; none where there was nothing to measure.
     pub mark: Option<Mark>,
-    /// The level beside it.
     pub level: Option<f64>,
 }
 
@@ -54,7 +52,6 @@ pub struct Bar {
 pub struct Stacks {
     /// The quantity of a bar's height, a share.
     pub scale: String,
-    /// The meanings of the parts, from the bottom.
     pub parts: Vec<String>,
     /// The bars, layer by layer.
     pub stacks: Vec<Stack>,
@@ -73,7 +70,6 @@ pub struct Stack {
 pub struct Forest {
     /// The quantity of the scale, with its unit.
     pub scale: String,
-    /// Whether the numbers are shares, shown in per cent.
     pub shares: bool,
     /// The number that says that there is nothing, if one does: a line.
     pub nothing: Option<f64>,
@@ -98,7 +94,6 @@ impl Forest {
     }
 }
 
-/// A row of a forest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestRow {
     pub name: String,
@@ -108,7 +103,6 @@ pub struct ForestRow {
     pub marks: Vec<Option<Mark>>,
 }
 
-/// A number with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
     pub value: f64,
@@ -116,7 +110,6 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A number that may be missing, with its interval.
     pub fn of(value: Option<f64>, ci95: Option<Interval>) -> Option<Self> {
         value.map(|value| Self { value, ci95 })
     }
@@ -125,7 +118,6 @@ impl Mark {
 /// Numbers over how many heads are gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
-    /// The quantity of the horizontal scale.
     pub across: String,
     /// The quantity of the vertical scale, with its unit.
     pub upward: String,
@@ -193,8 +185,7 @@ pub struct Tree {
     pub height: String,
     /// The height at which groups are cut off, if they are.
     pub cut: Option<f64>,
-    /// The joins by rising height: of all heads, layer by layer, and the joins before, two that become one. One less than there
-    /// are heads.
+    /// The joins of heads, layer by layer, or of joins before, by rising height: one less than there are heads.
     pub joins: Vec<TreeJoin>,
 }
 
@@ -212,18 +203,15 @@ pub struct Arcs {
     pub sentences: Vec<ArcSentence>,
 }
 
-/// A sentence with arcs between its words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArcSentence {
     pub about: String,
-    /// Its words and special tokens.
     pub units: Vec<String>,
     pub arcs: Vec<Arc>,
     /// Arcs of the gold tree that are drawn beside them, each from where attention should start.
     pub gold: Vec<[usize; 2]>,
 }
 
-/// An arc of attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arc {
     pub from: usize,
@@ -232,7 +220,6 @@ pub struct Arc {
     pub stand: ArcMatch,
 }
 
-/// Whether an arc is the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArcMatch {
     Right,

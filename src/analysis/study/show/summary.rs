@@ -23,14 +23,12 @@ enum Passage {
 const WIDEST_LINE: usize = 100;
 
 impl Summary {
-    /// The summary that `write` writes.
     pub fn written(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
         let mut summary = Self::default();
         write(&mut summary).expect("writing to a string does not fail");
         summary
     }
 
-    /// Adds a table, which has its own lines.
     pub fn table(&mut self, table: Table) {
         self.table_without(table, &[]);
     }

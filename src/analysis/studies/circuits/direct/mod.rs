@@ -5,12 +5,11 @@ mod sums;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::{DirectResult, DirectSection};
 use sums::{DirectSums, ItemEffects, LogitPart};
 

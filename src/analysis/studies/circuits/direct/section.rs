@@ -21,7 +21,6 @@ use crate::study::show::table::TableRows;
 use crate::study::show::wording::{plain_table, plus_minus, signed};
 use crate::system::counted::counted;
 
-/// Heads that the summary shows.
 const SHOWN: usize = 10;
 
 pub struct DirectSection {
@@ -231,7 +230,6 @@ impl Section for DirectSection {
     }
 }
 
-/// A part of a layer, as the table lists it.
 #[derive(Serialize)]
 struct LayerRow {
     layer: usize,

@@ -39,7 +39,6 @@ impl ItemEffects {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogitPart {
     Head(usize),
-    /// The biases of the layer of this number.
     Biases(usize),
     FeedForward(usize),
     Embeddings,
@@ -96,7 +95,6 @@ impl DirectSums {
     }
 }
 
-/// An item as these sums see it.
 #[derive(Debug)]
 pub struct DirectState {
     block: usize,

@@ -1,5 +1,4 @@
-//! Heads that do a task together: gates of all heads, fitted so that the loss stays low with few heads open
-//! (docs/methodology/gates.md).
+//! Heads that do a task together: gates of all heads, fitted for a low loss with few open (docs/methodology/gates.md).
 
 mod section;
 mod sums;
@@ -7,11 +6,10 @@ mod view;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use section::{GatesResult, GatesSection};
 use sums::{FoldFits, ItemsAlone, KeptSets, LossesAlone};
 

@@ -235,7 +235,6 @@ impl GatesResult {
         }
     }
 
-    /// Whether the heads of the sets do the task together, by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let Some(SetsAlone { rise_ci95, margin, .. }) = self.alone else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
@@ -257,6 +256,11 @@ impl FoldOfGates {
     fn new(blocks: &str, fold: &FoldFits, set: Option<&KeptSet>, grid: HeadGrid) -> Self {
         let known = fold.known();
         let scored = |value: f64| (known.units > 0).then_some(value);
+        let fitted = |(start, fit): (u64, &GateFit)| {
+            let GateFit { gates, objective, loss, evaluations, converged } = fit.clone();
+            let kept = gates.iter().flatten().filter(|&&gate| gate >= KEPT_FROM).count();
+            FittedHeads { start, objective, loss, kept, evaluations, converged, gates }
+        };
         let each: Vec<&GateFit> = fold.each().map(|(_, fit)| fit).collect();
         let pairs = each.iter().enumerate().flat_map(|(number, &a)| each[number + 1..].iter().map(move |&b| (a, b)));
         Self {
@@ -265,18 +269,10 @@ impl FoldOfGates {
             loss: scored(known.loss),
             loss_without_heads: scored(known.loss_without_heads),
             price: scored(known.band),
-            fits: fold.each().map(|(start, fit)| FittedHeads::new(start, fit)).collect(),
+            fits: fold.each().map(fitted).collect(),
             starts_agree: FitAgreement::of(pairs),
             set: set.map_or_else(Vec::new, |set| heads(&set.kept, grid)),
         }
-    }
-}
-
-impl FittedHeads {
-    fn new(start: u64, fit: &GateFit) -> Self {
-        let GateFit { gates, objective, loss, evaluations, converged } = fit.clone();
-        let kept = gates.iter().flatten().filter(|&&gate| gate >= KEPT_FROM).count();
-        Self { start, objective, loss, kept, evaluations, converged, gates }
     }
 }
 

@@ -24,7 +24,6 @@ use crate::study::upstream::Obstacle;
 /// The losses of tokens with sets of heads alone.
 pub type LossesAlone = RemovalSums<KeptSets, Losses>;
 
-/// The scores of the items of a task.
 pub type ItemsAlone = RemovalSums<KeptSets, Items>;
 
 /// The starts of a fold, of five, that keep the heads of its set: all but one.
@@ -62,13 +61,9 @@ impl FoldFits {
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
-    pub fn gated(&self) -> Vec<usize> {
-        (0..self.grid.count()).filter(|&place| self.kept(place).is_some()).collect()
-    }
-
-    /// The places of the heads that all starts but one keep.
-    fn set(&self) -> Vec<usize> {
-        (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= KEPT_BY)).collect()
+    /// The places of heads with a gate that so many fits keep.
+    fn kept_by(&self, least: usize) -> Vec<usize> {
+        (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= least)).collect()
     }
 }
 
@@ -133,7 +128,7 @@ impl KeptSets {
             return Self { folds: Vec::new(), obstacle };
         }
         let set = |fold: &FoldFits| {
-            let (kept, gated) = (fold.set(), fold.gated());
+            let (kept, gated) = (fold.kept_by(KEPT_BY), fold.kept_by(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }
         };

@@ -99,7 +99,6 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    /// The sentence "these heads do the task together".
     fn said(&self, alone: &SetsAlone) -> String {
         let unit = self.unit();
         format!(
@@ -174,7 +173,6 @@ impl GatesResult {
         writeln!(out, "Random sets of as many heads: {} {unit}.", random.join(", "))
     }
 
-    /// The heads by the number of fits that keep them, the most first.
     fn write_kept(&self, out: &mut Summary) -> fmt::Result {
         let fits = self.fits();
         for count in (1..=fits).rev() {

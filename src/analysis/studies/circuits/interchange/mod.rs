@@ -1,5 +1,4 @@
-//! Activation patching over heads: which heads carry the answer of a task from a text to a corrupted one
-//! (docs/methodology/interchange.md).
+//! Activation patching: which heads carry a task's answer to a corrupted text (docs/methodology/interchange.md).
 
 mod section;
 mod sums;
@@ -7,13 +6,12 @@ mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::section::section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::{InterchangeResult, InterchangeSection};
 use sums::{ExchangedItem, HeadsAlone, InterchangeSums, Items};
 
@@ -70,7 +68,6 @@ fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
     Fraction::new(sum(&change), sum(&ExchangedItem::gap)).over(items.len() as u64, units)
 }
 
-/// A metric of an item and of the place of a head: the change in its score.
 type InterchangeMetric = Metric<fn(&ExchangedItem, usize) -> f64>;
 
 const SOURCE: &str = "Activation patching: Vig et al. 2020 (arXiv:2004.12265); Zhang & Nanda 2024 (arXiv:2309.16042), \

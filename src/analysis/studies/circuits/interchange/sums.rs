@@ -16,7 +16,6 @@ use crate::stats::exact::ExactSum;
 use crate::studies::ablation::losses::{ScoredToken, scored};
 use crate::studies::ablation::removal::{Quantity, RemovalSums, Removals};
 
-/// Each head by itself, layer by layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadsAlone;
 
@@ -33,10 +32,8 @@ impl Removals for HeadsAlone {
 /// The items of a block by their numbers: the two texts of an item are two sequences.
 pub type Items = BTreeMap<u64, ExchangedItem>;
 
-/// The scores of all items, as they are and with each head exchanged.
 pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
 
-/// The scores of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExchangedItem {
     /// Whether it is the first of its unit.
@@ -75,7 +72,6 @@ impl ExchangedItem {
 const CLEAN: usize = 0;
 const CORRUPTED: usize = 1;
 
-/// A text of an item.
 pub struct ItemText {
     index: u64,
     text: usize,

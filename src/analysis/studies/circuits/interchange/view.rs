@@ -1,5 +1,4 @@
-//! View of the section `interchange`: lines of the summary, the sentence among those that open it, the figure, the cards of heads, the
-//! table.
+//! View of the section `interchange`: summary, sentence in brief, figure, cards of heads, table.
 
 use std::fmt::{self, Write};
 
@@ -20,7 +19,6 @@ use crate::study::show::table::TableRows;
 use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus, significance};
 use crate::system::counted::{counted, plural};
 
-/// Heads that the summary shows.
 const SHOWN: usize = 10;
 
 /// Why no head has a verdict where corruptions are mixed.
@@ -72,7 +70,6 @@ impl Section for InterchangeSection {
     }
 }
 
-/// A share of the gap with half of its interval.
 fn share(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 2), plus_minus(ci95, 2))
 }
@@ -134,7 +131,6 @@ impl InterchangeResult {
         format!("{carry}{}", others.collect::<String>())
     }
 
-    /// The reason why no head has a share of the gap.
     fn why_none(&self) -> Option<String> {
         if self.gap_is_shown {
             return None;

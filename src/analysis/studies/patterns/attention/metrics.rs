@@ -3,7 +3,7 @@
 use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub struct AttentionInputs<'a> {
@@ -14,7 +14,6 @@ pub struct AttentionInputs<'a> {
 type AttentionMetric = Metric<for<'a> fn(&AttentionInputs<'a>, usize) -> Fraction>;
 
 impl AttentionInputs<'_> {
-    /// Every cell of the table.
     pub fn values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
@@ -24,43 +23,18 @@ impl AttentionInputs<'_> {
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(self, cell))
     }
 
-    /// A mean over text queries.
     fn mean(&self, sum: ExactSum) -> Fraction {
-        Fraction::mean(sum.value(), self.exposure.queries, self.exposure.sentences)
-    }
-
-    /// A ratio that rests on all text queries.
-    fn of_queries(&self, fraction: Fraction) -> Fraction {
-        fraction.over(self.exposure.queries, self.exposure.sentences)
-    }
-
-    /// A ratio that rests on the first special tokens.
-    fn of_first_specials(&self, fraction: Fraction) -> Fraction {
-        fraction.over(self.exposure.first_specials, self.exposure.first_special_sentences)
-    }
-
-    /// A mean over the text queries that see the first special token.
-    fn mean_to_first_special(&self, sum: ExactSum) -> Fraction {
-        let TokenExposure { first_special_queries, first_special_query_sentences, .. } = *self.exposure;
-        Fraction::mean(sum.value(), first_special_queries, first_special_query_sentences)
-    }
-
-    /// A mean over the text queries that see the first token, in a decoder.
-    fn mean_to_first_token(&self, sum: ExactSum) -> Fraction {
-        let TokenExposure { first_token_queries, first_token_query_sentences, .. } = *self.exposure;
-        Fraction::mean(sum.value(), first_token_queries, first_token_query_sentences)
-    }
-
-    /// A mean over the text queries that see a separator.
-    fn mean_to_separators(&self, sum: ExactSum) -> Fraction {
-        let TokenExposure { separator_queries, separator_query_sentences, .. } = *self.exposure;
-        Fraction::mean(sum.value(), separator_queries, separator_query_sentences)
+        self.exposure.queries.mean(sum.value())
     }
 
     /// A mean over the queries that have a token of text at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         Fraction::mean(sum.value(), self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot])
     }
+}
+
+fn ratio(above: ExactSum, below: ExactSum, over: Eligible) -> Fraction {
+    Fraction::new(above.value(), below.value()).over(over.count, over.sentences)
 }
 
 const CLARK_3: &str = "Clark et al. 2019, section 3.";
@@ -99,57 +73,54 @@ pub const METRICS: &[AttentionMetric] = &[
         source: OURS,
         caveats: "",
     }),
-    AttentionMetric::single(|seen, _| {
-        seen.of_queries(Fraction::new(seen.sums.distance.value(), seen.sums.distance_queries.value()))
-    })
-    .explained(Explanation {
-        name: "mean_distance",
-        measures: "How far away, in tokens, the attention lies that stays on text.",
-        formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
-        chance: "that of uniform attention: about a third of the sentence's length",
-        source: OURS,
-        caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
-            little.",
-    }),
-    AttentionMetric::single(|seen, _| seen.mean_to_first_special(seen.sums.first_special_mass)).explained(
-        Explanation {
+    AttentionMetric::single(|seen, _| ratio(seen.sums.distance, seen.sums.distance_queries, seen.exposure.queries))
+        .explained(Explanation {
+            name: "mean_distance",
+            measures: "How far away, in tokens, the attention lies that stays on text.",
+            formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
+            chance: "that of uniform attention: about a third of the sentence's length",
+            source: OURS,
+            caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
+                little.",
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.first_special_queries.mean(seen.sums.first_special_mass.value()))
+        .explained(Explanation {
             name: "first_special_mass",
             measures: "How much a token attends to the first special token ([CLS]).",
             formula: "mean over i in T that see it of A[i, first special]",
             chance: "1/v on average",
             source: CLARK_3,
             caveats: "",
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.first_token_queries.mean(seen.sums.first_token_mass.value()))
+        .explained(Explanation {
+            name: "first_token_mass",
+            measures: "How much a token attends to the first token of what a decoder reads, special or not.",
+            formula: "mean over i in T that see it of A[i, first token]; the first token is not in T",
+            chance: "1/v on average",
+            source: "Xiao et al. 2024, section 3.1, who call it an attention sink; Gu et al. 2025.",
+            caveats: "The first token may be a word, as with GPT-2's tokenizer: attention to the place and to the word \
+                are not told apart. It is null in encoders.",
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.separator_queries.mean(seen.sums.separator_mass.value()))
+        .explained(Explanation {
+            name: "separator_mass",
+            measures: "How much a token attends to the separators ([SEP]).",
+            formula: "mean over i in T that see one of the sum of A[i, j] over separators j",
+            chance: "the number of separators over v",
+            source: "Clark et al. 2019, section 3.2.",
+            caveats: "",
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.separators.mean(seen.sums.separator_self_mass.value())).explained(
+        Explanation {
+            name: "separator_self_mass",
+            measures: "How much the separators attend to themselves and each other.",
+            formula: "mean over separators i of the sum of A[i, j] over separators j",
+            chance: "the number of separators over v",
+            source: "Clark et al. 2019, section 3.2.",
+            caveats: "There are far fewer separators than tokens: one or two in a sequence.",
         },
     ),
-    AttentionMetric::single(|seen, _| seen.mean_to_first_token(seen.sums.first_token_mass)).explained(Explanation {
-        name: "first_token_mass",
-        measures: "How much a token attends to the first token of what a decoder reads, special or not.",
-        formula: "mean over i in T that see it of A[i, first token]; the first token is not in T",
-        chance: "1/v on average",
-        source: "Xiao et al. 2024, section 3.1, who call it an attention sink; Gu et al. 2025.",
-        caveats: "The first token may be a word, as with GPT-2's tokenizer: attention to the place and to the word are \
-            not told apart. It is null in encoders.",
-    }),
-    AttentionMetric::single(|seen, _| seen.mean_to_separators(seen.sums.separator_mass)).explained(Explanation {
-        name: "separator_mass",
-        measures: "How much a token attends to the separators ([SEP]).",
-        formula: "mean over i in T that see one of the sum of A[i, j] over separators j",
-        chance: "the number of separators over v",
-        source: "Clark et al. 2019, section 3.2.",
-        caveats: "",
-    }),
-    AttentionMetric::single(|seen, _| {
-        let TokenExposure { separators, separator_sentences, .. } = *seen.exposure;
-        Fraction::mean(seen.sums.separator_self_mass.value(), separators, separator_sentences)
-    })
-    .explained(Explanation {
-        name: "separator_self_mass",
-        measures: "How much the separators attend to themselves and each other.",
-        formula: "mean over separators i of the sum of A[i, j] over separators j",
-        chance: "the number of separators over v",
-        source: "Clark et al. 2019, section 3.2.",
-        caveats: "There are far fewer separators than tokens: one or two in a sequence.",
-    }),
     AttentionMetric::single(|seen, _| seen.mean(seen.sums.punctuation_mass)).explained(Explanation {
         name: "punctuation_mass",
         measures: "How much a token attends to punctuation.",
@@ -169,28 +140,21 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.3.",
             caveats: "It grows with the length of the sentence: compare entropy_ratio.",
         }),
-    AttentionMetric::single(|seen, _| {
-        seen.of_queries(Fraction::new(seen.sums.entropy.value(), seen.exposure.max_entropy.value()))
+    AttentionMetric::single(|seen, _| ratio(seen.sums.entropy, seen.exposure.max_entropy, seen.exposure.queries))
+        .with_chance(|seen, _| ratio(seen.exposure.max_entropy, seen.exposure.max_entropy, seen.exposure.queries))
+        .explained(Explanation {
+            name: "entropy_ratio",
+            measures: "How widely a token's attention is spread, as a share of the widest possible.",
+            formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
+            chance: "1",
+            source: OURS,
+            caveats: "",
+        }),
+    AttentionMetric::single(|AttentionInputs { exposure, sums }, _| {
+        ratio(sums.first_special_entropy, exposure.first_special_max_entropy, exposure.first_specials)
     })
-    .with_chance(|seen, _| {
-        let most = seen.exposure.max_entropy.value();
-        seen.of_queries(Fraction::new(most, most))
-    })
-    .explained(Explanation {
-        name: "entropy_ratio",
-        measures: "How widely a token's attention is spread, as a share of the widest possible.",
-        formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
-        chance: "1",
-        source: OURS,
-        caveats: "",
-    }),
-    AttentionMetric::single(|seen, _| {
-        let most = seen.exposure.first_special_max_entropy.value();
-        seen.of_first_specials(Fraction::new(seen.sums.first_special_entropy.value(), most))
-    })
-    .with_chance(|seen, _| {
-        let most = seen.exposure.first_special_max_entropy.value();
-        seen.of_first_specials(Fraction::new(most, most))
+    .with_chance(|AttentionInputs { exposure, .. }, _| {
+        ratio(exposure.first_special_max_entropy, exposure.first_special_max_entropy, exposure.first_specials)
     })
     .explained(Explanation {
         name: "first_special_entropy_ratio",

@@ -1,8 +1,7 @@
 //! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (docs/methodology/attention.md).
 
-mod delimiter;
+mod labels;
 mod metrics;
-mod positional;
 pub mod sums;
 pub mod tokens;
 
@@ -10,11 +9,10 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::NoSection;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
@@ -33,16 +31,16 @@ impl Study for Attention {
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         labels: &[
-            positional::PREVIOUS_TOKEN,
-            positional::NEXT_TOKEN,
-            positional::OFFSET,
-            positional::SELF,
-            positional::LOCAL,
-            delimiter::SEPARATOR,
-            delimiter::FIRST_SPECIAL,
-            delimiter::FIRST_TOKEN,
-            delimiter::PUNCTUATION,
-            delimiter::BROAD,
+            labels::PREVIOUS_TOKEN,
+            labels::NEXT_TOKEN,
+            labels::OFFSET,
+            labels::SELF,
+            labels::LOCAL,
+            labels::SEPARATOR,
+            labels::FIRST_SPECIAL,
+            labels::FIRST_TOKEN,
+            labels::PUNCTUATION,
+            labels::BROAD,
         ],
         caveats: CAVEATS,
         // Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
@@ -81,10 +79,9 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "no-op",
     text: "Attention to special tokens may be a way of doing nothing (Clark et al. 2019; Kobayashi et al. 2020).",
     about: CaveatSubject::Meaning,
-    applies: |labelling| labelling.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
+    applies: |labelling| labelling.has_label(|label| labels::TO_SPECIAL.contains(&label)),
 }];
 
-/// The aim of a label, and the metric that is its mean.
 fn aim_of(label: &str) -> Option<(Aim, String)> {
     let at = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
     let of = |aim: Aim, metric: &str| (aim, metric.to_owned());

@@ -13,7 +13,6 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionBlock {
     pub exposure: TokenExposure,
@@ -21,12 +20,6 @@ pub struct AttentionBlock {
     pub uniform: TokenSums<ExactSum>,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<TokenSums<ExactSum>>,
-}
-
-impl AttentionBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![TokenSums::default(); grid.count()], ..Self::default() }
-    }
 }
 
 merge_fields!(AttentionBlock { exposure, uniform, heads });
@@ -44,17 +37,12 @@ pub struct AttentionSums {
 
 impl AttentionSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        Self { visibility, ..Self::of(grid, Blocks::new(AttentionBlock::new(grid))) }
-    }
-
-    /// Sums with these blocks, of heads whose queries see every key.
-    pub fn of(grid: HeadGrid, blocks: Blocks<AttentionBlock>) -> Self {
-        let (row, even) = (RowBuffers::default(), EvenRows::default());
-        Self { grid, visibility: Visibility::ALL, blocks, row, even }
+        let heads = vec![TokenSums::default(); grid.count()];
+        let blocks = Blocks::new(AttentionBlock { heads, ..AttentionBlock::default() });
+        Self { grid, visibility, blocks, row: RowBuffers::default(), even: EvenRows::default() }
     }
 }
 
-/// A sequence as the token level sees it.
 #[derive(Debug)]
 pub struct AttentionState {
     block: usize,

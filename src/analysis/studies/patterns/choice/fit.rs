@@ -32,7 +32,6 @@ pub struct LayerFit {
     pub ridge: u8,
 }
 
-/// The parts of all layers' inputs, fitted on one fold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldFit {
     /// The mean of the embeddings of text, `[embedding]`.
@@ -84,7 +83,6 @@ pub fn tokens_needed(widths: Widths) -> u64 {
 /// The embeddings of tokens of text, summed.
 struct EmbeddingSums {
     width: usize,
-    /// Tokens at each position.
     tokens: Vec<f64>,
     /// `[positions, embedding]`
     at: Vec<f64>,
@@ -113,14 +111,10 @@ impl EmbeddingSums {
         mean_of(&self.at, self.width, self.total())
     }
 
-    /// The products of embeddings less their means at the same position.
-    fn centred(&self) -> Vec<f64> {
-        less_products(self.squares.clone(), [(&self.at, self.width); 2], &self.tokens)
-    }
-
-    /// The inverse of those products with each of the ridges on the diagonal; `None` where nothing varies.
+    /// The inverse of the products of embeddings less their means at the same position, with each of the ridges on the diagonal; `None` where nothing varies.
     fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
-        let (centred, width) = (self.centred(), self.width);
+        let width = self.width;
+        let centred = less_products(self.squares.clone(), [(&self.at, width); 2], &self.tokens);
         let trace = centred.iter().step_by(width + 1).sum::<f64>();
         let inverse = |ridge: &f64| {
             let mut matrix = centred.clone();
@@ -136,7 +130,6 @@ impl EmbeddingSums {
     }
 }
 
-/// The rows of a layer, summed.
 struct RowSums {
     width: usize,
     /// `[positions, hidden]`
@@ -282,8 +275,7 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// For each position the one whose mean it has: itself, or the nearest lower one with a token, else the nearest higher one.
-/// `None` where there is no token.
+/// For each position the one whose mean it has: the nearest lower one with a token, else the nearest higher; `None` of none.
 fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let of = |position: usize| {

@@ -21,10 +21,6 @@ const CAVEATS: &str = "It says by what queries and keys meet, not to what a head
 const SOURCE: &str = "Defined here.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
-const fn shown(code: &'static str, colour: AnsiColor) -> LabelStyle {
-    LabelStyle { code: Some(code), colour, in_controls: false }
-}
-
 /// The share of a head's distance from even attention that comes back from a variant.
 fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> Measured {
     evidence.metric("rebuilt", Some(VARIANTS[variant]))
@@ -70,7 +66,7 @@ pub const LABELS: &[Detector] = &[
         is_role: false,
         parameter: Parameter::None,
         phrase: Phrase::Fixed("goes by which tokens are special"),
-        shown: shown("special", AnsiColor::Yellow),
+        shown: LabelStyle::of(Some("special"), AnsiColor::Yellow),
         assess: |evidence, policy| {
             let score = rebuilt(evidence, SPECIAL);
             let found = assess("chooses:special", "rebuilt.special", score, Bound::AtLeast, policy.rule(&REBUILT));
@@ -92,7 +88,7 @@ pub const LABELS: &[Detector] = &[
         is_role: false,
         parameter: Parameter::None,
         phrase: Phrase::Fixed("goes by where tokens stand"),
-        shown: shown("position", AnsiColor::Cyan),
+        shown: LabelStyle::of(Some("position"), AnsiColor::Cyan),
         assess: |evidence, policy| by_one_part("chooses:position", POSITION, evidence, policy).into_iter().collect(),
     },
     Detector {
@@ -109,7 +105,7 @@ pub const LABELS: &[Detector] = &[
         is_role: false,
         parameter: Parameter::None,
         phrase: Phrase::Fixed("goes by which tokens there are"),
-        shown: shown("token", AnsiColor::Magenta),
+        shown: LabelStyle::of(Some("token"), AnsiColor::Magenta),
         assess: |evidence, policy| by_one_part("chooses:token", TOKEN, evidence, policy).into_iter().collect(),
     },
 ];

@@ -9,13 +9,10 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 /// heads have .0002 to .002, trained ones at least .05 (docs/methodology/choice.md).
 pub const LEAST_DISTANCE: f64 = 0.01;
 
-/// The metric of what position or token brings back beyond special tokens.
 pub const OVER_SPECIAL: &str = "rebuilt_over_special";
 
-/// The variants that the metric [`OVER_SPECIAL`] has.
 const ONE_PART: [usize; 2] = [POSITION, TOKEN];
 
-/// One head in a block, or in all of them.
 pub struct ChoiceInputs<'a> {
     pub block: &'a RebuiltBlock,
     pub head: usize,
@@ -23,7 +20,6 @@ pub struct ChoiceInputs<'a> {
     pub is_even: bool,
 }
 
-/// Whether the attention of a head is even, from the sums of all blocks.
 pub fn is_even(total: &RebuiltBlock, head: usize) -> bool {
     total.heads[head].even.value() < LEAST_DISTANCE * total.rows as f64
 }

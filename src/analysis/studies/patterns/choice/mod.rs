@@ -1,5 +1,4 @@
-//! How a head chooses: how much of its distance from even attention comes back when the input of its layer is replaced by what it would be without
-//! context (docs/methodology/choice.md).
+//! How a head chooses: what of its distance from even attention comes back without context (docs/methodology/choice.md).
 
 mod fit;
 mod labels;

@@ -17,13 +17,11 @@ pub enum TokenPart {
 
 #[derive(Clone, Copy, Debug)]
 pub struct PackedToken {
-    /// The row of its input.
     pub row: usize,
     /// The position in its sequence.
     pub position: usize,
     pub id: u32,
     pub part: TokenPart,
-    /// The block of its sequence.
     pub block: usize,
 }
 

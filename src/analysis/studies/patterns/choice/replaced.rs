@@ -17,7 +17,6 @@ pub struct ReplacedInputs {
     tokens: Vec<TokenPlaces>,
 }
 
-/// The places of the parts of a token's row.
 #[derive(Clone, Copy, Debug)]
 struct TokenPlaces {
     /// The mean of what is like it.

@@ -124,7 +124,6 @@ pub struct HeadChoice {
     pub is_even: bool,
 }
 
-/// A ratio of sums over blocks, with its interval.
 fn ratio(sums: &RebuiltSums, above: impl Fn(&RebuiltBlock) -> f64, below: impl Fn(&RebuiltBlock) -> f64) -> Jackknife {
     let per_block =
         |of: &dyn Fn(&RebuiltBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
@@ -183,7 +182,6 @@ impl Choice {
         Self { fitted_on, needed, layers, heads }
     }
 
-    /// Sets the shares of untrained models that attend as sharply beside those of each layer.
     fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
         let others: Vec<&Self> = seeds.iter().map(|&seed| &section::<ChoiceSection>(seed).choice).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {
@@ -305,7 +303,6 @@ impl ChoiceSection {
     }
 }
 
-/// The figure of how heads choose: one bar a head, stacked by what each part adds.
 fn figures(choice: &Choice) -> Vec<Figure> {
     if choice.heads.iter().all(|head| head.is_even) {
         return Vec::new();

@@ -4,13 +4,12 @@ use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{Eligible, Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
-    /// Its sums over the corpus.
     pub whole: &'a FrequencyHeadSums,
     /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
     pub rates: &'a [Rates; 2],
@@ -34,20 +33,19 @@ impl FrequencyInputs<'_> {
         self.of_others(self.sums.argmax as f64 - baseline)
     }
 
-    /// A mean over the queries that are not among the rarest.
     fn of_others(&self, sum: f64) -> Fraction {
-        let FrequencyExposure { others, others_sentences, .. } = self.exposure;
-        Fraction::mean(sum, *others, *others_sentences)
+        self.exposure.others.mean(sum)
     }
 
     /// A mean over queries with any attention on other tokens of text; in the chance baseline every query has some.
     fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
-        Fraction::new(sum, queries as f64).over(self.exposure.queries, self.exposure.sentences)
+        let Eligible { count, sentences } = self.exposure.queries;
+        Fraction::new(sum, queries as f64).over(count, sentences)
     }
 
-    /// The ratio over queries among the rarest.
     fn of_rarest(&self, sum: f64, queries: u64) -> Fraction {
-        Fraction::new(sum, queries as f64).over(self.exposure.rarest, self.exposure.rarest_sentences)
+        let Eligible { count, sentences } = self.exposure.rarest;
+        Fraction::new(sum, queries as f64).over(count, sentences)
     }
 }
 
@@ -94,7 +92,7 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
     expected!("rare_mass", Keys::Single, |seen, _| seen.of_others(seen.expected_mass()), |seen, _| seen
         .of_others(seen.exposure.mass.value())),
     FrequencyMetric::single(|seen, _| seen.of_queries(seen.sums.shift.value(), seen.sums.shifted))
-        .with_chance(|seen, _| seen.of_queries(0.0, seen.exposure.queries))
+        .with_chance(|seen, _| seen.of_queries(0.0, seen.exposure.queries.count))
         .explained(Explanation {
             name: "frequency_shift",
             measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are \
@@ -106,7 +104,7 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
             caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
         }),
     FrequencyMetric::single(|seen, _| seen.of_rarest(seen.sums.shift_rare.value(), seen.sums.shifted_rare))
-        .with_chance(|seen, _| seen.of_rarest(0.0, seen.exposure.rarest))
+        .with_chance(|seen, _| seen.of_rarest(0.0, seen.exposure.rarest.count))
         .explained(Explanation {
             name: "frequency_shift_rare",
             measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare \

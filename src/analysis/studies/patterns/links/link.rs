@@ -250,6 +250,10 @@ impl RuleLead {
     pub fn of(difference: &Jackknife) -> Self {
         Self { difference: difference.all(), standard_error: difference.standard_error() }
     }
+
+    fn over(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
+        basis.estimate(self.difference, self.standard_error?, scale)
+    }
 }
 
 /// The intersection-union test of several leads.
@@ -316,8 +320,7 @@ impl LinkMetrics {
         rules.filter(move |(rule, _)| is_in(rule.group)).map(|(_, &lead)| lead)
     }
 
-    /// The test of a step, and whether the estimates are all above their margins; `min_count` sources are asked for what is asked of
-    /// a class.
+    /// The test of a step, and whether all estimates are above their margins; a class counts from `min_count` sources on.
     pub fn test(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
@@ -329,28 +332,25 @@ impl LinkMetrics {
             _ => true,
         };
         let mut difference = 1.0_f64;
-        let (mut p, mut is_above) = (Some(0.0), true);
+        let (mut p, mut is_above) = (Some(0.0_f64), true);
+        let mut join = |found: Option<Estimate>, margin: f64, holds: bool| {
+            p = p.zip(found).map(|(p, found)| p.max(found.p_above(margin)));
+            is_above &= holds;
+        };
         for lead in self.leads_over(leads, is_in) {
-            let of_rule = self.estimate(lead).map(|found| found.p_above(margin));
             difference = difference.min(lead.difference);
-            p = p.zip(of_rule).map(|(a, b): (f64, f64)| a.max(b));
-            is_above &= Bound::AtLeast.holds(lead.difference, margin);
+            join(self.estimate(lead), margin, Bound::AtLeast.holds(lead.difference, margin));
         }
         // Where hardly any source has a target of its class, a head that copies the class has no advantage.
         let asks = reach != Reach::Place && self.with_class.count >= min_count;
         if let Some(lead) = leads.among_class.filter(|_| asks) {
-            let error = lead.standard_error;
-            let found = error.and_then(|error| self.with_class.estimate(lead.difference, error, Scale::Real));
-            p = p.zip(found.map(|found| found.p_above(0.0))).map(|(a, b)| a.max(b));
-            is_above &= Bound::Above.holds(lead.difference, 0.0);
+            join(lead.over(self.with_class, Scale::Real), 0.0, Bound::Above.holds(lead.difference, 0.0));
         }
         if let Some(lead) = leads.same_places.filter(|_| reach == Reach::All && self.with_neighbour.count >= min_count)
         {
-            let error = lead.standard_error;
-            let found = error.and_then(|error| self.with_neighbour.estimate(lead.difference, error, Scale::Difference));
             difference = difference.min(lead.difference);
-            p = p.zip(found.map(|found| found.p_above(margin))).map(|(a, b)| a.max(b));
-            is_above &= Bound::AtLeast.holds(lead.difference, margin);
+            let found = lead.over(self.with_neighbour, Scale::Difference);
+            join(found, margin, Bound::AtLeast.holds(lead.difference, margin));
         }
         (LeadTest { difference, p, q: None }, is_above)
     }

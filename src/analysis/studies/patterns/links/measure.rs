@@ -20,7 +20,6 @@ use crate::study::metrics::metric::Denominator;
 
 type LinkScores<'a> = FoldScores<'a, LinkBlock>;
 
-/// A rule with its right choices.
 struct Rule {
     group: RuleGroup,
     name: String,
@@ -79,7 +78,7 @@ impl LinkMetrics {
                 })
             };
             let is_forward = key.directions().contains(&Direction::From);
-            let mass = scored.per_block(|sums| sums.mass(place));
+            let mass = scored.per_block(|sums| sums.heads.get(place).map_or(0.0, |hits| hits.mass.value()));
             let mass = is_forward.then(|| Jackknife::new(&mass, &scored.words).on(Scale::Share));
             let expected = sums.positions.rates(0, None).expected(&sums.profiles[place], &sums.profiles[place]);
             let linked = scored.per_block(|sums| sums.of(place, |hits| hits.pairs) as f64);

@@ -131,10 +131,91 @@ impl LinksSection {
             reaching(Reach::All),
         )
     }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
+            let most = self.links.iter().max_by_key(|links| links.count);
+            let rests_on = most.map(|links| Denominator {
+                count: links.count,
+                sentences: links.sentences,
+                ..Denominator::default()
+            });
+            let shortage =
+                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
+            return InBrief { shortage, ..InBrief::default() };
+        };
+        let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
+        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
+        let class_rules = by_class_rules
+            .as_ref()
+            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
+        InBrief::found(format!(
+            "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
+             {place_rule}, the best of the same class for {class_rule}{class_rules}.",
+            one_line(&links.title())
+        ))
+    }
+
+    fn figures(&self, policy: &Policy) -> Vec<Figure> {
+        let tested = self.tested(policy);
+        if tested.is_empty() {
+            return Vec::new();
+        }
+        let row = |links: &LinkMetrics| {
+            let of_rule = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
+            ForestRow {
+                name: format!("{} ({})", links.title(), links.count),
+                note: format!("{} {}", links.place, links.direction.name()),
+                marks: vec![
+                    Mark::of(links.heldout_accuracy, links.ci95.heldout_accuracy),
+                    of_rule(&links.by_place),
+                    of_rule(&links.by_class),
+                    links.by_class_rules.as_ref().and_then(of_rule),
+                ],
+            }
+        };
+        let chart = Chart::Forest(Forest {
+            scale: "sources whose target is found, held out".to_owned(),
+            shares: true,
+            nothing: None,
+            marks: ["best head", "rule of place", "same class", "class rules"].map(str::to_owned).to_vec(),
+            rows: tested.into_iter().map(row).collect(),
+        });
+        vec![Figure {
+            name: "links",
+            title: "Links beside rules without a head".to_owned(),
+            reading: "For each type of links the share of sources whose target is found by the head and the rules that are best: \
+                chosen on one half of the sentences and scored on the other, with 95 % intervals. The head that is named is the best \
+                on all of them."
+                .to_owned(),
+            chart,
+        }]
+    }
+
+    /// The types; every head on each of them; every rule; the types as a paper shows them.
+    fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
+        #[derive(Serialize)]
+        struct TypedRow<'a, T> {
+            #[serde(rename = "type")]
+            name: &'a str,
+            #[serde(flatten)]
+            entry: &'a T,
+        }
+        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
+            entries.iter().map(|entry| TypedRow { name: &links.name, entry })
+        }
+        let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
+        let rules = self.links.iter().flat_map(|links| of(links, &links.rules));
+        vec![
+            TableRows::of("links", &self.links),
+            TableRows::of("links_by_head", by_head),
+            TableRows::of("link_rules", rules),
+            paper_table(self.tested(policy), policy),
+        ]
+    }
 }
 
 impl LinkMetrics {
-    /// The accuracy of each head in each direction.
     fn numbers(&self, enough: bool) -> Vec<Number<'_>> {
         let (blocks, effective_blocks) = (self.blocks, self.effective_blocks);
         let of_head = |(head, entry): (usize, &HeadLinks)| -> Vec<_> {
@@ -178,7 +259,7 @@ impl Section for LinksSection {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: self.figures(policy),
             tables: self.tables(policy),
-            numbers: self.numbers(policy),
+            numbers: self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect(),
             ..View::default()
         }
     }
@@ -197,95 +278,6 @@ impl Section for LinksSection {
         };
         let broken = self.links.iter().find(|links| !is_whole(links))?;
         Some(format!("the links `{}` do not list every head with every rule", broken.name))
-    }
-}
-
-impl LinksSection {
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
-            let most = self.links.iter().max_by_key(|links| links.count);
-            let rests_on = most.map(|links| Denominator {
-                count: links.count,
-                sentences: links.sentences,
-                ..Denominator::default()
-            });
-            let shortage =
-                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
-            return InBrief { shortage, ..InBrief::default() };
-        };
-        let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
-        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
-        let class_rules = by_class_rules
-            .as_ref()
-            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
-        InBrief::found(format!(
-            "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
-             {place_rule}, the best of the same class for {class_rule}{class_rules}.",
-            one_line(&links.title())
-        ))
-    }
-
-    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect()
-    }
-
-    fn figures(&self, policy: &Policy) -> Vec<Figure> {
-        let tested = self.tested(policy);
-        if tested.is_empty() {
-            return Vec::new();
-        }
-        let row = |links: &LinkMetrics| {
-            let of_rule = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
-            ForestRow {
-                name: format!("{} ({})", links.title(), links.count),
-                note: format!("{} {}", links.place, links.direction.name()),
-                marks: vec![
-                    Mark::of(links.heldout_accuracy, links.ci95.heldout_accuracy),
-                    of_rule(&links.by_place),
-                    of_rule(&links.by_class),
-                    links.by_class_rules.as_ref().and_then(of_rule),
-                ],
-            }
-        };
-        let chart = Chart::Forest(Forest {
-            scale: "sources whose target is found, held out".to_owned(),
-            shares: true,
-            nothing: None,
-            marks: ["best head", "rule of place", "same class", "class rules"].map(str::to_owned).to_vec(),
-            rows: tested.into_iter().map(row).collect(),
-        });
-        vec![Figure {
-            name: "links",
-            title: "Links beside rules without a head".to_owned(),
-            reading: "For each type of links the share of sources whose target is found by the head and the rules that are best: \
-                chosen on one half of the sentences and scored on the other, with 95 % intervals. The head that is named is the best \
-                on all of them."
-                .to_owned(),
-            chart,
-        }]
-    }
-
-    /// The types; every head on each of them; every rule; the types as a paper shows them.
-    fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
-        /// The values of a type, with its name.
-        #[derive(Serialize)]
-        struct TypedRow<'a, T> {
-            #[serde(rename = "type")]
-            name: &'a str,
-            #[serde(flatten)]
-            entry: &'a T,
-        }
-        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
-            entries.iter().map(|entry| TypedRow { name: &links.name, entry })
-        }
-        let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
-        let rules = self.links.iter().flat_map(|links| of(links, &links.rules));
-        vec![
-            TableRows::of("links", &self.links),
-            TableRows::of("links_by_head", by_head),
-            TableRows::of("link_rules", rules),
-            paper_table(self.tested(policy), policy),
-        ]
     }
 }
 
@@ -375,7 +367,6 @@ fn table(all: &[&LinkMetrics]) -> comfy_table::Table {
 
 const DIGITS: usize = 3;
 
-/// A type with its best head.
 #[derive(Serialize)]
 struct PaperRow {
     links: String,

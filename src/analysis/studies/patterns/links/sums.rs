@@ -22,7 +22,6 @@ use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileS
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 
-/// The sums of one type.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TypeSums {
     /// Links whose target is no candidate.
@@ -86,7 +85,6 @@ impl LinksSums {
 
 merge_fields!(LinksSums[grid, classes, from] { types });
 
-/// The links of one type in a sentence.
 #[derive(Debug)]
 struct ScoredLinks {
     key: LinkKey,

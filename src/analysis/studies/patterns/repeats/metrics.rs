@@ -27,7 +27,6 @@ impl RepeatInputs<'_> {
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&seen, cell))
     }
 
-    /// A cell of the metric of a kind of key.
     fn cell(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
         let above = match PARTS[cell] {
@@ -54,7 +53,6 @@ impl RepeatInputs<'_> {
     }
 }
 
-/// The numbers that each kind of key has.
 const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
 const BY_PART: Keys = Keys::Each(PARTS.len(), |place| PARTS[place].to_owned());

@@ -12,7 +12,6 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 const BY_TAG: Keys = Keys::Each(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
-    /// The mean of a mass over its queries.
     fn mean(&self, mass: usize) -> Fraction {
         self.over_queries(mass, self.sums.masses[mass].value())
     }
@@ -41,8 +40,11 @@ impl WordInputs<'_> {
         if mass < TAGS && self.corpus.tags[mass] == 0 {
             return Fraction::NONE;
         }
-        let (queries, sentences) = (queries_of(mass) as usize, &self.exposure.sentences);
-        Fraction::new(sum, self.queries(mass) as f64).over(self.exposure.queries[queries], sentences[queries])
+        let set = queries_of(mass) as usize;
+        let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
+        // A row without any attention on what likeness is about has none.
+        let divided = if mass == LIKENESS { self.sums.likened } else { queries };
+        Fraction::new(sum, divided as f64).over(queries, sentences)
     }
 }
 
@@ -137,7 +139,6 @@ impl<'a> WordsOfClass<'a> {
         self.cells(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]], false)
     }
 
-    /// The ratios of a head without any preference.
     pub fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
         let block = self.blocks.at(number);
         let likened = block.exposure.queries[Queries::Likened as usize];

@@ -10,7 +10,6 @@ use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::position::Profile;
 
-/// How many word classes there are: [`Upos::ALL`].
 pub const TAGS: usize = Upos::ALL.len();
 
 /// The sets of queries that metrics are means over.
@@ -52,14 +51,10 @@ pub fn queries_of(mass: usize) -> Queries {
     }
 }
 
-/// One head's masses in one sentence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentenceMasses {
-    /// The summed attention of the eligible queries.
     pub masses: [f64; MASSES],
-    /// Queries with any attention on the keys that likeness is about.
     pub likened: u64,
-    /// Attention by offsets, of each set of queries.
     pub profiles: [Profile; QUERIES],
 }
 
@@ -74,7 +69,7 @@ pub struct RowScratch {
 pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut RowScratch, seen: &mut SentenceMasses) {
     let columns = &mut room.columns;
     columns.clear();
-    columns.resize(words.words.count(), 0.0);
+    columns.resize(words.words.classes.len(), 0.0);
     let mut others = Profile::default();
     for (word, fellows) in words.fellows.iter().enumerate() {
         let first = words.words.first;

@@ -38,21 +38,15 @@ impl TaggedWords {
             }
         }
         let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
-        let mut words = Self { words, fellows, masks };
-        words.forget_unseen_fellows();
-        Some(words)
-    }
-
-    /// Leaves words without fellows that see none of them.
-    fn forget_unseen_fellows(&mut self) {
-        let Self { words, .. } = &*self;
-        if words.is_whole {
-            return;
+        let mut found = Self { words, fellows, masks };
+        // Words that see none of their fellows have none.
+        if !found.words.is_whole {
+            let sees = |query: usize, key: usize| found.same_tag(query, key) && found.words.even(query, key) > 0.0;
+            let seen = |query: usize| found.words.others(query).any(|key| sees(query, key));
+            let seen: Vec<bool> = (0..found.fellows.len()).map(seen).collect();
+            found.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
         }
-        let sees_fellow =
-            |query: usize| words.others(query).any(|key| self.same_tag(query, key) && words.even(query, key) > 0.0);
-        let seen: Vec<bool> = (0..words.count()).map(sees_fellow).collect();
-        self.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
+        Some(found)
     }
 
     pub fn same_tag(&self, query: usize, key: usize) -> bool {

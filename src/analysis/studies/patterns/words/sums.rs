@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::observe::{
-    self, LIKENESS, MASSES, QUERIES, Queries, RowScratch, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS,
-    queries_of,
+    self, MASSES, QUERIES, Queries, RowScratch, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS, queries_of,
 };
 use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
@@ -65,15 +64,6 @@ pub struct WordsBlock {
 }
 
 impl WordsBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self {
-            exposure: WordExposure::default(),
-            uniform: [ExactSum::default(); MASSES],
-            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
-            heads: vec![WordHeadSums::default(); grid.count()],
-        }
-    }
-
     /// The mean of each mass over the pairs of each bin, with and without those of a block of this one.
     pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
         let rates = |mass: usize| {
@@ -106,11 +96,15 @@ fn targets(queries: usize) -> usize {
 
 impl WordsSums {
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
-        let (blocks, room) = (Blocks::new(WordsBlock::new(grid)), RowScratch::default());
-        Self { grid, visibility, from, blocks, embeddings: None, room }
+        let empty = WordsBlock {
+            exposure: WordExposure::default(),
+            uniform: [ExactSum::default(); MASSES],
+            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
+            heads: vec![WordHeadSums::default(); grid.count()],
+        };
+        Self { grid, visibility, from, blocks: Blocks::new(empty), embeddings: None, room: RowScratch::default() }
     }
 
-    /// Counts the words of a sentence, and their pairs.
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
         let TaggedWords { words: all, fellows, .. } = words;
         let tags = &all.classes;
@@ -138,7 +132,6 @@ impl WordsSums {
         self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
     }
 
-    /// Counts the tokens of a sentence, and their pairs.
     fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &Tokens) {
         let Tokens { text, likeness, .. } = tokens;
         let (visibility, even) = (self.visibility, Even::new(self.visibility, n));
@@ -184,13 +177,11 @@ impl WordsSums {
     }
 }
 
-/// A sentence as these metrics see it.
 #[derive(Debug)]
 pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
-    /// Whether each set of queries has any.
     met: [bool; QUERIES],
 }
 
@@ -244,17 +235,7 @@ pub(super) struct WordInputs<'a> {
     /// The denominators of the corpus: a class that the corpus lacks has no share, rather than a share of 0.
     pub corpus: &'a WordExposure,
     pub sums: &'a WordHeadSums,
-    /// Its sums over the corpus.
     pub whole: &'a WordHeadSums,
-    /// The masses of a head that attends uniformly.
     pub uniform: &'a [ExactSum; MASSES],
-    /// The rates by which offsets alone find each mass.
     pub rates: &'a [Rates],
-}
-
-impl WordInputs<'_> {
-    /// How many queries a mass is divided by: a row without any attention on what likeness is about has none.
-    pub fn queries(&self, mass: usize) -> u64 {
-        if mass == LIKENESS { self.sums.likened } else { self.exposure.queries[queries_of(mass) as usize] }
-    }
 }

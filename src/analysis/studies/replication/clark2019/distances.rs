@@ -1,5 +1,4 @@
-//! Distances between heads, by the formula of the released `head_distances.py`: the Jensen-Shannon divergence of each row,
-//! summed over all rows.
+//! Distances between heads as of the released `head_distances.py`: Jensen-Shannon divergences, summed over all rows.
 
 use std::f32::consts::{FRAC_1_SQRT_2, LN_2};
 
@@ -31,7 +30,6 @@ pub struct Distances {
     pub per_row: Vec<Vec<f64>>,
 }
 
-/// The divergences of all pairs of heads, summed over rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadDistances {
     grid: HeadGrid,
@@ -136,7 +134,6 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
 /// function that is not inlined is not compiled for the instruction set of its caller.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
-    /// The bits of the fraction of an f32.
     const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;
     let bits = value.to_bits();
     let exponent = bits.wrapping_sub(FRAC_1_SQRT_2.to_bits()).cast_signed() >> FRACTION;

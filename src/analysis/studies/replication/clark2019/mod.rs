@@ -20,15 +20,13 @@ use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, View, stored};
-use crate::study::{Card, Observed, PassSpec, Study, Subject};
+use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
 use syntax::{OFFSETS, Relation, SyntaxHits};
 use tokens::{Means, TokenMeans};
 
-/// The published analysis of Clark et al. 2019.
 pub struct Clark2019;
 
 const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
@@ -73,7 +71,6 @@ pub struct Clark2019Section {
 stored!(Clark2019Section { clark2019: Findings });
 
 impl Section for Clark2019Section {
-    /// How many heads have which of its labels.
     fn view(&self, _: &Policy) -> View<'_> {
         let found = &self.clark2019;
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();

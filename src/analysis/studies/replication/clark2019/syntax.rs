@@ -18,7 +18,6 @@ use crate::stats::blocks::{Merge, merge_fields};
 /// The offsets of the baseline: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 
-/// How often one relation's words were predicted rightly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relation {
     pub count: u64,
@@ -30,7 +29,6 @@ pub struct Relation {
 
 merge_fields!(Relation { count, offset_hits, hits });
 
-/// The sums of all heads over sentences.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SyntaxHits {
     grid: HeadGrid,
@@ -53,8 +51,7 @@ fn number(head: TreeHead) -> Option<usize> {
     }
 }
 
-/// The 1-based head that an offset predicts for the 0-based word: 0, the root, before the sentence, and the last word
-/// after it.
+/// The 1-based head that an offset predicts for the 0-based word: 0 before the sentence, the last word after it.
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }

@@ -1,5 +1,4 @@
-//! Token level, by the formulas of the released `General_Analysis.ipynb`: all rows are queries, and each sequence's
-//! means are averaged over sequences.
+//! Token level as of the released `General_Analysis.ipynb`: all rows are queries, means are averaged over sequences.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,18 +40,7 @@ pub struct Means<N> {
     pub entropy_cls: N,
 }
 
-merge_fields!(Means<ExactSum> {
-    to_self,
-    next,
-    previous,
-    cls,
-    sep,
-    sep_sep,
-    rest_sep,
-    punct,
-    entropy,
-    entropy_cls
-});
+merge_fields!(Means<ExactSum> { to_self, next, previous, cls, sep, sep_sep, rest_sep, punct, entropy, entropy_cls });
 
 impl<N> Means<N> {
     /// Each value by `change`, under its own name.
@@ -80,7 +68,6 @@ pub struct TokenPlaces {
     punctuation: Vec<usize>,
 }
 
-/// The sums of all heads over sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenMeans {
     grid: HeadGrid,

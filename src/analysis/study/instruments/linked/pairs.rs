@@ -12,7 +12,6 @@ use crate::corpus::LinkSet;
 use crate::sequences::fold::words::WordAttention;
 use crate::stats::blocks::{Merge, merge_fields};
 
-/// The candidate pairs of one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedPairs {
     words: Range<usize>,
@@ -48,7 +47,6 @@ impl LinkedPairs {
         self.words.len().min(self.pairs.len())
     }
 
-    /// The linked pairs among as many drawn at random.
     pub fn chance(&self) -> f64 {
         (self.taken() * self.linked()) as f64 / self.pairs.len() as f64
     }
@@ -127,8 +125,7 @@ impl SeparatedPairs {
         found
     }
 
-    /// The separations of these pairs, those that are linked most often among `others` first; nearer ones come first among equals, and
-    /// separations that the others lack last.
+    /// The separations of these pairs, the most often linked among `others` first, then nearer ones; those they lack are last.
     pub fn most_linked(&self, others: &Self) -> Vec<usize> {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)

@@ -13,11 +13,10 @@ pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest",
 /// The rules of place that have no parameter, in the order of all lists here.
 pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
-/// The words that rules of place choose for a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
     /// The places of the candidates among those before the source, as -1, -2, ..., and after it, as 1, 2, ...
-    ranks: Vec<i32>,
+    pub ranks: Vec<i32>,
     /// The choices of [`FIXED_PLACES`].
     pub fixed: [Option<usize>; FIXED_PLACES.len()],
 }
@@ -42,18 +41,8 @@ impl PlaceChoice {
         let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), even];
         Self { ranks: (0..=last).map(rank).collect(), fixed }
     }
-
-    pub fn candidates(&self) -> usize {
-        self.ranks.len()
-    }
-
-    /// The place of a candidate, by its position in the list, among those on its side.
-    pub fn rank(&self, place: usize) -> i32 {
-        self.ranks[place]
-    }
 }
 
-/// How often rules of place are right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHits {
     /// The word at each offset from the source.
@@ -77,7 +66,6 @@ pub enum PlaceRule {
 }
 
 impl PlaceRule {
-    /// The rules with their best parameters.
     pub fn all(hits: &PlaceHits) -> Vec<Self> {
         let parametrised = [Self::Offset(best(&hits.offsets)), Self::Rank(best(&hits.ranks))];
         parametrised.into_iter().chain((0..FIXED_PLACES.len()).map(Self::Fixed)).collect()
@@ -184,11 +172,9 @@ impl ClassHits {
 /// The fewest scored sources of a class with its own rule: a share of fewer has a standard error of 9 points.
 const OWN_RULE: u64 = 30;
 
-/// The most classes of candidates that rules take, the commonest: rules over all forms are right for .18 of random links whose
-/// chance is .05.
+/// The most classes of candidates that rules take: rules over all forms find .18 of random links whose chance is .05.
 const TAKEN_CLASSES: usize = 50;
 
-/// The commonest classes, of the words of each.
 pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
     classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
@@ -203,7 +189,6 @@ pub struct ClassRules {
 }
 
 impl ClassRules {
-    /// The rules that are right most often, among those that take candidates of these classes.
     pub fn best(hits: &BTreeMap<Box<str>, ClassHits>, taken: &BTreeSet<Box<str>>) -> Self {
         let mut few = ClassHits::default();
         let mut rules = Self::default();

@@ -1,5 +1,4 @@
-//! Labels by what a head attends to: above uniform attention, and above what its preference for offsets alone would
-//! give (docs/methodology/labels.md).
+//! Labels by what a head attends to, above uniform attention and its offsets (docs/methodology/labels.md).
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
@@ -51,8 +50,7 @@ pub fn assess_leads(
     )
 }
 
-/// The metric of the head that a metric with one of these endings is made of, together with rates of the corpus; `None` of
-/// one that has no such ending.
+/// The metric that one with such an ending is made of, together with rates of the corpus; `None` of any other.
 pub fn made_of(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }

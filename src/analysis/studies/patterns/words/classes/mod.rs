@@ -1,5 +1,4 @@
-//! Classes of words of the user's own, or the tokens of a small vocabulary: to which of them each head attends
-//! (docs/methodology/classes.md).
+//! Attention to words by classes of the user's own, or tokens of a small vocabulary (docs/methodology/classes.md).
 
 mod measure;
 mod section;
@@ -14,9 +13,7 @@ use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::labels::content::{CONTENT_MASS, thresholds};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
-use crate::study::{Card, Observed, PassSpec, Study};
+use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study};
 use measure::measured;
 use section::ClassesSection;
 use sums::ClassesSums;
@@ -67,7 +64,7 @@ const CLASS: Detector = Detector {
     is_role: true,
     parameter: Parameter::Keyed("class"),
     phrase: Phrase::Fixed("attends to words of the class {}"),
-    shown: LabelStyle { code: None, colour: AnsiColor::BrightMagenta, in_controls: false },
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         let ClassesSection { classes, .. } = evidence.section();
         classes.iter().filter_map(|class| class.assess(&class.by_head[evidence.place], policy)).collect()

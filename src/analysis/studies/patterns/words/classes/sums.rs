@@ -20,7 +20,6 @@ use crate::study::instruments::position::{PositionPairs, Profile, ProfileSums, T
 /// The most classes of a kind: each takes up to 16 bytes per head in every block of the sums.
 pub const MAX_CLASSES: usize = 100;
 
-/// The sums of all classes of a kind in a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyBlock {
     /// Words of sentences in which some word has a class of the kind.
@@ -35,7 +34,6 @@ pub struct KeyBlock {
 
 merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
 
-/// The sums of one class in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassBlock {
     pub words: u64,
@@ -55,7 +53,6 @@ impl ClassBlock {
     }
 }
 
-/// The sums of a kind of classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySums {
     /// Whether there are more than [`MAX_CLASSES`], and so no sums.
@@ -96,7 +93,6 @@ impl Merge for KeySums {
     }
 }
 
-/// The sums of all kinds of classes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassesSums {
     grid: HeadGrid,
@@ -131,7 +127,6 @@ pub struct KeyState {
     words: ClassedWords,
 }
 
-/// The kinds of classes of a sequence.
 #[derive(Debug)]
 pub struct ClassesState {
     block: usize,
@@ -158,7 +153,7 @@ impl Sums for ClassesSums {
             let sums = self.keys.entry((**key).into()).or_insert_with(|| KeySums::new(heads));
             let Some(words) = words.filter(|_| !sums.is_crowded) else { continue };
             let in_block = &mut sums.blocks[block];
-            in_block.queries += words.count() as u64;
+            in_block.queries += words.classes.len() as u64;
             in_block.sentences += u64::from(sequence.family.is_first);
             let mut pairs = PositionPairs::new(names.len());
             pairs.add(words.pairs());
@@ -211,9 +206,9 @@ impl Sums for ClassesSums {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn observe(words: &ClassedWords, attention: &WordAttention, columns: &mut Vec<f64>, masses: &mut [f64]) -> Profile {
     columns.clear();
-    columns.resize(words.count(), 0.0);
+    columns.resize(words.classes.len(), 0.0);
     let mut profile = Profile::default();
-    for word in 0..words.count() {
+    for word in 0..words.classes.len() {
         let row = &attention.row(words.first + word)[words.first..];
         columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
         columns[word] -= row[word];
