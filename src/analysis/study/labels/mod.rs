@@ -17,7 +17,8 @@ use super::metrics::metric::Metrics;
 pub use assessment::{Assessment, Bound, assess, assess_all, assess_any, correct, is_firm, one_of_each};
 use evidence::{Direction, LABEL_Q};
 pub use label::{Label, Measured, Near};
-use policy::{Policy, Range, Threshold};
+use policy::Range;
+pub use policy::{Policy, Threshold};
 
 pub const UNLABELLED: &str = "unlabelled";
 

@@ -11,11 +11,8 @@ use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
 impl Section for GatesSection {

@@ -10,9 +10,8 @@ use super::metrics::OVER_SPECIAL;
 use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
 use super::section::{ABOVE_SPECIAL, ChoiceSection, REBUILT};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
-use crate::study::labels::policy::Policy;
 use crate::study::labels::{
-    Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Parameter, Phrase, assess,
+    Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Parameter, Phrase, Policy, assess,
 };
 use crate::study::metrics::explanation::Explanation;
 

@@ -18,9 +18,8 @@ use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus_percent};
+use crate::study::show::{InBrief, Shortage, Summary};
 use crate::system::counted::counted;
 
 pub const REBUILT: Threshold = Threshold::rule(

@@ -4,8 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::corpus::Upos;
 use crate::study::labels::content::{CONTENT_MASS, assess_content, thresholds};
-use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Threshold};
 use crate::study::metrics::explanation::Explanation;
 
 const SIMILARITY_GAIN: Threshold = Threshold::rule(

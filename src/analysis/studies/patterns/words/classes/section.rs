@@ -13,16 +13,13 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::interval::Interval;
 use crate::study::labels::content::{CONTENT_MASS, TIMES_EXPECTED, assess_leads};
 use crate::study::labels::evidence::EvidenceGap;
-use crate::study::labels::policy::Policy;
-use crate::study::labels::{Assessment, Measured};
+use crate::study::labels::{Assessment, Measured, Policy};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Section, View, stored};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
+use crate::study::show::{InBrief, Shortage, Summary, TableRows};
 use crate::system::counted::plural;
 use crate::system::printable::{excerpt, one_line};
 
