@@ -13,6 +13,7 @@ use rand_distr::{Beta, LogNormal};
 
 use super::results::Results;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::Visibility;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::observer_of;
 use crate::sequences::fold::words::FromToken;
@@ -123,10 +124,8 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
                 let words = rng.random_range(kind.words.clone());
                 let (offset_apart, heads_apart) = &of_relations[relation];
                 if relation == 0 {
-                    block.exposure.queries += tokens(words);
-                    block.exposure.sentences += 1;
-                    block.exposure.separator_queries += tokens(words);
-                    block.exposure.separator_query_sentences += 1;
+                    block.exposure.queries.add(tokens(words), true);
+                    block.exposure.separator_queries.add(tokens(words), true);
                     block.heads[0].separator_mass +=
                         tokens(words) as f64 * vary(SEPARATOR_MASS + kind.ease + of_separators, rng);
                 }
@@ -161,7 +160,9 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
     }
     let key = |place: usize| RelationKey { name: format!("r{place}"), side: None };
     let names: BTreeMap<RelationKey, usize> = (0..accuracies.len()).map(|place| (key(place), place)).collect();
-    let attention = observer_of(ByClass::of_whole(AttentionSums::of(grid, attention)));
+    let mut of_attention = AttentionSums::new(grid, Visibility::ALL);
+    of_attention.blocks = attention;
+    let attention = observer_of(ByClass::of_whole(of_attention));
     let dependency = observer_of(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
     let seen = |sums| vec![ObservedPass { sums, left_out: 0 }];
     let observed =

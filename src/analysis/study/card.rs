@@ -14,18 +14,15 @@ use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
-/// The name of a study, its question, its needs, its metrics and its labels.
 #[derive(Clone, Copy)]
 pub struct Card {
     /// Its name: on the command line, in reports, in partials.
     pub name: &'static str,
     /// Its name in the version before, which the command line still understands; `None` if it had no other.
     pub formerly: Option<&'static str>,
-    /// The question, as a sentence.
     pub question: &'static str,
     /// Its needs of the corpus, and its cost.
     pub needs: &'static str,
-    /// Whether it runs unless it is switched off.
     pub by_default: bool,
     /// Whether it runs on the corpus in the box, where no corpus is named, though it does not run by default.
     pub in_first_run: bool,
@@ -55,35 +52,28 @@ pub struct Card {
     pub counts: Counts,
     /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
     pub controls: &'static [ControlKind],
-    /// Its metrics, in the order of its table.
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
     /// The least and the most that a metric can be, by its name, for the schema of the report.
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Whether a metric is a share, from 0 to 1 but for rounding: its intervals and tests are of its logit.
     pub is_share: fn(&str) -> bool,
-    /// The unit of a metric, by its name.
     pub unit: fn(&str) -> Unit,
     /// The metric of the head that a metric is made of together with rates of the corpus; `None` of one that is of the head
     /// alone. Analyses of other sentences differ in such rates.
     pub made_of: fn(&str) -> Option<&str>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
-    /// Its labels of how a head chooses, which stand in a column of their own: they are no roles and never the first label, and a
-    /// head has one at most.
+    /// Its labels of how a head chooses, in a column of their own: no roles, never the first label, and one at most of a head.
     pub choices: &'static [Detector],
     /// The rules of its verdicts beside its labels.
     pub verdicts: &'static [VerdictRule],
     /// The aim of one of its labels, if it is visible in a sentence.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
-    /// The words of its summary and its section that are neither labels nor metrics.
     pub terms: &'static [Term],
-    /// The limits of what its labels and its section show.
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
     pub figures: &'static [&'static str],
-    /// Its metrics that are drawn on the card of a head, each with its heading.
     pub drawn: &'static [(&'static str, &'static str)],
-    /// The names of its flat tables.
     pub tables: &'static [&'static str],
     /// The options of the command line for this study alone.
     pub options: &'static [&'static str],
@@ -128,17 +118,14 @@ impl Card {
         options: &[],
     };
 
-    /// The caveats that apply to a run.
     pub fn caveats_of(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
         self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
 
-    /// All its labels: those of where a head attends, then those of how it chooses.
     pub fn all_labels(&self) -> impl Iterator<Item = &'static Detector> + use<> {
         self.labels.iter().chain(self.choices)
     }
 
-    /// The studies whose results it needs in a run with a task, or in one without.
     pub fn needed(&self, has_task: bool) -> &'static [&'static str] {
         self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }
@@ -155,7 +142,6 @@ pub type AimOfLabel = (Aim, Option<String>);
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// It needs no counts.
     Unused,
     /// It reports more where there are counts.
     Useful,
@@ -165,37 +151,26 @@ pub enum Counts {
 
 /// A limit of what labels show. docs/LIMITS.md has the argument and the full references.
 pub struct Caveat {
-    /// A short name that does not change.
     pub id: &'static str,
-    /// The caveat.
     pub text: &'static str,
     /// Its subject: caveats are listed in this order.
     pub about: CaveatSubject,
-    /// Whether it applies to a run.
     pub applies: fn(&Labelling<'_>) -> bool,
 }
 
-/// The subject of a caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaveatSubject {
-    /// The meaning of a label.
     Meaning,
-    /// The certainty of a label.
     Certainty,
 }
 
-/// The labelling of all heads, which decides which caveats apply.
 pub struct Labelling<'a> {
-    /// The verdict on each head.
     pub verdicts: &'a [Verdict],
-    /// The thresholds.
     pub policy: &'a Policy,
-    /// The study's own section.
     pub section: &'a dyn Section,
 }
 
 impl Labelling<'_> {
-    /// Whether some head has a label of which `wanted` is true.
     pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))
     }

@@ -1,89 +1,74 @@
 //! The health of the input: checks of whether a model could read the text of a corpus, each a number against a threshold of the
 //! policy. docs/methodology/health.md has the reasons.
 //!
-//! Where a check that [decides](HealthId::decides) fails, no label is firm: its score is right, and about something else than
-//! the text.
+//! Where a check that [decides](HealthId::decides) fails, no label is firm: its score is about something else than the text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::labels::policy::{Policy, Range, Threshold, Value};
+use super::labels::policy::{Policy, Threshold};
 use crate::stats::block_test::FEWEST_BLOCKS;
 
 /// The share of what could not be read that costs labels their firmness. With a share `u` of unread tokens,
 /// `1 - (1 - u)^2` of all pairs of tokens have one; of more than .05 these are more than 10 in 100 pairs, and a syntactic label is
 /// a lead of 10 points. Of EWT, GUM, PUD and German GSD `all-MiniLM-L6-v2` leaves less than .01 unread.
-const UNREAD: Value = Value::Share(0.05);
+const UNREAD: f64 = 0.05;
 
 /// Beyond a half, a number over the corpus is mostly about what the check counts.
-const HALF: Value = Value::Share(0.5);
+const HALF: f64 = 0.5;
 
-const UNPARTED: Threshold = Threshold {
-    name: "health_unparted",
-    range: Range::Share,
-    default: UNREAD,
-    about: "largest share of sentences with a stretch of letters that is one unknown token, where the vocabulary is one of letters or \
-        k-mers: with .05 of tokens unread, a tenth of all pairs have one",
-};
-
-const FOREIGN_SCRIPT: Threshold = Threshold {
-    name: "health_foreign_script",
-    range: Range::Share,
-    default: UNREAD,
-    about: "largest share of letters of scripts in which the vocabulary has no words, as in `health_unparted`",
-};
-
-const UNKNOWN_TOKENS: Threshold = Threshold {
-    name: "health_unknown_tokens",
-    range: Range::Share,
-    default: UNREAD,
-    about: "largest share of unknown tokens among tokens of text, as in `health_unparted`",
-};
-
-/// German in the vocabulary of English BERT has 2.0 times the usual tokens, Greek 3.4 (docs/methodology/health.md).
-const TOKENS_PER_WORD: Threshold = Threshold {
-    name: "health_tokens_per_word",
-    range: Range::Count("tokens"),
-    default: Value::Count(3),
-    about: "most tokens in the place of one, where one is as long as the mean entry of the vocabulary or a whole word: with 3, two in \
-        three tokens are followed by another of their word",
-};
-
-const ONE_TOKEN_SENTENCES: Threshold = Threshold {
-    name: "health_one_token_sentences",
-    range: Range::Share,
-    default: HALF,
-    about: "largest share of sentences of one token, which has no other to attend to: beyond .5 they are most of the corpus",
-};
-
-const LOWER_CASED: Threshold = Threshold {
-    name: "health_lower_cased",
-    range: Range::Share,
-    default: UNREAD,
-    about: "largest share of words whose capitals the tokenizer lower-cases although the vocabulary is cased, as in `health_unparted`",
-};
-
-const SKIPPED: Threshold = Threshold {
-    name: "health_skipped",
-    range: Range::Share,
-    default: HALF,
-    about: "largest share of sentences left out: beyond .5 labels are about the lesser part of the corpus",
-};
-
-const REPEATED: Threshold = Threshold {
-    name: "health_repeated",
-    range: Range::Share,
-    default: HALF,
-    about: "largest share of sentences that are copies of earlier ones: beyond .5 they are most of the corpus; tests count copies once, so \
-        labels stay firm",
-};
-
-const UNITS: Threshold = Threshold {
-    name: "health_units",
-    range: Range::Count("sampling units"),
-    default: Value::Count(FEWEST_BLOCKS as u64),
-    about: "fewest sampling units: fewer than 10 have no test, so no label is firm anyway",
-};
+/// The threshold of each check, in the order of [`HealthId::ALL`].
+static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
+    Threshold::share(
+        "health_unparted",
+        UNREAD,
+        "largest share of sentences with a stretch of letters that is one unknown token, where the vocabulary is one of letters or \
+            k-mers: with .05 of tokens unread, a tenth of all pairs have one",
+    ),
+    Threshold::share(
+        "health_foreign_script",
+        UNREAD,
+        "largest share of letters of scripts in which the vocabulary has no words, as in `health_unparted`",
+    ),
+    Threshold::share(
+        "health_lower_cased",
+        UNREAD,
+        "largest share of words whose capitals the tokenizer lower-cases although the vocabulary is cased, as in `health_unparted`",
+    ),
+    Threshold::share(
+        "health_unknown_tokens",
+        UNREAD,
+        "largest share of unknown tokens among tokens of text, as in `health_unparted`",
+    ),
+    // German in the vocabulary of English BERT has 2.0 times the usual tokens, Greek 3.4 (docs/methodology/health.md).
+    Threshold::count(
+        "health_tokens_per_word",
+        ("tokens", 3),
+        "most tokens in the place of one, where one is as long as the mean entry of the vocabulary or a whole word: with 3, two in \
+            three tokens are followed by another of their word",
+    ),
+    Threshold::share(
+        "health_one_token_sentences",
+        HALF,
+        "largest share of sentences of one token, which has no other to attend to: beyond .5 they are most of the corpus",
+    ),
+    Threshold::share(
+        "health_skipped",
+        HALF,
+        "largest share of sentences left out: beyond .5 labels are about the lesser part of the corpus",
+    ),
+    Threshold::share(
+        "health_repeated",
+        HALF,
+        "largest share of sentences that are copies of earlier ones: beyond .5 they are most of the corpus; tests count copies once, so \
+            labels stay firm",
+    ),
+    Threshold::count(
+        "health_units",
+        ("sampling units", FEWEST_BLOCKS as u64),
+        "fewest sampling units: fewer than 10 have no test, so no label is firm anyway",
+    ),
+];
 
 /// A check of the input. The order is that of causes: where several fail, the first explains the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -110,7 +95,6 @@ pub enum HealthId {
 }
 
 impl HealthId {
-    /// All checks.
     pub const ALL: [Self; 9] = [
         Self::Unparted,
         Self::ForeignScript,
@@ -123,19 +107,8 @@ impl HealthId {
         Self::Units,
     ];
 
-    /// Its threshold.
     pub fn threshold(self) -> &'static Threshold {
-        match self {
-            Self::Unparted => &UNPARTED,
-            Self::ForeignScript => &FOREIGN_SCRIPT,
-            Self::UnknownTokens => &UNKNOWN_TOKENS,
-            Self::TokensPerWord => &TOKENS_PER_WORD,
-            Self::OneTokenSentences => &ONE_TOKEN_SENTENCES,
-            Self::LowerCased => &LOWER_CASED,
-            Self::Skipped => &SKIPPED,
-            Self::Repeated => &REPEATED,
-            Self::Units => &UNITS,
-        }
+        &THRESHOLDS[self as usize]
     }
 
     /// Whether labels lose their firmness where it fails: it is about reading. Copies and units are in the block tests already.
@@ -164,7 +137,6 @@ pub struct HealthCheck {
 pub struct Health(pub Vec<HealthCheck>);
 
 impl Health {
-    /// The checks of these values by a policy.
     pub fn new(value: impl Fn(HealthId) -> Option<f64>, policy: &Policy) -> Self {
         let check = |id: HealthId| HealthCheck { id, value: value(id), threshold: 0.0, fails: false };
         let mut health = Self(HealthId::ALL.map(check).into());
@@ -172,7 +144,6 @@ impl Health {
         health
     }
 
-    /// Holds the values against the thresholds of another policy.
     pub fn judge(&mut self, policy: &Policy) {
         for HealthCheck { id, value, threshold, fails } in &mut self.0 {
             *threshold = policy.share(id.threshold());
@@ -183,7 +154,6 @@ impl Health {
         }
     }
 
-    /// The checks that fail.
     pub fn failing(&self) -> impl Iterator<Item = &HealthCheck> {
         self.0.iter().filter(|check| check.fails)
     }
@@ -227,7 +197,8 @@ mod tests {
     fn another_policy_judges_the_same_values() {
         let mut health = health(&[HealthId::UnknownTokens]);
         let policy = Policy::of(HealthId::ALL.map(HealthId::threshold));
-        health.judge(&policy.clone().with([("health_unknown_tokens", Value::Share(1.0))]));
+        health
+            .judge(&policy.clone().with([("health_unknown_tokens", crate::study::labels::policy::Value::Share(1.0))]));
         assert!(health.is_read());
         health.judge(&policy);
         assert!(!health.is_read());

@@ -19,13 +19,13 @@ use std::any::Any;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::stats::block_test::Scale;
-use metrics::explanation::Explanation;
 use metrics::metric::{Column, Keys};
 use section::{Entry, KeyValues, Section, Stored};
 
 pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
 pub use labels::policy::Policy;
 pub use metrics::estimates::{Estimates, EstimationContext};
+pub use metrics::explanation::Explanation;
 pub use metrics::unit::Unit;
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 pub use show::in_brief::InBrief;
@@ -42,7 +42,6 @@ pub trait Study: Sync {
     /// Its section of the report; [`section::NoSection`] if it has none.
     type Section: Stored;
 
-    /// Its name, its question, its needs, and all else that is data.
     const CARD: Card;
 
     /// The passes that it observes, each with sums of its own.
@@ -57,16 +56,13 @@ pub trait Study: Sync {
     }
 }
 
-/// A [`Study`] whose section can be of any type.
+/// A [`Study`] whose section can be of any type, with what is [`Stored`] of that.
 pub trait AnyStudy: Sync {
-    /// [`Study::CARD`]
     fn card(&self) -> &'static Card;
 
-    /// [`Study::passes`]
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// The passes of a run with a task, or of one without: a study with passes over either has those over the items of the task where
-    /// there is one.
+    /// The passes of a run with a task, which are those over its items if the study has such, or of one without.
     fn passes_of(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
             self.passes().into_iter().partition(|spec| spec.pass.sequences.are_items());
@@ -74,27 +70,18 @@ pub trait AnyStudy: Sync {
         if is_of_items { items } else { others }
     }
 
-    /// [`Study::measure`]
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
-    /// [`Study::upstream`]
     fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
-    /// The keys of its section in the report with their values.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
 
-    /// The keys of its section in the report, with the schema of each.
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
-    /// The keys of its section.
     fn keys(&self) -> &'static [&'static str];
 
-    /// The value of one of these keys, of its JSON.
-    /// Fails if it is another thing. Panics if it is of no key.
     fn part(&self, key: &str, json: &str) -> serde_json::Result<Box<dyn Any>>;
 
-    /// Its section, of the values of its keys.
-    /// Fails with the first key that is not there.
     fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
 }
 
@@ -137,7 +124,6 @@ impl<S: Study> AnyStudy for S {
     }
 }
 
-/// The columns of a study's metrics.
 pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
     let card = study.card();
     let column = |(explanation, keys): (&'static Explanation, Keys)| {

@@ -23,15 +23,11 @@ pub struct PassSpec {
     pub follows: bool,
     /// Activations that a pass of the first stage over the same sequences may keep for this one.
     pub keep: Option<Keep>,
-    make: Box<ObserverFactory>,
+    make: Box<dyn Fn(&Subject<'_>) -> Box<dyn Observer>>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
 
-/// A function that makes empty sums for a subject.
-type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
-
 impl PassSpec {
-    /// A pass with the empty sums that `make` gives for a subject.
     pub fn new<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>) -> S + 'static) -> Self {
         let make = Box::new(move |subject: &Subject<'_>| observer_of(make(subject)));
         Self { pass, follows: false, keep: None, make, restore: observer::restored::<S> }
@@ -42,18 +38,15 @@ impl PassSpec {
         Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
 
-    /// This pass in the second stage.
     pub fn following(self) -> Self {
         Self { follows: true, ..self }
     }
 
-    /// This pass in the second stage; it needs no more than this of the sequences that `of` says, so that a pass of the first stage
-    /// may keep it.
+    /// This pass in the second stage; it needs no more than this of those sequences, so that a pass of the first may keep it.
     pub fn following_kept(self, needs: Needs, of: fn(&Sequence) -> bool) -> Self {
         Self { follows: true, keep: Some(Keep { needs, of }), ..self }
     }
 
-    /// An observer with empty sums.
     pub fn observer(&self, subject: &Subject<'_>) -> Box<dyn Observer> {
         (self.make)(subject)
     }
@@ -69,13 +62,10 @@ impl PassSpec {
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     pub grid: HeadGrid,
-    /// The classes of layers by the keys that their queries see.
     pub classes: &'a LayerClasses,
     /// The first layer with the weights of each; empty where each has its own.
     pub first_layers: &'a [usize],
-    /// The token that speaks for a split word.
     pub from: FromToken,
-    /// The id of a token in the model's vocabulary.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
     /// The columns and keys of the corpus that are probed for beside UPOS and relation.
     pub probes: &'a [String],
@@ -85,7 +75,6 @@ pub struct Subject<'a> {
     pub found: &'a UpstreamResults,
     /// The study's own sums of the first stage, for its passes of the second.
     pub own: Observed<'a>,
-    /// Threads for computations before a pass.
     pub threads: NonZeroUsize,
 }
 
@@ -112,7 +101,6 @@ impl<'a> Subject<'a> {
 #[derive(Clone, Copy)]
 pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
 
-/// The sums of a study over one of its passes.
 #[derive(Clone, Copy)]
 pub struct ObservedPass<'a> {
     pub sums: &'a dyn Observer,
@@ -121,7 +109,6 @@ pub struct ObservedPass<'a> {
 }
 
 impl<'a> Observed<'a> {
-    /// The sums of this type, from each pass that has them.
     pub fn each<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
         self.0.iter().filter_map(|pass| observer::sums_if(pass.sums))
     }

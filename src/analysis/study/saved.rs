@@ -16,7 +16,6 @@ pub fn sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::
     studies.iter().map(|study| study.of_parts(&mut parts).map_err(Error::missing_field)).collect()
 }
 
-/// Reads the keys of some studies, and passes over others.
 struct Reader<'a> {
     studies: &'a [&'static dyn AnyStudy],
     report: &'a str,
@@ -48,8 +47,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// The words of an error in a part of a report, with the line and the column in the report, of which `serde_json` makes an
-/// error of that place again.
+/// The words of an error in a part of a report, with its place in the report, as `serde_json` writes and reads it.
 fn in_report(report: &str, part: &str, error: &serde_json::Error) -> String {
     // `part` is borrowed from the report.
     let before = &report[..part.as_ptr().addr() - report.as_ptr().addr()];

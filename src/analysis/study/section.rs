@@ -28,7 +28,6 @@ pub trait Section: Any + Send + Sync {
     /// All that is shown of the section and used of it by other parts of the program, with labels by this policy.
     fn view(&self, policy: &Policy) -> View<'_>;
 
-    /// Its part of the card of a head, beside metrics and labels.
     fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> HeadCard {
         HeadCard::default()
     }
@@ -50,7 +49,6 @@ pub struct View<'a> {
     pub summary: Summary,
     /// The figures of its results; none where there is nothing to draw.
     pub figures: Vec<Figure>,
-    /// The flat tables of its results, under the names of the report; without rows where there are none.
     pub tables: Vec<TableRows<'a>>,
     /// The numbers beside the metrics by which two analyses can be compared.
     pub numbers: Vec<Number<'a>>,
@@ -60,14 +58,12 @@ pub struct View<'a> {
     pub tests_of_use: Vec<LabelUse>,
     /// Heads with the place in the corpus of the sentence that is typical of each.
     pub typical: Vec<(HeadPlace, u64)>,
-    /// The orders in which heads were removed.
     pub pruning: Vec<PruningOrder>,
     /// Whether the model is shown to be above the baseline of the task, from the study that tests it.
     pub is_above_baseline: Option<bool>,
 }
 
 impl View<'_> {
-    /// The view of a section that only has words for the summary.
     pub fn saying(summary: impl Into<Summary>) -> Self {
         Self { summary: summary.into(), ..Self::default() }
     }
@@ -75,7 +71,6 @@ impl View<'_> {
 
 /// A fact that is known only after all studies have measured.
 pub enum Completion<'a> {
-    /// The metrics of all studies.
     Estimates(&'a Estimates),
     /// The thresholds: what depends on them is corrected.
     Policy(&'a Policy),
@@ -95,10 +90,8 @@ pub enum Completion<'a> {
     AboveBaseline(Option<bool>),
 }
 
-/// The part of a section on the card of one head.
 #[derive(Default)]
 pub struct HeadCard {
-    /// Lines, one after the other.
     pub lines: Vec<String>,
     /// Its part of the sentence on the head: verb phrases whose subject is the head, each with its number.
     pub clauses: Vec<String>,
@@ -110,21 +103,16 @@ pub struct HeadCard {
     pub table: Option<CardTable>,
 }
 
-/// A head that another is related to.
 pub struct Neighbour {
     /// How it is related: a phrase before its name.
     pub how: &'static str,
-    /// The head.
     pub place: HeadPlace,
     /// How strongly, in a few words.
     pub strength: String,
 }
 
-/// A small table on the card of a head.
 pub struct CardTable {
-    /// The names of its columns.
     pub columns: &'static [&'static str],
-    /// Its rows, each with a cell for every column.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -135,7 +123,6 @@ impl FromIterator<String> for HeadCard {
 }
 
 impl HeadCard {
-    /// Adds these clauses.
     pub fn saying(self, clauses: impl IntoIterator<Item = String>) -> Self {
         Self { clauses: clauses.into_iter().collect(), ..self }
     }
@@ -144,9 +131,7 @@ impl HeadCard {
 /// An order in which heads were removed one after the other, with the loss each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PruningOrder {
-    /// The quantity that ranks the heads.
     pub by: String,
-    /// The replacement of removed heads.
     pub removal: Replacement,
     /// The heads, the first to go first, each with its constant where that replaces it.
     pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
@@ -156,8 +141,7 @@ pub struct PruningOrder {
     pub unit: &'static str,
     /// The loss without the first head, without the first two, and so on.
     pub without: Vec<f64>,
-    /// The share of predictions of a task that are right with all heads, and without the first head and so on; `None` of a loss of
-    /// tokens.
+    /// The share of a task's predictions that are right, with all heads, then without the first and so on.
     pub right: Option<(f64, Vec<f64>)>,
     /// How many heads can go by each measure of loss, within each rise of the report.
     pub budgets: Vec<(ShareOf, f64, usize)>,
@@ -166,8 +150,7 @@ pub struct PruningOrder {
 }
 
 impl PruningOrder {
-    /// How many heads can go: the longest beginning of the order along which no more is lost than this share of a measure; `None` if
-    /// that has no shares.
+    /// How many heads can go until more is lost than this share of a measure; `None` if that has no shares.
     pub fn can_go(&self, rise: f64, of: ShareOf) -> Option<usize> {
         let mut known = self.budgets.iter().filter(|(measure, ..)| *measure == of).peekable();
         known.peek()?;
@@ -209,10 +192,8 @@ pub enum ShareOf {
 }
 
 impl ShareOf {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Loss, Self::AllHeads, Self::Right];
 
-    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Loss => "the loss",
@@ -237,7 +218,6 @@ pub struct LabelUse {
     pub test: UseTest,
 }
 
-/// A key of a section in the report with its value.
 pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
 
 /// The values of the keys of sections in a saved report, each of the type that its section has under it.
@@ -245,18 +225,21 @@ pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
 /// A section as it stands in a report: under keys of its own. [`stored!`](crate::stored) implements it.
 pub trait Stored: Section + Sized {
-    /// Its keys.
-    const KEYS: &'static [&'static str];
+    const KEYS: &'static [&'static str] = &[];
 
-    /// The keys with their values.
-    fn entries(&self) -> Vec<Entry<'_>>;
+    fn entries(&self) -> Vec<Entry<'_>> {
+        Vec::new()
+    }
 
-    /// The keys with their schemas.
-    fn schema(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
+    fn schema(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        Vec::new()
+    }
 
     /// The value of one of the keys, of its JSON.
     /// Fails if it is another thing. Panics if it is of no key.
-    fn part(key: &str, json: &str) -> serde_json::Result<Box<dyn Any>>;
+    fn part(key: &str, _json: &str) -> serde_json::Result<Box<dyn Any>> {
+        unreachable!("{key} is no key of the section")
+    }
 
     /// The section, of the values of its keys.
     /// Fails with the first key that is not there.
@@ -311,20 +294,6 @@ impl Section for NoSection {
 }
 
 impl Stored for NoSection {
-    const KEYS: &'static [&'static str] = &[];
-
-    fn entries(&self) -> Vec<Entry<'_>> {
-        Vec::new()
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        Vec::new()
-    }
-
-    fn part(key: &str, _: &str) -> serde_json::Result<Box<dyn Any>> {
-        unreachable!("{key} is a key, and there is none")
-    }
-
     fn of_parts(_: &mut KeyValues) -> Result<Self, &'static str> {
         Ok(Self)
     }

@@ -9,10 +9,8 @@ use crate::stats::interval::Interval;
 /// A relation with both baselines, and all heads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracked {
-    /// Its name.
     pub relation: String,
-    /// In a decoder, the side of the dependent on which the head stands, with the share of the relation's words; absent in
-    /// encoders.
+    /// In a decoder, the side of the dependent on which the head stands; absent in encoders.
     #[serde(flatten)]
     pub part: Option<RelationPart>,
     /// Scored words.
@@ -35,7 +33,6 @@ pub struct RelationPart {
     pub share: f64,
 }
 
-/// How well a head follows the relation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracker {
     #[serde(flatten)]
@@ -43,18 +40,13 @@ pub struct Tracker {
     /// The end of the ranking.
     pub direction: Direction,
     pub accuracy: f64,
-    /// The 95 % interval of that.
     pub ci95: Option<Interval>,
     /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
     pub where_offset_wrong: Option<f64>,
-    /// Its accuracy less the offset's.
     pub over_offset: f64,
-    /// The 95 % interval of that.
     pub over_offset_ci95: Option<Interval>,
-    /// Its accuracy less that of the word classes; null where the relation has none, or the head is below the offset and the report is
-    /// rounded.
+    /// Its accuracy less that of the word classes; null without any, and in rounded reports of heads below the offset.
     pub over_tags: Option<f64>,
-    /// The 95 % interval of that.
     pub over_tags_ci95: Option<Interval>,
     /// q-value of the test that the head is above the offset by the margin of a syntactic label; null where the relation has too few words to be tested.
     pub q: Option<f64>,

@@ -1,23 +1,22 @@
 //! The results of upstream studies, for the studies that follow them.
 
+use std::sync::LazyLock;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::aim::Aim;
 use super::labels::evidence::Direction;
 
-/// The results of upstream studies, for the studies that follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamResults {
     /// The arcs that labels claim heads to follow.
     pub claims: Vec<ArcClaim>,
-    /// The orders in which heads might be pruned.
     pub rankings: Vec<Ranking>,
     /// Heads that are called negligible, by their places.
     pub negligible: Vec<usize>,
     /// Heads that look alike, by their places, ascending.
     pub clusters: Vec<Vec<usize>>,
-    /// The aims of heads that have a label with an aim.
     pub aims: Vec<HeadAim>,
     /// Why nothing can be said of heads on the run's task.
     pub obstacle: Option<Obstacle>,
@@ -35,18 +34,9 @@ pub enum Obstacle {
     TooFewUnits,
 }
 
-/// Nothing yet.
-pub static NOTHING: UpstreamResults = UpstreamResults {
-    claims: Vec::new(),
-    rankings: Vec::new(),
-    negligible: Vec::new(),
-    clusters: Vec::new(),
-    aims: Vec::new(),
-    obstacle: None,
-};
+pub static NOTHING: LazyLock<UpstreamResults> = LazyLock::new(UpstreamResults::default);
 
 impl UpstreamResults {
-    /// Adds the results of another study.
     pub fn and(mut self, other: Self) -> Self {
         self.claims.extend(other.claims);
         self.rankings.extend(other.rankings);
@@ -61,7 +51,6 @@ impl UpstreamResults {
 /// An order in which heads might be pruned, chosen on the blocks of even number alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// The quantity that ranks heads.
     pub by: String,
     /// The places of all heads, the least important first.
     pub places: Vec<usize>,
@@ -90,10 +79,8 @@ pub struct ArcClaim {
     pub offset: i32,
 }
 
-/// A head with the aim of its label.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadAim {
-    /// The head's place.
     pub place: usize,
     /// The label: the first of the head's labels that has an aim.
     pub label: String,

@@ -16,17 +16,14 @@ pub struct VerdictRule {
     pub margin: &'static str,
     /// The tests that are corrected together by Benjamini & Hochberg.
     pub family: &'static str,
-    /// The least evidence that a verdict needs.
     pub least: &'static str,
     /// The numbers that are printed beside the verdict.
     pub printed: &'static str,
 }
 
-/// A row of the table.
 pub struct VerdictRow([String; 6]);
 
 impl VerdictRow {
-    /// The headings of its cells.
     pub const HEADINGS: [&'static str; 6] =
         ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
 
@@ -36,7 +33,6 @@ impl VerdictRow {
         [verdict, statistic, margin, family]
     }
 
-    /// The row of a rule, under the default policy.
     pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
         let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;
         Self([verdict, statistic, margin, family, least, printed].map(|text| filled(text, policy)))

@@ -24,11 +24,9 @@ pub enum Aim {
         /// The end at which the head's attention starts.
         direction: Direction,
     },
-    /// The token at this distance.
     Offset(i32),
     /// The two tokens on either side.
     Window,
-    /// The first special token.
     FirstSpecial,
     /// The first token of what a decoder reads.
     FirstToken,
@@ -44,16 +42,13 @@ pub enum Aim {
     Spread,
 }
 
-/// An aim in one sentence: the same for all heads that have it.
 #[derive(Clone, Debug)]
 pub enum Goals {
     /// Words with their other end.
     Partners {
-        /// The end at which attention starts.
         direction: Direction,
         /// The dependents with their heads.
         arcs: Vec<(usize, usize)>,
-        /// Where other ends are looked for.
         partners: Partners,
     },
     /// Tokens with the tokens that they should attend to.
@@ -74,19 +69,17 @@ pub struct Score {
 }
 
 impl Aim {
-    /// The goals in a sentence, of whose keys queries see these, words attending by `from`; `None` if it has no goal, or no
-    /// query.
+    /// The goals in a sentence, of whose keys queries see these, words attending by `from`; `None` without goal or query.
     pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_places().collect();
         let even = Even::new(visibility, sequence.ids.len());
         let sees_word =
             |query: usize, key: usize| even.between_words(&sequence.words[query], &sequence.words[key], from) > 0.0;
-        let kind = |wanted: TokenKind| -> Vec<usize> {
-            (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token] == wanted).collect()
-        };
-        let all_to = |goals: Vec<usize>| {
+        let all_to = |wanted: TokenKind| {
+            let goals: Vec<usize> =
+                (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token] == wanted).collect();
             let seen = |query: usize| goals.iter().copied().filter(|&key| visibility.sees(query, key)).collect();
-            text.iter().map(|&query| (query, seen(query))).collect()
+            Goals::Tokens(text.iter().map(|&query| (query, seen(query))).collect())
         };
         let each = |goals: &dyn Fn(usize) -> Vec<usize>| -> Vec<(usize, Vec<usize>)> {
             let seen = |query: usize| goals(query).into_iter().filter(|&key| visibility.sees(query, key)).collect();
@@ -110,10 +103,10 @@ impl Aim {
                 let near = |query: usize| query.saturating_sub(WINDOW)..=query + WINDOW;
                 Goals::Tokens(each(&|query| near(query).filter(|&key| key != query && is_text(key)).collect()))
             }
-            Self::FirstSpecial => Goals::Tokens(all_to(kind(TokenKind::FirstSpecial))),
-            Self::FirstToken => Goals::Tokens(all_to(kind(TokenKind::First))),
-            Self::Separators => Goals::Tokens(all_to(kind(TokenKind::Separator))),
-            Self::Punctuation => Goals::Tokens(all_to(kind(TokenKind::Punctuation))),
+            Self::FirstSpecial => all_to(TokenKind::FirstSpecial),
+            Self::FirstToken => all_to(TokenKind::First),
+            Self::Separators => all_to(TokenKind::Separator),
+            Self::Punctuation => all_to(TokenKind::Punctuation),
             Self::SameToken => {
                 let ids = &sequence.ids;
                 let same =
@@ -141,7 +134,6 @@ impl Aim {
     }
 }
 
-/// The arcs of a relation: dependents with their heads.
 fn arcs(sequence: &Sequence, relation: &str) -> Vec<(usize, usize)> {
     let tree = sequence.tree.iter().flatten().enumerate();
     let of_relation = tree.filter(|(_, arc)| scored_as(&arc.relation).any(|name| name == relation));
@@ -152,7 +144,6 @@ fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
     Some(sequence.annotations.get(word)?.upos?.tag())
 }
 
-/// The other words that fit the aim.
 fn fellows(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
     sequence.counted_words().filter(|&other| other != word && wanted(other)).collect()
 }
@@ -186,7 +177,6 @@ impl Goals {
         (!goals.is_empty()).then_some(goals)
     }
 
-    /// A head's score for the aim, by its attention between tokens and between words.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners { direction, arcs, partners } => {

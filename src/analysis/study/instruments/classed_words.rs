@@ -13,11 +13,8 @@ use crate::sequences::span::WordSpan;
 pub struct ClassedWords {
     /// The place in the sentence of the first word here: all are, but for the one that a decoder begins with.
     pub first: usize,
-    /// The class of each word.
     pub classes: Vec<Option<usize>>,
-    /// The tokens of each word.
     spans: Vec<WordSpan>,
-    /// The attention of a head without any preference.
     even: Even,
     /// Whether every word sees every other.
     pub is_whole: bool,
@@ -42,22 +39,15 @@ impl ClassedWords {
         Some(Self { first: counted.start, classes, spans, even, is_whole: visibility.is_whole(n), from })
     }
 
-    /// How many words there are.
-    pub fn count(&self) -> usize {
-        self.classes.len()
-    }
-
     /// The words but for one.
     pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
         (0..self.classes.len()).filter(move |&other| other != word)
     }
 
-    /// The even attention of a word to another.
     pub fn even(&self, query: usize, key: usize) -> f64 {
         self.even.between_words(&self.spans[query], &self.spans[key], self.from)
     }
 
-    /// The even attention of all other words to one.
     fn even_from_others(&self, key: usize) -> f64 {
         if self.is_whole {
             // Every word gives the same.

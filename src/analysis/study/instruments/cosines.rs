@@ -3,8 +3,7 @@
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// The cosines of the word embeddings of tokens with each other, `[tokens, tokens]`; 0 where one of them is all zeros, and
-/// of each token with itself.
+/// The cosines of tokens by their word embeddings, `[tokens, tokens]`; 0 of zeros, and of each token with itself.
 pub fn cosines(ids: &[u32], embeddings: &WordEmbeddings) -> Vec<f64> {
     let count = ids.len();
     let rows: Vec<f32> = ids.iter().flat_map(|&id| embeddings.of(id)).copied().collect();

@@ -5,9 +5,7 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::interval::Interval;
 
-/// Sums over scored words.
 pub trait ScoredSums: Merge + Clone {
-    /// Scored words.
     fn scored(&self) -> u64;
 }
 
@@ -15,25 +13,19 @@ pub trait ScoredSums: Merge + Clone {
 pub struct FoldScores<'a, S> {
     /// `[BLOCKS]`
     pub blocks: &'a [Option<&'a S>],
-    /// All blocks.
     pub total: S,
     /// Even and odd families: blocks are their numbers modulo an even number.
     folds: [S; 2],
-    /// Scored words.
     pub words: PerBlock,
 }
 
-/// Right predictions.
 pub struct Hits {
-    /// Among all words.
     pub right: u64,
     pub by_block: PerBlock,
 }
 
-/// The difference of two shares of the same words.
 #[derive(Clone, Copy)]
 pub struct ShareDifference {
-    /// The difference.
     pub value: f64,
     pub ci95: Option<Interval>,
     pub standard_error: Option<f64>,
@@ -51,7 +43,6 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
     }
 
-    /// A number of words as a share of all.
     pub fn share(&self, right: u64) -> f64 {
         right as f64 / self.total.scored() as f64
     }
@@ -61,18 +52,15 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Hits { right: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
 
-    /// A number of each block.
     pub fn per_block(&self, number: impl Fn(&S) -> f64) -> PerBlock {
         per_block(self.blocks, |_, sums| number(sums))
     }
 
-    /// The interval of a share of the words.
     pub fn interval(&self, right: &PerBlock) -> Option<Interval> {
         Jackknife::new(right, &self.words).on(Scale::Share).interval()
     }
 
-    /// The accuracy, with its interval, of what is chosen on one fold and scored on the other, both ways; `None` where
-    /// one of them has no such word.
+    /// The accuracy of [what is held out](Self::held_out_hits), with its interval.
     pub fn held_out<C>(
         &self,
         choose: impl Fn(&S) -> C,
@@ -82,8 +70,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         (Some(self.share(hits.right)), self.interval(&hits.by_block))
     }
 
-    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one of them has
-    /// no such word.
+    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one has no word.
     pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
         if self.folds.iter().any(|fold| fold.scored() == 0) {
             return None;

@@ -34,7 +34,6 @@ struct Kept<T> {
     value: T,
 }
 
-/// A sequence and its neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     index: u64,
@@ -44,7 +43,6 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// The length of its neighbour, if it has one.
     pub fn length(&self) -> Option<usize> {
         self.before.map(|before| before.length)
     }
@@ -72,7 +70,6 @@ impl<T> Neighbours<T> {
         Neighbour { index: begun.index, before: alike, follows: before.is_some() }
     }
 
-    /// The value that was kept of a head in the neighbour of a sequence.
     pub fn before(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept.get(&head)?;
         (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
@@ -85,7 +82,6 @@ impl<T> Neighbours<T> {
         }
     }
 
-    /// Forgets the pack.
     pub fn end_pack(&mut self) {
         *self = Self::default();
     }

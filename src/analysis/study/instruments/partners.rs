@@ -13,7 +13,7 @@ use crate::study::labels::evidence::Direction;
 #[derive(Clone, Debug)]
 pub struct Partners {
     /// Whether queries see no word after them.
-    is_causal: bool,
+    pub is_causal: bool,
     /// The words of the same sentence, `[words]`.
     candidates: Vec<Range<usize>>,
     /// Shared by the sentences of a window.
@@ -21,7 +21,6 @@ pub struct Partners {
 }
 
 impl Partners {
-    /// The candidates in a sequence, of whose keys queries see these.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self {
             is_causal: visibility.is_causal(),
@@ -50,12 +49,6 @@ impl Partners {
         weights.fold(0.0, f64::max)
     }
 
-    /// Whether weights are compared relative to even attention.
-    pub fn compares_lifts(&self) -> bool {
-        self.is_causal
-    }
-
-    /// The weight between a word and another in a direction.
     pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {
         let (query, key) = if direction.is_forward() { (word, other) } else { (other, word) };
         attention.get(query, key) * self.lifts.of(query, key)

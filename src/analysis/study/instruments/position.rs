@@ -12,7 +12,7 @@ use crate::linalg::lanes::total;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
-use crate::stats::exact::{ExactSum, nearest};
+use crate::stats::exact::{ExactSum, add_each, nearest};
 
 /// The farthest offset with a bin of its own.
 const NEAR: usize = REACH;
@@ -20,7 +20,6 @@ const NEAR: usize = REACH;
 /// The farthest distance of the first and of the second far bin on either side; the third has all that is farther.
 const FAR: [usize; 2] = [16, 32];
 
-/// How many far bins there are on either side.
 const FAR_BINS: usize = FAR.len() + 1;
 
 /// The offsets -8..8, then 9-16, 17-32 and more on the left, then the same on the right.
@@ -32,7 +31,6 @@ pub const BINS: usize = 2 * NEAR + 1 + 2 * FAR_BINS;
 const LEFT: usize = 2 * NEAR + 1;
 const RIGHT: usize = LEFT + FAR_BINS;
 
-/// Something for each bin.
 pub type ByBin<T> = [T; BINS];
 
 /// How much of a target is in the pairs of each bin.
@@ -106,7 +104,6 @@ impl Profile {
         self.0[bin(query, key)] += 1.0;
     }
 
-    /// The weights of both.
     pub fn and(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
         self
@@ -127,7 +124,6 @@ pub struct ProfileSums(ByBin<i64>);
 merge_fields!(ProfileSums { 0 });
 
 impl ProfileSums {
-    /// Adds a sequence's profile.
     #[inline(always)]
     pub fn add(&mut self, profile: &Profile) {
         for (sum, &weight) in self.0.iter_mut().zip(&profile.0) {
@@ -161,12 +157,9 @@ impl Rates {
     }
 }
 
-/// A query and another key.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// The query's place.
     pub query: usize,
-    /// The key's place.
     pub key: usize,
     /// The weight of uniform attention from the one to the other.
     pub weight: f64,
@@ -174,8 +167,7 @@ pub struct Pair {
     pub target: Option<(usize, f64)>,
 }
 
-/// All pairs of a query and another key by bins, each weighted as uniform attention would, and how much of some targets
-/// is in them.
+/// All pairs of a query and another key by bins, weighted as uniform attention would, and how much of targets is in them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionPairs {
     weights: ByBin<ExactSum>,
@@ -186,12 +178,10 @@ pub struct PositionPairs {
 merge_fields!(PositionPairs { weights, targets });
 
 impl PositionPairs {
-    /// No pairs, for this many targets.
     pub fn new(targets: usize) -> Self {
         Self { weights: ByBin::default(), targets: vec![ByBin::default(); targets] }
     }
 
-    /// Adds the pairs of a sequence.
     pub fn add(&mut self, pairs: impl Iterator<Item = Pair>) {
         let (mut weights, mut targets) = ([0.0; BINS], vec![[0.0; BINS]; self.targets.len()]);
         for Pair { query, key, weight, target } in pairs {
@@ -201,8 +191,8 @@ impl PositionPairs {
                 targets[target][bin] += weight * share;
             }
         }
-        add(&mut self.weights, &weights);
-        self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add(sums, values));
+        add_each(&mut self.weights, &weights);
+        self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add_each(sums, values));
     }
 
     /// The sums of the targets, to be kept apart from the pairs.
@@ -210,7 +200,6 @@ impl PositionPairs {
         std::mem::take(&mut self.targets)
     }
 
-    /// How many targets there are.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }
@@ -235,10 +224,6 @@ impl PositionPairs {
         let (all, without) = (mean(None), mean(block));
         Rates { without, change: std::array::from_fn(|bin| all[bin] - without[bin]) }
     }
-}
-
-fn add(sums: &mut ByBin<ExactSum>, values: &ByBin<f64>) {
-    sums.iter_mut().zip(values).filter(|(_, value)| **value != 0.0).for_each(|(sum, &value)| *sum += value);
 }
 
 #[cfg(test)]

@@ -39,7 +39,6 @@ impl Predictions {
     }
 }
 
-/// Less than any weight.
 const NONE: f64 = f64::NEG_INFINITY;
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]

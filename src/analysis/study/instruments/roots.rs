@@ -15,7 +15,6 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// No heads yet, of these rows.
     pub fn of(rows: Vec<usize>) -> Self {
         Self { rows, values: Vec::new() }
     }
@@ -40,14 +39,12 @@ impl Roots {
         &self.values[place * size..][..size]
     }
 
-    /// The roots of all heads, `[heads, rows * tokens]`.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 }
 
-/// The sum of the squared Hellinger distances of rows from even attention over the keys that they see; `roots` are theirs,
-/// `[rows, tokens]`.
+/// The sum of the squared Hellinger distances of rows from even attention, of the rows' `roots`, `[rows, tokens]`.
 pub fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
     let row = |(roots, &query): (&[f32], &usize)| {
         let keys = visibility.keys(query, tokens);

@@ -7,7 +7,6 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 use crate::study::labels::evidence::Direction;
 
-/// The special tokens of a sequence, and its words.
 #[derive(Clone, Debug)]
 pub struct SpecialTokens {
     tokens: Vec<usize>,
@@ -16,7 +15,6 @@ pub struct SpecialTokens {
 }
 
 impl SpecialTokens {
-    /// Those of a sequence, words attending by `from`.
     pub fn new(sequence: &Sequence, from: FromToken) -> Self {
         let is_special = |token: &usize| sequence.kinds[*token].is_special();
         let tokens = (0..sequence.kinds.len()).filter(is_special).collect();

@@ -42,12 +42,10 @@ impl VectorSums {
         self.0[at..at + len].iter().map(|sum| sum.value())
     }
 
-    /// Adds sums of vectors to `into`.
     pub fn add_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value());
     }
 
-    /// Adds products to `into`.
     pub fn add_products_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
     }
@@ -66,7 +64,6 @@ impl VectorSums {
         }
     }
 
-    /// Whether there are so many sums.
     pub fn has(&self, len: usize) -> bool {
         self.0.len() == len
     }
@@ -80,8 +77,7 @@ pub fn half(size: usize) -> usize {
 /// Rows that are multiplied at a time: a third of the 384 of a small encoder.
 const BAND: usize = 128;
 
-/// The upper half of `a^T b`, `[size, size]`, of vectors `[rows, size]` whose product is symmetric; below it, in bands, is
-/// what is left of before.
+/// The upper half of the symmetric `a^T b`, `[size, size]`, of vectors `[rows, size]`; below it, in bands, is anything.
 pub fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
     let size = a.columns();
     products.resize(size * size, 0.0);

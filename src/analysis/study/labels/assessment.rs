@@ -8,7 +8,6 @@ use super::policy::Policy;
 use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_of_those_above;
 
-/// The outcome of a rule for a head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
     /// The label, and the score with which the rule fires or does not.
@@ -24,9 +23,7 @@ pub struct Assessment {
 /// Whether a score has to reach its threshold or to pass it.
 #[derive(Clone, Copy)]
 pub enum Bound {
-    /// The score reaches the threshold.
     AtLeast,
-    /// The score passes the threshold.
     Above,
 }
 
@@ -35,17 +32,11 @@ pub enum Bound {
 const ROUNDING: f64 = 1e-12;
 
 impl Bound {
-    /// Whether a score is on the threshold's good side.
     pub fn holds(self, score: f64, threshold: f64) -> bool {
         match self {
             Self::AtLeast => score >= threshold - ROUNDING,
             Self::Above => score > threshold,
         }
-    }
-
-    /// Whether some score is on the threshold's good side: none is above 1.
-    fn attainable(self, threshold: f64) -> bool {
-        self.holds(1.0, threshold)
     }
 }
 
@@ -80,17 +71,11 @@ pub fn assess(
         margin: margin(score, threshold),
         rule: format!("{number} {sign} {}", brief(threshold)),
         borderline: true,
-        tied: false,
-        rests_on: None,
-        direction: None,
         test,
-        versus_offset: None,
-        beyond: None,
-        specific: None,
-        versus_tags: None,
-        knockout: None,
+        ..Label::default()
     };
-    let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
+    // No score is above 1.
+    let (fires, attainable) = (bound.holds(score, threshold), bound.holds(1.0, threshold));
     let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
     Some(Assessment { label, fires, p_of_failing, attainable })
 }
@@ -141,8 +126,7 @@ fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Assessment {
-    /// The assessment of a label that is given only where none of the `others` is. Intersection-union test: the largest of its
-    /// p-value and their p-values of failing.
+    /// The assessment of a label that is given only where no other is: the largest of its p-value and theirs of failing.
     pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
@@ -151,7 +135,6 @@ impl Assessment {
         self
     }
 
-    /// The p-value of the label, if its rule fires.
     fn p_above(&self) -> Option<f64> {
         self.label.test.p.filter(|_| self.fires)
     }
@@ -195,9 +178,7 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The assessment among several of one label: one that fires comes before one that does not, a firm one before a borderline
-/// one, the surer one before others, and one that could fire before one that never does; of those that cannot be told
-/// apart, the one with the largest margin.
+/// The assessment among several of one label: by whether it fires, how sure it is, whether it could fire, and its margin.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {

@@ -5,17 +5,14 @@ use std::fmt;
 use super::policy::Threshold;
 use crate::study::metrics::explanation::Explanation;
 
-/// The documentation of a metric, or of a label with its thresholds.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// The text.
     pub explanation: &'static Explanation,
     /// The thresholds of a label; `None` for a metric.
     pub thresholds: Option<&'static [&'static Threshold]>,
 }
 
 impl Entry {
-    /// Its name in reports.
     pub fn name(&self) -> &'static str {
         self.explanation.name
     }
@@ -37,7 +34,6 @@ impl Entry {
         fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// A text with the default of each threshold that it names in braces.
     pub fn filled(&self, text: &str) -> String {
         self.thresholds.unwrap_or_default().iter().fold(text.to_owned(), |text, threshold| {
             text.replace(&format!("{{{}}}", threshold.name), &threshold.default.to_string())

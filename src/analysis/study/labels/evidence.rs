@@ -3,29 +3,24 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::policy::{Policy, Range, Threshold, Value};
+use super::policy::{Policy, Threshold};
 use crate::stats::interval::Interval;
 use crate::study::metrics::metric::Denominator;
 
-/// Fewest queries that any label rests on; of a syntactic one its words, which have a threshold of their own.
-pub const MIN_QUERIES: Threshold = Threshold {
-    name: "min_queries",
-    range: Range::Count("queries"),
-    default: Value::Count(100),
-    about: "fewest eligible queries of any label but the syntactic ones, which have `syntactic_min_count`: with 100 the \
+pub const MIN_QUERIES: Threshold = Threshold::count(
+    "min_queries",
+    ("queries", 100),
+    "fewest eligible queries of any label but the syntactic ones, which have `syntactic_min_count`: with 100 the \
         standard error of a share is at most 5 points",
-};
+);
 
-/// Fewest sentences that any label rests on.
-pub const MIN_SENTENCES: Threshold = Threshold {
-    name: "min_sentences",
-    range: Range::Count("sentences"),
-    default: Value::Count(30),
-    about: "fewest sentences with what a label rests on, the first of each family alone: a number of fewer than 10 blocks \
+pub const MIN_SENTENCES: Threshold = Threshold::count(
+    "min_sentences",
+    ("sentences", 30),
+    "fewest sentences with what a label rests on, the first of each family alone: a number of fewer than 10 blocks \
         has no test",
-};
+);
 
-/// The kind of evidence that a label lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvidenceGap {
     /// This many sentences, fewer than [`MIN_SENTENCES`].
@@ -35,7 +30,6 @@ pub enum EvidenceGap {
 }
 
 impl EvidenceGap {
-    /// The evidence that a label lacks by `policy`, if any.
     pub fn of(rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let Denominator { count, sentences, .. } = *rests_on;
         if sentences < policy.count(&MIN_SENTENCES) {
@@ -53,7 +47,6 @@ impl EvidenceGap {
     }
 }
 
-/// The largest q-value of a label with a block test against its threshold.
 pub const LABEL_Q: Threshold = Threshold::rule(
     "label_q",
     0.05,
@@ -142,12 +135,10 @@ impl Direction {
     /// The directions of links, in the order of every pair of numbers in sums and reports.
     pub const OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
-    /// Whether the query is the word whose partner is looked for.
     pub fn is_forward(self) -> bool {
         matches!(self, Self::DependentToHead | Self::From)
     }
 
-    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::DependentToHead => "dep->head",
@@ -172,7 +163,6 @@ impl Side {
     /// Both, in the order of every pair of numbers.
     pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Left => "left",
@@ -198,12 +188,10 @@ pub struct ByDirection<T> {
 }
 
 impl<T> ByDirection<T> {
-    /// The value for `direction`.
     pub fn get(&self, direction: Direction) -> &T {
         if direction.is_forward() { &self.dependent_to_head } else { &self.head_to_dependent }
     }
 
-    /// The value for `direction`, to change it.
     pub fn get_mut(&mut self, direction: Direction) -> &mut T {
         if direction.is_forward() { &mut self.dependent_to_head } else { &mut self.head_to_dependent }
     }
@@ -220,7 +208,6 @@ impl<T> ByDirection<T> {
 }
 
 impl<T> ByDirection<Option<T>> {
-    /// Whether there is no value in either direction.
     pub fn is_null(&self) -> bool {
         self.dependent_to_head.is_none() && self.head_to_dependent.is_none()
     }
@@ -228,7 +215,7 @@ impl<T> ByDirection<Option<T>> {
 
 /// A head against the best fixed offset of a relation, on the same words. Without `--digits 17` the difference and its interval
 /// are all that is written of heads below the offset, which no policy labels, but for the best head of the relation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The head's accuracy less the offset's.
     #[schemars(range(min = -1, max = 1))]
@@ -275,26 +262,21 @@ pub fn write_comparisons<S: Serializer>(
     comparisons: &ByDirection<Option<Comparison>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let ByDirection { dependent_to_head, head_to_dependent } = comparisons;
-    let [dependent_to_head, head_to_dependent] =
-        [dependent_to_head, head_to_dependent].map(|comparison| comparison.as_ref().map(Comparison::saved));
-    ByDirection { dependent_to_head, head_to_dependent }.serialize(serializer)
+    let saved = |place: usize| comparisons.get(Direction::BOTH[place]).as_ref().map(Comparison::saved);
+    ByDirection::new(saved).serialize(serializer)
 }
 
 impl Comparison {
     fn saved(&self) -> SavedComparison<'_> {
-        let &Self { difference, ci95, head_only, .. } = self;
-        if head_only.is_some() {
-            SavedComparison::Whole(self)
-        } else {
-            SavedComparison::Difference { difference, ci95 }
+        let &Self { difference, ci95, .. } = self;
+        match self.head_only {
+            Some(_) => SavedComparison::Whole(self),
+            None => SavedComparison::Difference { difference, ci95 },
         }
     }
 
-    /// A difference with its interval alone.
     pub fn of_difference(difference: f64, ci95: Option<Interval>) -> Self {
-        let (standard_error, mcnemar_p) = (None, None);
-        Self { difference, ci95, standard_error, head_only: None, offset_only: None, mcnemar_p, p: None, q: None }
+        Self { difference, ci95, ..Self::default() }
     }
 }
 
@@ -371,7 +353,6 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// The reach in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Offset => "beyond the offset",

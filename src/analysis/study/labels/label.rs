@@ -10,9 +10,7 @@ use crate::stats::interval::Interval;
 /// A number with the numbers that put it into context.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// The score that was measured.
     pub score: Option<f64>,
-    /// Its 95 % interval.
     pub ci95: Option<Interval>,
     /// The chance level, or the baseline that it is held against.
     pub baseline: Option<f64>,
@@ -21,7 +19,7 @@ pub struct Measured {
 }
 
 /// A label of a head with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Label {
     /// The label.
     pub label: String,
@@ -88,7 +86,6 @@ pub struct Near {
 }
 
 impl Label {
-    /// The name of what its score is held against.
     pub fn baseline_name(&self) -> &'static str {
         match self.beyond {
             Some(reach) if reach >= Reach::Place => "best rule of place",

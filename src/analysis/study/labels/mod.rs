@@ -5,7 +5,6 @@ pub mod content;
 pub mod entry;
 pub mod evidence;
 mod label;
-pub mod phrase;
 pub mod policy;
 
 use std::any::Any;
@@ -16,12 +15,11 @@ use anstyle::AnsiColor;
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Metrics;
 pub use assessment::{Assessment, Bound, assess, assess_all, assess_any, correct, is_firm, one_of_each};
-use evidence::LABEL_Q;
+use evidence::{Direction, LABEL_Q};
 pub use label::{Label, Measured, Near};
-pub use phrase::Phrase;
-use policy::{Policy, Range, Threshold};
+use policy::Range;
+pub use policy::{Policy, Threshold};
 
-/// The label of a head that has no other.
 pub const UNLABELLED: &str = "unlabelled";
 
 /// How the grid of a summary shows such a head where it is surely short of the nearest labels, and its legend.
@@ -34,13 +32,11 @@ pub const UNDECIDED_SHOWN: [&str; 2] =
 /// The first label of a head that the checkpoint was saved without, which has no other.
 pub const ABSENT: &str = "absent";
 
-/// How the grid of a summary shows such a head, and its legend.
 pub const ABSENT_SHOWN: [&str; 2] = ["-", "absent: the checkpoint was saved without the head"];
 
 /// The first label of a head that the run removed (`--remove`), which has no other.
 pub const REMOVED: &str = "removed";
 
-/// How the grid of a summary shows such a head, and its legend.
 pub const REMOVED_SHOWN: [&str; 2] = ["x", "removed (`--remove`)"];
 
 /// The mark of a label in the grid whose interval crosses its threshold.
@@ -52,7 +48,6 @@ pub const TIED: &str = "~";
 /// The mark of a label in the grid of a head that writes a constant (`model.constant_heads`).
 pub const CONSTANT: &str = "=";
 
-/// The documentation of [`UNLABELLED`].
 pub const NO_LABEL: Explanation = Explanation {
     name: UNLABELLED,
     measures: "No rule fired. The report names the two labels that were nearest and how far off they were.",
@@ -62,7 +57,6 @@ pub const NO_LABEL: Explanation = Explanation {
     caveats: "It does not mean that the head does nothing: only that nothing that is looked for was found.",
 };
 
-/// The documentation of [`ABSENT`].
 pub const NO_HEAD: Explanation = Explanation {
     name: ABSENT,
     measures: "The checkpoint was saved without the head (`pruned_heads` of `config.json`). It has no metrics and no labels, no \
@@ -73,7 +67,6 @@ pub const NO_HEAD: Explanation = Explanation {
     caveats: "Of the model before it was pruned nothing is said.",
 };
 
-/// The documentation of [`REMOVED`].
 pub const REMOVED_HEAD: Explanation = Explanation {
     name: REMOVED,
     measures: "The run removed the head (`--remove`). It has no label, no count of heads has it, and no test of labels is \
@@ -84,18 +77,14 @@ pub const REMOVED_HEAD: Explanation = Explanation {
     caveats: "Its metrics are of attention that no later layer reads.",
 };
 
-/// One label, or one family of labels that differ in a parameter.
 pub struct Detector {
-    /// Its documentation, for `explain` and the docs.
     pub explanation: Explanation,
     pub thresholds: &'static [&'static Threshold],
     /// Whether the label is a role of the head: one that every untrained head has, too, is none.
     pub is_role: bool,
     /// The parameter of a label of this family that has one, such as the relation; of any other label `None`.
     pub parameter: Parameter,
-    /// The label as a part of a sentence on the head.
     pub phrase: Phrase,
-    /// How the grid of a summary shows it.
     pub shown: LabelStyle,
     /// How close a head comes to the label. All rules that could fire are returned, fired or not.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
@@ -114,7 +103,27 @@ pub enum Parameter {
     OneOf(&'static str, fn() -> Vec<String>),
 }
 
-/// How the grid of a summary shows a label.
+/// A label as a verb phrase whose subject is the head; `{}` is the parameter of a label that has one.
+#[derive(Clone, Copy, Debug)]
+pub enum Phrase {
+    Fixed(&'static str),
+    /// A phrase for each end of the arcs at which the attention starts.
+    Directed {
+        to_head: &'static str,
+        to_dependent: &'static str,
+    },
+}
+
+impl Phrase {
+    fn of(self, direction: Option<Direction>) -> &'static str {
+        match (self, direction) {
+            (Self::Fixed(phrase), _) => phrase,
+            (Self::Directed { to_dependent, .. }, Some(direction)) if !direction.is_forward() => to_dependent,
+            (Self::Directed { to_head, .. }, _) => to_head,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub struct LabelStyle {
     /// The label, shortened; `None` if the label itself, or its parameter, is short enough.
@@ -124,20 +133,23 @@ pub struct LabelStyle {
     pub in_controls: bool,
 }
 
+impl LabelStyle {
+    /// The style of a label that controls name where they have it.
+    pub const fn of(code: Option<&'static str>, colour: AnsiColor) -> Self {
+        Self { code, colour, in_controls: false }
+    }
+}
+
 impl Detector {
-    /// Whether a policy switches one of its rules on.
     pub fn is_on(&self, policy: &Policy) -> bool {
         // The q-value that several families share is no rule by itself.
         let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
         rules.clone().next().is_none() || rules.any(|rule| policy.rule(rule).is_some())
     }
 
-    /// Whether `label` is one of this detector's.
     pub fn gives(&self, label: &str) -> bool {
-        match self.parameter {
-            Parameter::None => label == self.explanation.name,
-            Parameter::Any(..) | Parameter::Keyed(_) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
-        }
+        self.parameter_of(label).is_some()
+            || matches!(self.parameter, Parameter::None) && label == self.explanation.name
     }
 
     /// Whether a label of this detector goes by a name: its own, that of the detector, the part before its colon, or its code.
@@ -157,12 +169,10 @@ impl Detector {
         self.explanation.name.split_once(':').map_or(self.explanation.name, |(family, _)| family)
     }
 
-    /// One of its labels as a part of a sentence on the head.
     pub fn phrase_of(&self, label: &Label) -> String {
         self.phrase.of(label.direction).replace("{}", self.parameter_of(&label.label).unwrap_or_default())
     }
 
-    /// The parameter of a label of this family.
     fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
         let (name, parameter) = label.split_once(':')?;
         let valid = match self.parameter {
@@ -180,7 +190,6 @@ impl Detector {
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
     }
 
-    /// The label of this detector that the grid shows as `code`.
     pub fn label_of(&self, code: &str) -> Option<String> {
         let mut labels = match self.parameter {
             Parameter::None => vec![self.explanation.name.to_owned()],
@@ -193,7 +202,6 @@ impl Detector {
     }
 }
 
-/// The evidence on one head.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
     /// The head's place in lists of all heads.
@@ -212,6 +220,12 @@ impl Evidence<'_> {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
+    /// How the head stands to a label that asks one metric, at `key` if it has several, to be above a threshold.
+    pub fn above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
+        let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
+        assess(label, &number, self.metric(id, key), Bound::Above, threshold).into_iter().collect()
+    }
+
     /// The section as the type that its study made.
     /// Panics if it belongs to another study.
     pub fn section<S: 'static>(&self) -> &S {
@@ -224,7 +238,6 @@ impl Evidence<'_> {
     }
 }
 
-/// The verdict on one head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The first of the labels, [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
@@ -235,7 +248,6 @@ pub struct Verdict {
     pub nearest: Vec<Near>,
 }
 
-/// The number of labels that an unlabelled head is listed as near to.
 const NEAREST: usize = 2;
 
 impl Verdict {

@@ -17,19 +17,15 @@ use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::shortened;
 
-/// A threshold of a label.
 #[derive(Debug, PartialEq)]
 pub struct Threshold {
-    /// Its name in policy files and in reports.
     pub name: &'static str,
-    /// The values that it may have.
     pub range: Range,
     pub default: Value,
     /// Its meaning, and the source of its default.
     pub about: &'static str,
 }
 
-/// The values that a threshold may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// A share or a rate, from 0 to 1, of a rule that may be switched off.
@@ -40,14 +36,11 @@ pub enum Range {
     Count(&'static str),
 }
 
-/// The value of a threshold.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Value {
-    /// The rule is not applied: null in reports, "off" in policy files.
     Off,
-    /// A share or a rate.
     Share(f64),
-    /// A number of things.
     Count(u64),
 }
 
@@ -76,7 +69,16 @@ impl Threshold {
         Self { name, range: Range::Rule, default: Value::Share(default), about }
     }
 
-    /// Its range of values, in words.
+    /// A threshold that is a share, of a rule that is always on.
+    pub const fn share(name: &'static str, default: f64, about: &'static str) -> Self {
+        Self { name, range: Range::Share, default: Value::Share(default), about }
+    }
+
+    /// A threshold that is a number of things, which are named in the plural.
+    pub const fn count(name: &'static str, (things, default): (&'static str, u64), about: &'static str) -> Self {
+        Self { name, range: Range::Count(things), default: Value::Count(default), about }
+    }
+
     pub fn expected(&self) -> String {
         match self.range {
             Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),
@@ -108,7 +110,6 @@ impl Threshold {
         }
     }
 
-    /// The JSON Schema of its value.
     pub fn schema(&self) -> serde_json::Value {
         match self.range {
             Range::Rule => json!({ "description": self.about, "type": ["number", "null"], "minimum": 0, "maximum": 1 }),
@@ -171,7 +172,6 @@ impl Policy {
         self.rule(threshold).unwrap_or_default()
     }
 
-    /// A number of things.
     pub fn count(&self, threshold: &Threshold) -> u64 {
         match self.get(threshold) {
             Value::Count(count) => count,
@@ -185,11 +185,12 @@ impl Policy {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(Class::Input)?);
-        policy.map_err(|PolicyFault { line, why }| why.at(&file, line)).class(Class::Input)
+        policy.map_err(|(line, why)| why.at(&file, line)).class(Class::Input)
     }
 
-    fn with_toml(mut self, text: &str) -> Result<Self, PolicyFault> {
-        let refused = |at: usize, why: Error| PolicyFault { line: text[..at].matches('\n').count() as u64 + 1, why };
+    /// Fails with the line of the fault.
+    fn with_toml(mut self, text: &str) -> Result<Self, (u64, Error)> {
+        let refused = |at: usize, why: Error| (text[..at].matches('\n').count() as u64 + 1, why);
         let table = DeTable::parse(text)
             .map_err(|error| refused(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned())))?;
         let mut entries: Vec<_> = table.get_ref().iter().collect();
@@ -229,12 +230,10 @@ impl Policy {
         pairs.filter(|(_, here, there)| here != there).collect()
     }
 
-    /// Every threshold.
     pub fn thresholds(&self) -> impl Iterator<Item = &'static Threshold> {
         self.0.iter().map(|(threshold, _)| *threshold)
     }
 
-    /// The names of the rules that may be switched off.
     pub fn rules(&self) -> impl Iterator<Item = &'static str> {
         self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
     }
@@ -257,23 +256,6 @@ impl Serialize for Policy {
     }
 }
 
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Off => serializer.serialize_none(),
-            Self::Share(share) => serializer.serialize_f64(*share),
-            Self::Count(count) => serializer.serialize_u64(*count),
-        }
-    }
-}
-
-/// A fault of a policy file, and its line.
-#[derive(Debug)]
-struct PolicyFault {
-    line: u64,
-    why: Error,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,7 +276,7 @@ mod tests {
     }
 
     fn refusal(text: &str) -> (u64, String) {
-        let PolicyFault { line, why } = policy().with_toml(text).expect_err("a refusal");
+        let (line, why) = policy().with_toml(text).expect_err("a refusal");
         (line, format!("{why:#}"))
     }
 

@@ -1,5 +1,4 @@
-//! Estimates: the metrics of all heads, computed from the sums of blocks, with chance levels, intervals and standard
-//! errors.
+//! Estimates: the metrics of all heads from the sums of blocks, with chance levels, intervals and standard errors.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -13,7 +12,6 @@ use crate::stats::blocks::{BLOCKS, Blocks, Merge, PerBlock};
 use crate::stats::interval::Interval;
 use crate::system::parallel::in_parallel;
 
-/// The context for computing ratios.
 pub struct EstimationContext {
     pub grid: HeadGrid,
     pub threads: NonZeroUsize,
@@ -31,7 +29,6 @@ impl EstimationContext {
         Self { grid, threads, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
     }
 
-    /// Whether the head at a place is there.
     pub fn has(&self, place: usize) -> bool {
         !self.absent.contains(&self.grid.place(place))
     }
@@ -41,13 +38,11 @@ impl EstimationContext {
         self.has(place) && !self.removed.contains(&self.grid.place(place))
     }
 
-    /// The number of heads that take part.
     pub fn taking_part(&self) -> usize {
         (0..self.grid.count()).filter(|&place| self.takes_part(place)).count()
     }
 }
 
-/// The metrics of all heads, with their chance levels and uncertainty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     /// The metrics of each head, `[layers * heads]`.
@@ -58,9 +53,7 @@ pub struct Estimates {
     pub standard_errors: Vec<StandardErrors>,
     /// The chance levels that differ between heads, `[layers * heads]`, from all studies that have such metrics.
     pub own_chance: Vec<Values>,
-    /// The metrics of a head without any preference.
     pub chance: Values,
-    /// The 95 % intervals of the chance metrics.
     pub chance_ci95: Intervals,
     /// The denominators of each metric: the same for all heads, or the largest that any can have.
     pub denominators: Metrics<Denominator>,
@@ -73,7 +66,6 @@ pub struct Estimates {
 }
 
 impl Estimates {
-    /// No metrics of this many heads.
     pub fn none(heads: usize) -> Self {
         Self {
             heads: vec![Values::default(); heads],
@@ -160,19 +152,14 @@ impl Estimates {
 
     /// Has no numbers of the head at a place, which the model lacks.
     pub fn forget(&mut self, place: usize) {
-        let [values, chance] = [&mut self.heads[place], &mut self.own_chance[place]];
-        *values = values.zip_map(values, |_, _| None);
-        *chance = chance.zip_map(chance, |_, _| None);
-        let errors = &mut self.standard_errors[place];
-        *errors = errors.zip_map(errors, |_, _| None);
-        self.ci95[place] = self.ci95[place].zip_map(&self.ci95[place], |_, _| None);
-        if let Some(without) = self.without_blocks.get_mut(place) {
-            *without = without.zip_map(without, |_, _| None);
+        for values in [&mut self.heads[place], &mut self.own_chance[place], &mut self.standard_errors[place]] {
+            values.forget();
         }
+        self.ci95[place].forget();
+        self.without_blocks.get_mut(place).into_iter().for_each(Metrics::forget);
     }
 
-    /// Adds the chance levels of each head, in the order of `columns`: what a head without any preference for
-    /// keys, but with this head's values, would score.
+    /// Adds the chance levels of each head: what a head without preference for keys, but with its values, would score.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
         Self { own_chance: of_heads.map(chance).collect(), ..self }
@@ -192,13 +179,11 @@ impl Estimates {
         self
     }
 
-    /// The denominators of each metric of a head.
     pub fn denominators_of(&self, place: usize) -> Metrics<Denominator> {
         let own = |common: &Denominator, own: Option<&Option<Denominator>>| own.copied().flatten().unwrap_or(*common);
         self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
-    /// These estimates with a metric by block as well, for others to be held against.
     pub fn with_blocks(mut self, metric: &'static str, blocks: ByBlock) -> Self {
         self.by_block.insert(metric, blocks);
         self
@@ -316,21 +301,16 @@ pub fn jackknife(of: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option
     left_out(&[of(None)], &blocks, &[scale]).pop().flatten()
 }
 
-/// The scale of each cell.
 fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()
-}
-
-/// The numerators and the denominators of a cell, by block; `blocks` are `[BLOCKS][cells]`.
-fn columns_of(blocks: &[Vec<Fraction>], cell: usize) -> [PerBlock; 2] {
-    [Fraction::numerator, Fraction::denominator]
-        .map(|part: fn(&Fraction) -> f64| std::array::from_fn(|block| part(&blocks[block][cell])))
 }
 
 /// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
 fn left_out(whole: &[Fraction], blocks: &[Vec<Fraction>], scales: &[Scale]) -> Vec<Option<Jackknife>> {
     let cell = |(cell, (whole, &scale)): (usize, (&Fraction, &Scale))| {
-        let [above, below] = columns_of(blocks, cell);
+        let by_block =
+            |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&blocks[block][cell])) };
+        let [above, below] = [Fraction::numerator, Fraction::denominator].map(by_block);
         let all = [whole.numerator(), whole.denominator()];
         whole.value().map(|_| Jackknife::of_parts(all, &above, &below).on(scale))
     };

@@ -1,9 +1,7 @@
 //! The documentation of labels and metrics: the one text that `explain` prints and docs/detectors.md is made from.
 
-/// The documentation of a label or a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Its name in reports.
     pub name: &'static str,
     /// Its meaning for a head, as a sentence.
     pub measures: &'static str,

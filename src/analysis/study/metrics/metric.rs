@@ -6,23 +6,20 @@ use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::ser::{SerializeMap, Serializer};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::explanation::Explanation;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
 
 /// A metric: one line of a study's table.
 ///
-/// `F` takes what the study knows of one head in one block, or in all of them, and the place of a cell, and gives the
-/// ratio before the division.
+/// `F` gives the ratio of what the study knows of a head in a block, or in all, and of the place of a cell.
 pub struct Metric<F> {
     /// Its id and what `explain` says of it.
     pub explanation: Explanation,
-    /// Its cells: one, or one for each key.
     pub keys: Keys,
     /// Numerator and denominator of a head.
     pub value: F,
@@ -30,25 +27,46 @@ pub struct Metric<F> {
     pub chance: Option<F>,
 }
 
+impl<F: Copy> Metric<F> {
+    pub const fn single(value: F) -> Self {
+        Self::keyed(Keys::Single, value)
+    }
+
+    pub const fn keyed(keys: Keys, value: F) -> Self {
+        let explanation = Explanation { name: "", measures: "", formula: "", chance: "", source: "", caveats: "" };
+        Self { explanation, keys, value, chance: None }
+    }
+
+    pub const fn with_chance(self, chance: F) -> Self {
+        Self { chance: Some(chance), ..self }
+    }
+
+    pub const fn explained(self, explanation: Explanation) -> Self {
+        Self { explanation, ..self }
+    }
+}
+
 /// The names of metrics and what `explain` says of each, in the order of their table.
 pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
-/// The keys of a metric's cells.
+/// Every cell of a table, by its metric and its place.
+pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
+    let cells = table.iter().flat_map(|metric| metric.keys.places().map(move |place| (metric, place)));
+    cells.map(|(metric, place)| cell(metric, place)).collect()
+}
+
 #[derive(Clone, Copy)]
 pub enum Keys {
-    /// A single number.
     Single,
     /// This many numbers, each named by its place.
     Each(usize, fn(usize) -> String),
 }
 
 impl Keys {
-    /// The offsets -8 to 8.
     pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
 
-    /// The places of the cells.
     pub fn places(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
@@ -72,12 +90,9 @@ pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) 
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
-/// A metric as a column of all heads' values.
 #[derive(Clone, Copy)]
 pub struct Column {
-    /// The id of the metric.
     pub id: &'static str,
-    /// Its cells.
     pub keys: Keys,
     /// The scale of its tests and intervals.
     pub scale: Scale,
@@ -95,7 +110,6 @@ pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
     })
 }
 
-/// A ratio before the division.
 #[derive(Clone, Copy, Debug)]
 pub struct Fraction {
     numerator: f64,
@@ -120,6 +134,28 @@ pub struct Denominator {
     pub effective_blocks: f64,
 }
 
+/// Eligible things, and the sentences with any: the first of each family alone, for those after it are no independent evidence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eligible {
+    pub count: u64,
+    pub sentences: u64,
+}
+
+merge_fields!(Eligible { count, sentences });
+
+impl Eligible {
+    /// Adds the things of one sentence, which may be the first of its family.
+    pub fn add(&mut self, count: u64, is_first: bool) {
+        self.count += count;
+        self.sentences += u64::from(count > 0 && is_first);
+    }
+
+    /// The mean of a sum over these things.
+    pub fn mean(self, sum: f64) -> Fraction {
+        Fraction::mean(sum, self.count, self.sentences)
+    }
+}
+
 impl Denominator {
     /// A number over these blocks with this standard error; `None` where they are too few for a test.
     pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Option<Estimate> {
@@ -141,6 +177,11 @@ impl Fraction {
         Self { numerator, denominator, ..Self::NONE }
     }
 
+    /// The mean of a sum over so many things, in so many sentences.
+    pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
+        Self::new(sum, count as f64).over(count, sentences)
+    }
+
     /// This ratio over so many things, in so many sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
@@ -151,17 +192,14 @@ impl Fraction {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
 
-    /// The number above the line.
     pub fn numerator(&self) -> f64 {
         self.numerator
     }
 
-    /// The number below it.
     pub fn denominator(&self) -> f64 {
         self.denominator
     }
 
-    /// The number of things, sentences and blocks that the ratio is over.
     pub fn basis(&self) -> Denominator {
         self.basis
     }
@@ -180,10 +218,10 @@ impl Fraction {
 }
 
 /// A value for each cell of each metric, under the metrics' ids and in the order of the tables.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Metrics<T>(Named<Cells<T>>);
 
-/// The cells of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Cells<T> {
@@ -198,8 +236,7 @@ pub(in crate::study) struct Named<T>(pub(in crate::study) Vec<(String, T)>);
 /// The metrics of one head; `null` where nothing in the corpus was eligible.
 pub type Values = Metrics<Option<f64>>;
 
-/// The standard errors of the metrics of one head, by leaving out one block at a time; `null` where fewer than 10 blocks
-/// have a denominator.
+/// The standard errors of the metrics of one head; `null` where fewer than 10 blocks have a denominator.
 pub type StandardErrors = Metrics<Option<f64>>;
 
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no standard error.
@@ -226,7 +263,6 @@ impl<T> Metrics<T> {
         Self(Named(columns.iter().map(column).collect()))
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.0.is_empty()
     }
@@ -240,7 +276,6 @@ impl<T> Metrics<T> {
         self.0.0.retain(|(id, _)| !is_dropped.0.get(id).is_some_and(all));
     }
 
-    /// Adds the metrics of another study after these.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);
     }
@@ -304,6 +339,12 @@ impl<T> Metrics<T> {
     }
 }
 
+impl<T> Metrics<Option<T>> {
+    pub(super) fn forget(&mut self) {
+        *self = self.zip_map(self, |_, _| None);
+    }
+}
+
 impl<T> Default for Metrics<T> {
     fn default() -> Self {
         Self(Named(Vec::new()))
@@ -327,11 +368,7 @@ impl<T> Named<T> {
 
 impl<T: Serialize> Serialize for Named<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
@@ -354,18 +391,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
             }
         }
         deserializer.deserialize_map(CellsVisitor(PhantomData))
-    }
-}
-
-impl<T: Serialize> Serialize for Metrics<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Metrics<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Named::deserialize(deserializer).map(Self)
     }
 }
 

@@ -7,24 +7,19 @@ use super::unit::Unit;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 
-/// A number of a head, with its uncertainty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
-    /// The part of an analysis that it belongs to.
     pub part: Part,
     /// The place of its head in lists of all heads.
     pub head: usize,
-    /// Its metric or relation.
     pub of: String,
     /// Its name: of a metric that of the report (`offset_mass.-1`), else the one that rules have.
     pub name: String,
-    /// Its unit.
     pub unit: Unit,
     /// The number of the head that it is made of, together with rates of the corpus; `None` if it is of the head alone.
     pub made_of: Option<String>,
     /// The number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
-    /// Its 95 % interval.
     pub ci95: Option<Interval>,
     /// Blocks with a denominator.
     pub blocks: usize,
@@ -57,7 +52,6 @@ impl Number<'_> {
     }
 }
 
-/// The name of a number as rules of labels have it.
 pub fn in_rules(part: Part, name: &str) -> String {
     match (part, name.split_once('.')) {
         (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),

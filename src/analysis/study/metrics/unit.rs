@@ -27,12 +27,10 @@ pub struct PerUnit<T> {
 }
 
 impl<T: Copy> PerUnit<T> {
-    /// One value for every unit.
     pub fn all(value: T) -> Self {
         Self { shares: value, nats: value, tokens: value }
     }
 
-    /// The value for a unit.
     pub fn of(&self, unit: Unit) -> T {
         match unit {
             Unit::Shares => self.shares,
@@ -41,7 +39,6 @@ impl<T: Copy> PerUnit<T> {
         }
     }
 
-    /// The place of the value for a unit.
     pub fn of_mut(&mut self, unit: Unit) -> &mut T {
         match unit {
             Unit::Shares => &mut self.shares,

@@ -12,55 +12,32 @@ use crate::system::errors::Facts;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     column: String,
-    relation: Relation,
+    /// One of [`RELATIONS`].
+    relation: &'static str,
     value: String,
 }
 
-/// How a cell stands to a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
-    Equal,
-    Unequal,
-    AtLeast,
-    AtMost,
-    Above,
-    Below,
-}
-
 /// Every relation as it is written; one that begins with another stands before it.
-const RELATIONS: [(&str, Relation); 6] = [
-    ("!=", Relation::Unequal),
-    (">=", Relation::AtLeast),
-    ("<=", Relation::AtMost),
-    ("=", Relation::Equal),
-    (">", Relation::Above),
-    ("<", Relation::Below),
+const RELATIONS: [(&str, fn(Ordering) -> bool); 6] = [
+    ("!=", Ordering::is_ne),
+    (">=", Ordering::is_ge),
+    ("<=", Ordering::is_le),
+    ("=", Ordering::is_eq),
+    (">", Ordering::is_gt),
+    ("<", Ordering::is_lt),
 ];
 
 impl FromStr for Condition {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let found = RELATIONS.iter().filter_map(|(sign, relation)| Some((text.find(sign)?, sign, *relation)));
+        let found = RELATIONS.iter().filter_map(|(relation, _)| Some((text.find(relation)?, *relation)));
         // The first of the relations in the text: a value may contain others. Of those at one place the longest stands first.
-        let (at, sign, relation) = found.min_by_key(|(at, ..)| *at).ok_or_else(|| {
+        let (at, relation) = found.min_by_key(|(at, _)| *at).ok_or_else(|| {
             anyhow!("`{text}` is no condition").of_value(text).hint("write COLUMN=VALUE, or !=, >=, <=, > or < for =")
         })?;
-        let [column, value] = [&text[..at], &text[at + sign.len()..]].map(|part| part.trim().to_owned());
+        let [column, value] = [&text[..at], &text[at + relation.len()..]].map(|part| part.trim().to_owned());
         Ok(Self { column, relation, value })
-    }
-}
-
-impl Relation {
-    fn holds(self, order: Ordering) -> bool {
-        match self {
-            Self::Equal => order.is_eq(),
-            Self::Unequal => order.is_ne(),
-            Self::AtLeast => order.is_ge(),
-            Self::AtMost => order.is_le(),
-            Self::Above => order.is_gt(),
-            Self::Below => order.is_lt(),
-        }
     }
 }
 
@@ -69,27 +46,28 @@ impl Condition {
     /// Fails if the cell is a number and the value none, or if texts are asked for their order.
     fn is_met(&self, cell: &Cell) -> Result<bool> {
         let Self { column, relation, value } = self;
+        let (_, holds) = RELATIONS.into_iter().find(|(known, _)| known == relation).expect("one of the relations");
         let number = |known: f64| {
             // Nothing is above, below or equal to what `nan` stands for.
             let asked: f64 =
                 value.parse().ok().filter(|asked: &f64| !asked.is_nan()).ok_or_else(|| {
                     anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value)
                 })?;
-            Ok(known.partial_cmp(&asked).is_some_and(|order| relation.holds(order)))
+            Ok(known.partial_cmp(&asked).is_some_and(holds))
         };
-        let text = |known: &str| match relation {
-            Relation::Equal => Ok(known == value),
-            Relation::Unequal => Ok(known != value),
+        let text = |known: &str| match *relation {
+            "=" => Ok(known == value),
+            "!=" => Ok(known != value),
             _ => Err(anyhow!("`{column}` is a column of texts, which are only = or !=").of_value(column)),
         };
         match cell {
-            Cell::Empty => Ok(match relation {
-                Relation::Equal => value.is_empty(),
-                Relation::Unequal => !value.is_empty(),
+            Cell::Empty => Ok(match *relation {
+                "=" => value.is_empty(),
+                "!=" => !value.is_empty(),
                 _ => false,
             }),
             // A column of numbers may be asked for those that are there: `q!=`.
-            Cell::Integer(_) | Cell::Number(_) if value.is_empty() => Ok(*relation == Relation::Unequal),
+            Cell::Integer(_) | Cell::Number(_) if value.is_empty() => Ok(*relation == "!="),
             Cell::Integer(known) => number(*known as f64),
             Cell::Number(known) => number(*known),
             Cell::Flag(known) => text(if *known { "true" } else { "false" }),

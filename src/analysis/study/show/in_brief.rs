@@ -4,7 +4,6 @@ use crate::study::labels::evidence::{EvidenceGap, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Denominator;
 
-/// A study's part of a report in brief.
 #[derive(Debug, Default, PartialEq)]
 pub struct InBrief {
     /// The finding, as a sentence that can be repeated to somebody who has not seen the report.
@@ -16,7 +15,6 @@ pub struct InBrief {
 }
 
 impl InBrief {
-    /// A study that found something.
     pub fn found(sentence: String) -> Self {
         Self { found: Some(sentence), ..Self::default() }
     }
@@ -27,9 +25,7 @@ impl InBrief {
 pub struct Shortage {
     /// The thing that could not be said, as a noun.
     pub of: String,
-    /// How much there is.
     pub count: u64,
-    /// How much it takes.
     pub asked: u64,
     /// The things that were too few: one, and several.
     pub things: [String; 2],

@@ -8,3 +8,8 @@ pub mod summary;
 pub mod table;
 pub mod terms;
 pub mod wording;
+
+pub use figure::{Chart, Figure, Forest, ForestRow, Mark};
+pub use in_brief::{InBrief, Shortage};
+pub use summary::Summary;
+pub use table::TableRows;

@@ -14,7 +14,6 @@ pub struct Summary(Vec<Passage>);
 
 #[derive(Clone, Debug)]
 enum Passage {
-    /// Whole lines.
     Lines(String),
     /// A table, and the columns that may go where there is no room, the first of them first.
     Table(Box<Table>, Vec<usize>),
@@ -24,14 +23,12 @@ enum Passage {
 const WIDEST_LINE: usize = 100;
 
 impl Summary {
-    /// The summary that `write` writes.
     pub fn written(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
         let mut summary = Self::default();
         write(&mut summary).expect("writing to a string does not fail");
         summary
     }
 
-    /// Adds a table, which has its own lines.
     pub fn table(&mut self, table: Table) {
         self.table_without(table, &[]);
     }
@@ -41,17 +38,14 @@ impl Summary {
         self.0.push(Passage::Table(Box::new(table), may_go.to_vec()));
     }
 
-    /// Adds an empty line.
     pub fn blank(&mut self) {
         self.append("\n".into());
     }
 
-    /// Adds what another study says.
     pub fn append(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// Whether nothing was said.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -172,7 +166,6 @@ pub fn width_of(table: &Table) -> usize {
     table.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
 }
 
-/// The heading of a column.
 fn title(table: &Table, column: usize) -> Option<String> {
     Some(table.header()?.cell_iter().nth(column)?.content())
 }

@@ -6,30 +6,23 @@ use serde::{Deserialize, Serialize};
 use crate::study::metrics::metric::Named;
 use crate::system::errors::{Facts, similar};
 
-/// A flat table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Its name: on the command line.
     pub name: &'static str,
-    /// The names of its columns: keys of the report, those within an object after a dot, the ends of an interval as
-    /// `ci95_low` and `ci95_high`.
+    /// The keys of the report, those within an object after a dot, the ends of an interval as `ci95_low` and `ci95_high`.
     pub columns: Vec<String>,
     /// Its rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A value that could not be computed.
     Empty,
-    /// Yes or no.
     Flag(bool),
-    /// A whole number.
     Integer(i64),
-    /// Any other.
     Number(f64),
-    /// Words.
     Text(String),
 }
 
@@ -54,19 +47,16 @@ enum ReportValue {
 
 /// The rows of a flat table, which are flattened where they are wanted.
 pub struct TableRows<'a> {
-    /// The name of the table.
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
     is_left_out: Option<fn(&str) -> bool>,
 }
 
 impl<'a> TableRows<'a> {
-    /// Rows of the report.
     pub fn of<R: Serialize + 'a>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
         Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))), is_left_out: None }
     }
 
-    /// These rows without the columns for which `is_left_out` holds.
     pub fn without(self, is_left_out: fn(&str) -> bool) -> Self {
         Self { is_left_out: Some(is_left_out), ..self }
     }
@@ -83,7 +73,6 @@ impl<'a> TableRows<'a> {
     }
 }
 
-/// The cells of a row, each with its column.
 fn cells<R: Serialize>(row: &R) -> Vec<(String, Cell)> {
     let text = serde_json::to_string(row).expect("what a report has is JSON");
     let mut cells = Vec::new();
@@ -127,10 +116,7 @@ impl Table {
         };
         Self { name, rows: rows.into_iter().map(cells).collect(), columns }
     }
-}
 
-impl Table {
-    /// The table without the columns of which this holds.
     pub fn without(self, is_left_out: impl Fn(&str) -> bool) -> Self {
         let kept: Vec<usize> = (0..self.columns.len()).filter(|&place| !is_left_out(&self.columns[place])).collect();
         self.of_places(&kept)
@@ -191,7 +177,6 @@ fn flatten(name: &str, found: ReportValue, cells: &mut Vec<(String, Cell)>) {
     }
 }
 
-/// The ends of an interval.
 fn ends(list: &[ReportValue]) -> Option<[f64; 2]> {
     let number = |found: &ReportValue| match found {
         ReportValue::Number(number) => Some(*number),

@@ -3,7 +3,6 @@
 /// A word of reports and summaries.
 #[derive(Debug)]
 pub struct Term {
-    /// The word.
     pub name: &'static str,
     /// Other words for it, such as its key in a report.
     pub also: &'static [&'static str],
@@ -125,9 +124,8 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "accuracy",
         also: &["recall"],
-        meaning: "Of the words of a relation, the share whose syntactic head is the word that the head's attention points to: \
-            the recall of its arcs. \
-            That of the best head is biased upwards, since it is the best of many.",
+        meaning: "Of the words of a relation, the share whose syntactic head is the word that the head's attention \
+            points to: the recall of its arcs. That of the best head is biased upwards, since it is the best of many.",
         page: "dependency.md",
     },
     Term {

@@ -47,7 +47,11 @@ pub fn signed(value: f64, digits: usize) -> String {
     if shown.starts_with('-') { shown } else { format!("+{shown}") }
 }
 
-/// A number with the ends of its interval.
+pub fn capital(sentence: &str) -> String {
+    let (first, rest) = sentence.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}
+
 pub fn with_interval(value: f64, interval: Option<Interval>, digits: usize) -> String {
     let shown = |value: f64| decimal(value, digits);
     let ends = |interval: Interval| format!(" [{}, {}]", shown(interval.low()), shown(interval.high()));
@@ -70,8 +74,7 @@ pub fn below_word_classes(label: &Label) -> Option<String> {
     Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
 
-/// How often a special token has more weight than what a head takes for the other end of an arc or link, as the end of a line; empty
-/// where that is not known.
+/// How often a special token has more weight than the chosen word, as the end of a line; empty where that is not known.
 pub fn more_to_special(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("; a special token has more weight for {} %", percent(Some(share))))
 }
@@ -91,7 +94,6 @@ pub fn significance(q: f64) -> String {
     }
 }
 
-/// The usual level of tests.
 const LEVEL: f64 = 0.05;
 
 /// A table without lines that has this header and these rows, with the columns `right` aligned to the right.
@@ -107,7 +109,6 @@ pub fn aligned_table<R: Into<comfy_table::Row>>(
     table
 }
 
-/// A table without lines.
 pub fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

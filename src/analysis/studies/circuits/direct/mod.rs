@@ -2,17 +2,14 @@
 
 mod section;
 mod sums;
-mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::{DirectResult, DirectSection};
 use sums::{DirectSums, ItemEffects, LogitPart};
 
@@ -56,12 +53,10 @@ impl Study for DirectEffect {
 /// The mean effect of a part over items; nothing for chance.
 fn effect(items: &ItemEffects, part: Option<LogitPart>, sums: &DirectSums) -> Fraction {
     let effect = part.map_or(0.0, |part| items.of(part, sums.grid));
-    Fraction::new(effect, items.items as f64).over(items.items, items.units)
+    Fraction::mean(effect, items.items, items.units)
 }
 
-/// The one metric.
-const METRICS: &[Metric<()>] = &[Metric {
-    explanation: Explanation {
+const METRICS: &[Metric<()>] = &[Metric::single(()).explained(Explanation {
         name: "direct_effect",
         measures: "How much the head adds by itself, without any layer after it, to the logit of the answer of a task less that of the \
             foil.",
@@ -73,13 +68,8 @@ const METRICS: &[Metric<()>] = &[Metric {
             direct logit attribution of heads: Wang et al. 2022 (arXiv:2211.00593), section 3.",
         caveats: "What later layers make of the head's output is not in it: a head may act through them alone. A norm of what blocks write \
             acts with its scale in the whole run. Logits are those before any bound.",
-    },
-    keys: Keys::Single,
-    value: (),
-    chance: None,
-}];
+})];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "direct-path-alone",
     text: "A direct effect leaves out what later layers make of a head's output, and holds at the scale of the final norm in the whole \

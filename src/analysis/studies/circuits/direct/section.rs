@@ -1,15 +1,24 @@
 //! The section `direct` of the report: the parts of the difference of logits of answer and foil.
 
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sums::{DirectSums, ItemEffects, LogitPart};
-use crate::model::grid::HeadPlace;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
+use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::stored;
+use crate::study::section::{HeadCard, Section, View, stored};
+use crate::study::show::wording::{plain_table, plus_minus, signed};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
+use crate::system::counted::counted;
+
+const SHOWN: usize = 10;
 
 pub struct DirectSection {
     pub direct: DirectResult,
@@ -122,6 +131,122 @@ impl DirectResult {
             [|layer| layer.heads, |layer| layer.feed_forward, |layer| layer.biases];
         kinds.map(|kind| self.layers.iter().filter_map(|layer| kind(layer).effect).sum())
     }
+
+    fn in_brief(&self) -> Option<String> {
+        let ranked = self.ranked();
+        let &HeadDirectEffect { place, effect } = *ranked.first()?;
+        let is_above = effect.ci95?.low() > 0.0;
+        if !is_above && effect.ci95?.high() >= 0.0 {
+            return None;
+        }
+        Some(format!(
+            "The logit of the answer is {} nats above the foil's; of {} {place} adds most to it directly, {effect} for the {}.",
+            self.sum,
+            counted(ranked.len(), "head"),
+            if is_above { "answer" } else { "foil" },
+        ))
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let [heads, feed_forward, biases] = self.of_kinds().map(|effect| signed(effect, 3));
+        // Models that bound their logits answer with less.
+        let is_bounded = self.sum.to_string() != self.score.to_string();
+        let bounded = if is_bounded { format!(" before the bound, {} after it", self.score) } else { String::new() };
+        writeln!(
+            out,
+            "Logit of the answer less the foil's, mean of {} of {}: {} nats{bounded}. Its parts: all heads {heads}, feed-forward blocks \
+             {feed_forward}, embeddings {}, biases of layers {biases}, of the final norm and the prediction head {}.",
+            counted(self.items, "item"),
+            counted(self.units, "unit"),
+            self.sum,
+            self.embeddings,
+            self.constants,
+        )?;
+        writeln!(out, "The heads that add most, to the answer (+) or the foil (-), ± half of the 95 % interval:\n")?;
+        let mut table = plain_table();
+        table.set_header(["head", "direct effect"]);
+        for HeadDirectEffect { place, effect } in self.ranked().into_iter().take(SHOWN) {
+            table.add_row([place.to_string(), effect.to_string()]);
+        }
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        out.table(table);
+        Ok(())
+    }
+
+    fn figure(&self) -> Option<Figure> {
+        let row = |head: &HeadDirectEffect| ForestRow {
+            name: head.place.to_string(),
+            note: String::new(),
+            marks: vec![Mark::of(head.effect.effect, head.effect.ci95)],
+        };
+        let rows: Vec<ForestRow> = self.ranked().into_iter().map(row).collect();
+        let is_drawn = !rows.is_empty();
+        let (forest, left_out) = Forest::of_heads("direct effect, in nats", &["direct effect"], rows, "effects");
+        is_drawn.then(|| Figure {
+            name: "direct",
+            title: "What each head adds by itself to the answer".to_owned(),
+            reading: format!(
+                "The logit of the answer less the foil's is {} nats. Each row is the part that a head adds to it on the direct path, \
+                 with its 95 % interval.{left_out}",
+                self.sum
+            ),
+            chart: Chart::Forest(forest),
+        })
+    }
 }
 
 stored!(DirectSection { direct: DirectResult });
+
+impl Section for DirectSection {
+    fn view(&self, _: &Policy) -> View<'_> {
+        let DirectResult { heads, layers, .. } = &self.direct;
+        let parts = layers.iter().flat_map(LayerEffects::rows);
+        View {
+            lacks_subject: self.direct.items == 0,
+            in_brief: InBrief { found: self.direct.in_brief(), ..InBrief::default() },
+            summary: Summary::written(|out| self.direct.write_summary(out)),
+            figures: self.direct.figure().into_iter().collect(),
+            tables: vec![TableRows::of("direct_effects", heads), TableRows::of("direct_effects_by_layer", parts)],
+            ..View::default()
+        }
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let head = self.direct.heads.iter().find(|head| head.place == place);
+        let effect = head.map(|head| head.effect.to_string()).filter(|_| self.direct.items > 0);
+        HeadCard::from_iter(effect.map(|effect| {
+            format!("by itself it adds {effect} nats to the answer's logit less the foil's, of {}", self.direct.sum)
+        }))
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let DirectResult { heads, layers, .. } = &self.direct;
+        let is_whole =
+            grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|layer| layer.layer).eq(0..grid.layers);
+        (!is_whole).then(|| "`direct` does not have each head and each layer of the model once, in order".to_owned())
+    }
+}
+
+#[derive(Serialize)]
+struct LayerRow {
+    layer: usize,
+    part: &'static str,
+    #[serde(flatten)]
+    effect: PartEffect,
+}
+
+impl LayerEffects {
+    fn rows(&self) -> impl Iterator<Item = LayerRow> {
+        let &Self { layer, heads, feed_forward, biases } = self;
+        let parts = [("heads", heads), ("feed_forward", feed_forward), ("biases", biases)];
+        parts.into_iter().map(move |(part, effect)| LayerRow { layer, part, effect })
+    }
+}
+
+/// `+1.234 ±0.056`
+impl fmt::Display for PartEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(effect) = self.effect else { return f.write_str("-") };
+        write!(f, "{}{}", signed(effect, 3), plus_minus(self.ci95, 3))
+    }
+}

@@ -13,7 +13,6 @@ use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// The items of a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemEffects {
     pub items: u64,
@@ -28,23 +27,18 @@ pub struct ItemEffects {
 merge_fields!(ItemEffects { items, units, score, parts });
 
 impl ItemEffects {
-    /// The effect of a part, summed over items.
     pub fn of(&self, part: LogitPart, grid: HeadGrid) -> f64 {
         self.parts[part.place(grid)].value()
     }
 
-    /// The effects of all parts, summed over items.
     pub fn sum(&self) -> f64 {
         self.parts.iter().map(|part| part.value()).sum()
     }
 }
 
-/// A part of a difference of logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogitPart {
-    /// The head at this place.
     Head(usize),
-    /// The biases of the layer of this number.
     Biases(usize),
     FeedForward(usize),
     Embeddings,
@@ -77,7 +71,6 @@ impl LogitPart {
     }
 }
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectSums {
     pub grid: HeadGrid,
@@ -90,21 +83,18 @@ pub struct DirectSums {
 merge_fields!(DirectSums[grid] { blocks });
 
 impl DirectSums {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         let parts = vec![ExactSum::default(); LogitPart::count(grid)];
         let empty = ItemEffects { items: 0, units: 0, score: ExactSum::default(), parts };
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
     }
 
-    /// Empty sums for a model with direct effects.
     #[cfg(test)]
     pub fn with_direct_effects(self) -> Self {
         Self { has_direct_effects: true, ..self }
     }
 }
 
-/// An item as these sums see it.
 #[derive(Debug)]
 pub struct DirectState {
     block: usize,

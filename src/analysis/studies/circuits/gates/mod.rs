@@ -1,5 +1,4 @@
-//! Heads that do a task together: gates of all heads, fitted so that the loss stays low with few heads open
-//! (docs/methodology/gates.md).
+//! Heads that do a task together: gates of all heads, fitted for a low loss with few open (docs/methodology/gates.md).
 
 mod section;
 mod sums;
@@ -7,11 +6,10 @@ mod view;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use section::{GatesResult, GatesSection};
 use sums::{FoldFits, ItemsAlone, KeptSets, LossesAlone};
 
@@ -85,7 +83,6 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "the rise with its interval, the margin, the rise with random sets of as many heads",
 }];
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "gates-no-single-head",
     text: "In how many fits a head is kept is no verdict on it: of heads that can stand in for each other a fit keeps some, and \
@@ -94,7 +91,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<GatesSection>(labelling.section).gates.fits() > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "fitted gates",
     also: &["price", "starts", "do the task together"],

@@ -222,14 +222,9 @@ impl GatesResult {
             masked_tokens: units,
             loss,
             loss_without_heads,
-            folds: ["even", "odd"]
-                .into_iter()
-                .zip(fits)
-                .zip([0, 1])
-                .map(|((blocks, fold), number)| {
-                    FoldOfGates::new(blocks, fold, sets.map(|sets| &sets[number]), context.grid)
-                })
-                .collect(),
+            folds: [("even", 0), ("odd", 1)]
+                .map(|(blocks, fold)| FoldOfGates::new(blocks, fits[fold], sets.map(|sets| &sets[fold]), context.grid))
+                .into(),
             folds_agree: FitAgreement::of(
                 fits[0].each().flat_map(|(_, here)| fits[1].each().map(move |(_, there)| (here, there))),
             ),
@@ -240,7 +235,6 @@ impl GatesResult {
         }
     }
 
-    /// Whether the heads of the sets do the task together, by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let Some(SetsAlone { rise_ci95, margin, .. }) = self.alone else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
@@ -253,7 +247,6 @@ impl GatesResult {
         self.together = self.obstacle.is_none();
     }
 
-    /// How many fits there are.
     pub fn fits(&self) -> usize {
         self.folds.iter().map(|fold| fold.fits.len()).sum()
     }
@@ -263,6 +256,11 @@ impl FoldOfGates {
     fn new(blocks: &str, fold: &FoldFits, set: Option<&KeptSet>, grid: HeadGrid) -> Self {
         let known = fold.known();
         let scored = |value: f64| (known.units > 0).then_some(value);
+        let fitted = |(start, fit): (u64, &GateFit)| {
+            let GateFit { gates, objective, loss, evaluations, converged } = fit.clone();
+            let kept = gates.iter().flatten().filter(|&&gate| gate >= KEPT_FROM).count();
+            FittedHeads { start, objective, loss, kept, evaluations, converged, gates }
+        };
         let each: Vec<&GateFit> = fold.each().map(|(_, fit)| fit).collect();
         let pairs = each.iter().enumerate().flat_map(|(number, &a)| each[number + 1..].iter().map(move |&b| (a, b)));
         Self {
@@ -271,18 +269,10 @@ impl FoldOfGates {
             loss: scored(known.loss),
             loss_without_heads: scored(known.loss_without_heads),
             price: scored(known.band),
-            fits: fold.each().map(|(start, fit)| FittedHeads::new(start, fit)).collect(),
+            fits: fold.each().map(fitted).collect(),
             starts_agree: FitAgreement::of(pairs),
             set: set.map_or_else(Vec::new, |set| heads(&set.kept, grid)),
         }
-    }
-}
-
-impl FittedHeads {
-    fn new(start: u64, fit: &GateFit) -> Self {
-        let GateFit { gates, objective, loss, evaluations, converged } = fit.clone();
-        let kept = gates.iter().flatten().filter(|&&gate| gate >= KEPT_FROM).count();
-        Self { start, objective, loss, kept, evaluations, converged, gates }
     }
 }
 
@@ -309,10 +299,8 @@ impl GatedHead {
             gates.filter(|gates| !gates.is_empty()).map(|gates| gates.iter().sum::<f64>() / gates.len() as f64)
         };
         let [gate_even, gate_odd] = fits.map(gate);
-        let kept = match (kept_even, kept_odd) {
-            (None, None) => None,
-            (even, odd) => Some(even.unwrap_or(0) + odd.unwrap_or(0)),
-        };
+        let halves = [kept_even, kept_odd];
+        let kept = halves.iter().any(Option::is_some).then(|| halves.iter().flatten().sum());
         Self { place: grid.place(place), kept, kept_even, kept_odd, gate_even, gate_odd }
     }
 }
@@ -336,16 +324,17 @@ impl SetsAlone {
         let rise = |others: &dyn Fn(&KeptSet) -> Vec<usize>| {
             Jackknife::new(&changes(others, &|block, without| block.change(without)), &tokens)
         };
-        let alone = rise(&KeptSet::others);
+        let others = |set: &KeptSet| set.without(&set.kept);
+        let alone = rise(&others);
         let task = sums.conditions.task;
         let of_right = task.map(|_| {
             let change = |block: &Q, without| block.right(Some(without)) - block.right(None);
-            Jackknife::new(&changes(&KeptSet::others, &change), &sums.per_block(Q::predictions))
+            Jackknife::new(&changes(&others, &change), &sums.per_block(Q::predictions))
         });
         // The loss of other items may be below 0.
         let of = if task.is_none_or(TaskKind::is_of_classes) { ShareOf::Loss } else { ShareOf::AllHeads };
         let basis = if of == ShareOf::Loss { loss } else { loss_without_heads - loss };
-        let [even, odd] = [0, 1].map(|fold| sets[fold].kept.iter().copied().collect::<BTreeSet<_>>());
+        let [even, odd] = sets.each_ref().map(|set| set.kept.iter().copied().collect::<BTreeSet<_>>());
         Self {
             in_both: heads(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
             in_one: heads(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),
@@ -356,13 +345,12 @@ impl SetsAlone {
             of,
             margin: ALLOWED * basis,
             random_rises: (0..sets[0].random.len())
-                .map(|number| rise(&|set| set.others_than_random(number)).all())
+                .map(|number| rise(&|set| set.without(&set.random[number])).all())
                 .collect(),
         }
     }
 }
 
-/// The heads at these places.
 fn heads(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
     places.iter().map(|&place| grid.place(place)).collect()
 }

@@ -24,7 +24,6 @@ use crate::study::upstream::Obstacle;
 /// The losses of tokens with sets of heads alone.
 pub type LossesAlone = RemovalSums<KeptSets, Losses>;
 
-/// The scores of the items of a task.
 pub type ItemsAlone = RemovalSums<KeptSets, Items>;
 
 /// The starts of a fold, of five, that keep the heads of its set: all but one.
@@ -37,7 +36,6 @@ pub const RANDOM_SETS: u64 = 3;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoldFits {
     grid: HeadGrid,
-    /// How heads were gated.
     pub conditions: Conditions,
     fits: GateFits,
 }
@@ -45,17 +43,14 @@ pub struct FoldFits {
 merge_fields!(FoldFits[grid] { conditions, fits });
 
 impl FoldFits {
-    /// No fits of a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, conditions: Conditions::default(), fits: GateFits::default() }
     }
 
-    /// The loss that was fitted.
     pub fn known(&self) -> FittedLoss {
         self.fits.known.unwrap_or_default()
     }
 
-    /// The fits, with the numbers of their starts.
     pub fn each(&self) -> impl Iterator<Item = (u64, &GateFit)> {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
@@ -66,14 +61,9 @@ impl FoldFits {
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
-    /// The places of heads with a gate.
-    pub fn gated(&self) -> Vec<usize> {
-        (0..self.grid.count()).filter(|&place| self.kept(place).is_some()).collect()
-    }
-
-    /// The places of the heads that all starts but one keep.
-    fn set(&self) -> Vec<usize> {
-        (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= KEPT_BY)).collect()
+    /// The places of heads with a gate that so many fits keep.
+    fn kept_by(&self, least: usize) -> Vec<usize> {
+        (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= least)).collect()
     }
 }
 
@@ -111,35 +101,21 @@ impl Sums for FoldFits {
 pub struct KeptSets {
     /// The sets of both folds, the one of even blocks first; none where none can be scored.
     pub folds: Vec<KeptSet>,
-    /// Why nothing can be said of heads on the task.
     pub obstacle: Option<Obstacle>,
 }
 
-/// The set of one fold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptSet {
-    /// The places of its heads.
     pub kept: Vec<usize>,
-    /// The places of all heads with a gate.
     pub gated: Vec<usize>,
     /// The places of random sets of as many heads.
     pub random: Vec<Vec<usize>>,
 }
 
 impl KeptSet {
-    /// The places of the heads that are gone where these alone are kept.
-    fn without<'a>(&'a self, kept: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
-        self.gated.iter().copied().filter(move |place| !kept.contains(place))
-    }
-
-    /// The places of all other heads that have a gate.
-    pub fn others(&self) -> Vec<usize> {
-        self.without(&self.kept).collect()
-    }
-
-    /// As [`KeptSet::others`], of a random set.
-    pub fn others_than_random(&self, number: usize) -> Vec<usize> {
-        self.without(&self.random[number]).collect()
+    /// The places of the heads with a gate that are gone where these alone are kept.
+    pub fn without(&self, kept: &[usize]) -> Vec<usize> {
+        self.gated.iter().copied().filter(|place| !kept.contains(place)).collect()
     }
 }
 
@@ -152,7 +128,7 @@ impl KeptSets {
             return Self { folds: Vec::new(), obstacle };
         }
         let set = |fold: &FoldFits| {
-            let (kept, gated) = (fold.set(), fold.gated());
+            let (kept, gated) = (fold.kept_by(KEPT_BY), fold.kept_by(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }
         };
@@ -182,8 +158,7 @@ impl Removals for KeptSets {
     /// All heads but each set, and all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
-            let random = (0..set.random.len()).map(|number| set.others_than_random(number));
-            random.chain([set.others()]).map(|others| heads_at(grid, &others)).collect()
+            set.random.iter().chain([&set.kept]).map(|kept| heads_at(grid, &set.without(kept))).collect()
         };
         let sets: BTreeSet<HeadSet> = self.folds.iter().flat_map(of_fold).collect();
         let all = (!self.folds.is_empty()).then(|| all_heads(grid));
@@ -194,8 +169,8 @@ impl Removals for KeptSets {
     fn fit(&self, grid: HeadGrid) -> bool {
         let are_places = |places: &Vec<usize>| places.iter().all(|&place| place < grid.count());
         let fits = |set: &KeptSet| {
-            let lists = [&set.kept, &set.gated];
-            set.random.len() as u64 == RANDOM_SETS && lists.into_iter().chain(&set.random).all(are_places)
+            let lists = set.random.iter().chain([&set.kept, &set.gated]);
+            set.random.len() as u64 == RANDOM_SETS && lists.into_iter().all(are_places)
         };
         [0, 2].contains(&self.folds.len()) && self.folds.iter().all(fits)
     }

@@ -218,7 +218,7 @@ fn heads_of_shared_layers_are_drawn_together() {
     for random in &shared.folds[0].random {
         assert!([vec![0, 2], vec![0, 1, 2]].contains(random), "{random:?}");
     }
-    assert!(shared.folds[0].others() == [1]);
+    assert!(shared.folds[0].without(&shared.folds[0].kept) == [1]);
 }
 
 #[test]

@@ -11,15 +11,9 @@ use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, percent_of, plain_table, plus_minus};
-use crate::system::counted::{counted, plural};
-
-/// Heads that the figure shows.
-const DRAWN: usize = 24;
+use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
+use crate::system::counted::counted;
 
 impl Section for GatesSection {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -71,17 +65,14 @@ impl GatedHead {
 }
 
 impl SetsAlone {
-    /// The heads of either set.
     fn heads(&self) -> impl Iterator<Item = &HeadPlace> {
         self.in_both.iter().chain(&self.in_one)
     }
 
-    /// The margin in words.
     fn margin(&self, unit: &str) -> String {
         format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED, self.of.words(), decimal(self.margin, 4))
     }
 
-    /// The heads in words.
     fn named(&self) -> String {
         let all = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let both = match self.in_both.len() {
@@ -105,7 +96,6 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    /// The sentence "these heads do the task together".
     fn said(&self, alone: &SetsAlone) -> String {
         let unit = self.unit();
         format!(
@@ -118,7 +108,6 @@ impl GatesResult {
         )
     }
 
-    /// Why no heads are said to do the task together.
     fn why_none(&self) -> Option<String> {
         let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
         Some(match self.obstacle? {
@@ -181,7 +170,6 @@ impl GatesResult {
         writeln!(out, "Random sets of as many heads: {} {unit}.", random.join(", "))
     }
 
-    /// The heads by the number of fits that keep them, the most first.
     fn write_kept(&self, out: &mut Summary) -> fmt::Result {
         let fits = self.fits();
         for count in (1..=fits).rev() {
@@ -205,19 +193,9 @@ impl GatesResult {
             note: format!("kept in {kept} of {fits}"),
             marks: vec![Mark::of(head.gate_even, None), Mark::of(head.gate_odd, None)],
         };
-        let left_out = match order.len().saturating_sub(DRAWN) {
-            0 => String::new(),
-            heads => {
-                format!(" {} with smaller gates {} left out.", counted(heads, "head"), plural(&heads, "is", "are"))
-            }
-        };
-        let chart = Chart::Forest(Forest {
-            scale: "mean gate: 0 what replaces the head, 1 the head".to_owned(),
-            shares: false,
-            nothing: Some(0.0),
-            marks: vec!["even blocks".to_owned(), "odd blocks".to_owned()],
-            rows: order.iter().take(DRAWN).map(row).collect(),
-        });
+        let scale = "mean gate: 0 what replaces the head, 1 the head";
+        let rows = order.iter().map(row).collect();
+        let (forest, left_out) = Forest::of_heads(scale, &["even blocks", "odd blocks"], rows, "gates");
         (!order.is_empty()).then(|| Figure {
             name: "gates",
             title: "Which heads stay open when all gates are fitted together".to_owned(),
@@ -225,7 +203,7 @@ impl GatesResult {
                 "Each row has the mean gate of a head in the fits to either half of the sample, where the loss and the price of open gates \
                  are least together. That is no verdict on the head.{left_out}"
             ),
-            chart,
+            chart: Chart::Forest(forest),
         })
     }
 }
@@ -265,10 +243,4 @@ fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
     }
     table.column_iter_mut().skip(1).take(5).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
-}
-
-/// The sentence with a capital letter first.
-fn capital(sentence: &str) -> String {
-    let (first, rest) = sentence.split_at(1);
-    format!("{}{rest}", first.to_uppercase())
 }

@@ -1,23 +1,19 @@
-//! Activation patching over heads: which heads carry the answer of a task from a text to a corrupted one
-//! (docs/methodology/interchange.md).
+//! Activation patching: which heads carry a task's answer to a corrupted text (docs/methodology/interchange.md).
 
-mod metrics;
 mod section;
 mod sums;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric;
-use crate::study::metrics::metric::Fraction;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::section::section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, values};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::{InterchangeResult, InterchangeSection};
-use sums::{HeadsAlone, InterchangeSums};
+use sums::{ExchangedItem, HeadsAlone, InterchangeSums, Items};
 
 /// Contexts of heads that are exchanged between a text and its corrupted text.
 pub struct Interchange;
@@ -60,6 +56,48 @@ impl Study for Interchange {
     }
 }
 
+/// Every cell of the table; `head` is the place of a head, `None` for chance.
+fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
+    METRICS.iter().map(|metric| share(items, |item| head.map_or(0.0, |head| (metric.value)(item, head)))).collect()
+}
+
+/// The sum over items of a change in the score over that of the gap.
+fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
+    let sum = |part: &dyn Fn(&ExchangedItem) -> f64| items.values().map(part).sum::<f64>();
+    let units = items.values().filter(|item| item.is_first).count() as u64;
+    Fraction::new(sum(&change), sum(&ExchangedItem::gap)).over(items.len() as u64, units)
+}
+
+type InterchangeMetric = Metric<fn(&ExchangedItem, usize) -> f64>;
+
+const SOURCE: &str = "Activation patching: Vig et al. 2020 (arXiv:2004.12265); Zhang & Nanda 2024 (arXiv:2309.16042), \
+    which compares kinds of corruption and of scores.";
+const METRIC_CAVEATS: &str = "It holds for this corruption alone: another one finds other heads. Null unless the summed gap \
+    is 4 standard errors above 0. Shares of heads do not add up to 1.";
+
+const METRICS: &[InterchangeMetric] = &[
+    InterchangeMetric::single(ExchangedItem::restored).explained(Explanation {
+        name: "restored",
+        measures: "How much of the score that a corruption of the text destroys comes back in the corrupted text when \
+            the head alone has its contexts of the true text.",
+        formula: "restored = sum over items of (d(corrupted text, contexts of the head from the text) - d(corrupted \
+            text)) / sum of (d(text) - d(corrupted text)), d = ln p(answer) - ln p(foil)",
+        chance: "0: the head writes the same in both texts, or nobody reads it",
+        source: SOURCE,
+        caveats: METRIC_CAVEATS,
+    }),
+    InterchangeMetric::single(ExchangedItem::destroyed).explained(Explanation {
+        name: "destroyed",
+        measures: "How much of that score is lost in the true text when the head alone has its contexts of the \
+            corrupted text.",
+        formula: "destroyed = sum over items of (d(text) - d(text, contexts of the head from the corrupted text)) / \
+            sum of (d(text) - d(corrupted text)), d as in restored",
+        chance: "0: as restored",
+        source: SOURCE,
+        caveats: METRIC_CAVEATS,
+    }),
+];
+
 const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         verdict: "a head `restores`, is `needed`, or `carries`, which is both",
@@ -81,7 +119,6 @@ const VERDICTS: &[VerdictRule] = &[
 ];
 const LEAST: &str = "{min_queries} items in {min_sentences} units";
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "interchange-corruption",
     text: "That a head carries an answer holds for the corruption of these items: to exchange one word and to exchange a pattern find \
@@ -90,7 +127,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| section::<InterchangeSection>(labelling.section).interchange.items > 0,
 }];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[Term {
     name: "carries",
     also: &["corrupted", "restores", "needed", "opposes", "gap"],

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::sums::{ExchangedItem, InterchangeSums, Items};
 use crate::model::grid::HeadPlace;
 use crate::sequences::derived::task::ExchangedPositions;
-use crate::stats::block_test::Jackknife;
+use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
@@ -146,11 +146,9 @@ impl InterchangeResult {
     pub fn new(sums: &InterchangeSums, items_skipped: u64, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let gap = mean(sums, ExchangedItem::gap);
-        let of_all = |count: usize| (!total.is_empty()).then(|| count as f64 / total.len() as f64);
-        let is_shown = |gap: &Jackknife| {
-            gap.estimate().is_some_and(|gap| gap.value > 0.0 && gap.value >= GAP_ERRORS * gap.standard_error)
-        };
-        let gap_is_shown = is_shown(&gap);
+        let is_shown = |gap: Estimate| gap.value > 0.0 && gap.value >= GAP_ERRORS * gap.standard_error;
+        let gap_is_shown = gap.estimate().is_some_and(is_shown);
+        let not_lowered = total.values().filter(|item| item.gap() <= 0.0).count();
         let tests = |change: &dyn Fn(&ExchangedItem) -> f64| {
             let above = mean(sums, |item| change(item) - MARGIN * item.gap());
             let below = mean(sums, |item| change(item) + MARGIN * item.gap());
@@ -182,13 +180,12 @@ impl InterchangeResult {
             gap: Some(gap.all()).filter(|gap| gap.is_finite()),
             gap_ci95: gap.interval(),
             gap_is_shown,
-            not_lowered: of_all(total.values().filter(|item| item.gap() <= 0.0).count()),
+            not_lowered: (!total.is_empty()).then(|| not_lowered as f64 / total.len() as f64),
             verdicts: VerdictCounts::default(),
             heads,
         }
     }
 
-    /// Adds the metrics of heads.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
@@ -204,14 +201,12 @@ impl InterchangeResult {
         self.corruptions.len() > 1
     }
 
-    /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         use ExchangeVerdict::{Carries, Needed, Opposes, Restores};
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
         let enough = enough && !self.is_mixed();
         let is_shown = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
-        self.verdicts = VerdictCounts::default();
         for ExchangedHead { restored_tests, destroyed_tests, verdicts, .. } in &mut self.heads {
             let both = [restored_tests, destroyed_tests];
             let does = match both.each_ref().map(|tests| is_shown(tests.q_above)) {
@@ -222,8 +217,14 @@ impl InterchangeResult {
             };
             let opposes = both.iter().any(|tests| is_shown(tests.q_below)).then_some(Opposes);
             *verdicts = does.into_iter().chain(opposes).collect();
-            verdicts.iter().for_each(|verdict| *self.verdicts.of(*verdict) += 1);
         }
+        let count = |verdict| self.heads.iter().filter(|head| head.verdicts.contains(&verdict)).count() as u64;
+        self.verdicts = VerdictCounts {
+            carries: count(Carries),
+            restores: count(Restores),
+            needed: count(Needed),
+            opposes: count(Opposes),
+        };
     }
 }
 
@@ -236,7 +237,6 @@ fn correct(heads: &mut [ExchangedHead], of: impl Fn(&mut ShareTests) -> &mut Opt
     }
 }
 
-/// The items of each corruption, by name.
 fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
     let mut named: BTreeMap<&Option<String>, CorruptionOfItems> = BTreeMap::new();
     for ExchangedItem { corruption, tokens: [tokens, changed], .. } in items.values() {
@@ -249,19 +249,7 @@ fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
     named.into_values().collect()
 }
 
-impl VerdictCounts {
-    fn of(&mut self, verdict: ExchangeVerdict) -> &mut u64 {
-        match verdict {
-            ExchangeVerdict::Carries => &mut self.carries,
-            ExchangeVerdict::Restores => &mut self.restores,
-            ExchangeVerdict::Needed => &mut self.needed,
-            ExchangeVerdict::Opposes => &mut self.opposes,
-        }
-    }
-}
-
 impl ExchangeVerdict {
-    /// The verdict in words, to follow the name of a head.
     pub fn words(self) -> &'static str {
         match self {
             Self::Carries => "carries",

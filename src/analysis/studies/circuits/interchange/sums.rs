@@ -16,7 +16,6 @@ use crate::stats::exact::ExactSum;
 use crate::studies::ablation::losses::{ScoredToken, scored};
 use crate::studies::ablation::removal::{Quantity, RemovalSums, Removals};
 
-/// Each head by itself, layer by layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadsAlone;
 
@@ -33,19 +32,15 @@ impl Removals for HeadsAlone {
 /// The items of a block by their numbers: the two texts of an item are two sequences.
 pub type Items = BTreeMap<u64, ExchangedItem>;
 
-/// The scores of all items, as they are and with each head exchanged.
 pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
 
-/// The scores of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExchangedItem {
     /// Whether it is the first of its unit.
     pub is_first: bool,
-    /// The name of its corruption.
     pub corruption: Option<String>,
     /// Tokens of its text, without special ones, and how many the corruption changes.
     pub tokens: [u64; 2],
-    /// Where contexts are exchanged.
     pub positions: ExchangedPositions,
     /// `[text, corrupted text][1 + heads]`: as it is, then with each head exchanged.
     scores: [Vec<ExactSum>; 2],
@@ -77,7 +72,6 @@ impl ExchangedItem {
 const CLEAN: usize = 0;
 const CORRUPTED: usize = 1;
 
-/// A text of an item.
 pub struct ItemText {
     index: u64,
     text: usize,

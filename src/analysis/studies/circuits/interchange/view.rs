@@ -1,5 +1,4 @@
-//! View of the section `interchange`: lines of the summary, the sentence among those that open it, the figure, the cards of heads, the
-//! table.
+//! View of the section `interchange`: summary, sentence in brief, figure, cards of heads, table.
 
 use std::fmt::{self, Write};
 
@@ -13,22 +12,15 @@ use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, View};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, percent_of, plain_table, plus_minus, significance};
+use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus, significance};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-/// Heads that the summary shows.
 const SHOWN: usize = 10;
 
 /// Why no head has a verdict where corruptions are mixed.
 const MIXED: &str =
     "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
-
-/// Heads that the figure shows.
-const DRAWN: usize = 24;
 
 impl Section for InterchangeSection {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -59,13 +51,11 @@ impl Section for InterchangeSection {
             "by its contexts alone {restored} of the gap of {corruption} is restored, {destroyed} destroyed: {verdict}"
         );
         let clause = head.verdicts.first().map(|verdict| match verdict {
-            ExchangeVerdict::Carries => {
-                format!("carries the answer under {corruption} (restores {restored}, destroys {destroyed})")
-            }
             ExchangeVerdict::Restores => format!("restores {restored} of the gap of {corruption}"),
             ExchangeVerdict::Needed => format!("is needed for {destroyed} of the gap of {corruption}"),
-            ExchangeVerdict::Opposes => {
-                format!("opposes the answer under {corruption} (restores {restored}, destroys {destroyed})")
+            ExchangeVerdict::Carries | ExchangeVerdict::Opposes => {
+                let does = verdict.words();
+                format!("{does} the answer under {corruption} (restores {restored}, destroys {destroyed})")
             }
         });
         HeadCard::from_iter([line]).saying(clause)
@@ -77,13 +67,11 @@ impl Section for InterchangeSection {
     }
 }
 
-/// A share of the gap with half of its interval.
 fn share(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 2), plus_minus(ci95, 2))
 }
 
 impl ExchangedHead {
-    /// Both shares in words, if they are known.
     fn shares(&self) -> Option<[String; 2]> {
         Some([share(self.restored?, self.restored_ci95), share(self.destroyed?, self.destroyed_ci95)])
     }
@@ -94,10 +82,8 @@ impl ExchangedHead {
     }
 
     fn words(&self) -> String {
-        if self.verdicts.is_empty() {
-            return "undecided".to_owned();
-        }
-        self.verdicts.iter().map(|verdict| verdict.words()).collect::<Vec<_>>().join(", ")
+        let words: Vec<&str> = self.verdicts.iter().map(|verdict| verdict.words()).collect();
+        if words.is_empty() { "undecided".to_owned() } else { words.join(", ") }
     }
 }
 
@@ -114,7 +100,6 @@ impl fmt::Display for CorruptionOfItems {
 }
 
 impl InterchangeResult {
-    /// The corruptions in words.
     fn corruption(&self) -> String {
         self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -143,19 +128,15 @@ impl InterchangeResult {
         format!("{carry}{}", others.collect::<String>())
     }
 
-    /// The reason why no head has a share of the gap.
     fn why_none(&self) -> Option<String> {
         if self.gap_is_shown {
             return None;
         }
-        Some(if self.gap_ci95.is_none() {
-            let units = counted(self.units, "unit");
-            format!(
-                "the gap over {units} has no standard error, which takes {FEWEST_BLOCKS}, so no head has a share of it"
-            )
-        } else {
-            "the gap is not 4 standard errors above 0, so no head has a share of it".to_owned()
-        })
+        let lacks = match self.gap_ci95 {
+            None => format!("over {} has no standard error, which takes {FEWEST_BLOCKS}", counted(self.units, "unit")),
+            Some(_) => "is not 4 standard errors above 0".to_owned(),
+        };
+        Some(format!("the gap {lacks}, so no head has a share of it"))
     }
 
     fn in_brief(&self, policy: &Policy) -> InBrief {
@@ -209,8 +190,7 @@ impl InterchangeResult {
             plus_minus(self.gap_ci95, 3),
         )?;
         if let Some(why) = self.why_none() {
-            let (first, rest) = why.split_at(1);
-            return writeln!(out, "{}{rest}.", first.to_uppercase());
+            return writeln!(out, "{}.", capital(&why));
         }
         let too_few = self.too_few(policy);
         let is_judged = !self.is_mixed() && too_few.is_none();
@@ -227,25 +207,13 @@ impl InterchangeResult {
 
     fn figure(&self) -> Option<Figure> {
         let gap = self.gap.filter(|_| self.gap_is_shown)?;
-        let order = self.ranked();
-        let row = |head: &&ExchangedHead| ForestRow {
+        let row = |head: &ExchangedHead| ForestRow {
             name: head.place.to_string(),
             note: head.words(),
             marks: vec![Mark::of(head.restored, head.restored_ci95), Mark::of(head.destroyed, head.destroyed_ci95)],
         };
-        let left_out = match order.len().saturating_sub(DRAWN) {
-            0 => String::new(),
-            heads => {
-                format!(" {} with smaller shares {} left out.", counted(heads, "head"), plural(&heads, "is", "are"))
-            }
-        };
-        let chart = Chart::Forest(Forest {
-            scale: "share of the gap".to_owned(),
-            shares: false,
-            nothing: Some(0.0),
-            marks: vec!["restored".to_owned(), "destroyed".to_owned()],
-            rows: order.iter().take(DRAWN).map(row).collect(),
-        });
+        let rows = self.ranked().into_iter().map(row).collect();
+        let (forest, left_out) = Forest::of_heads("share of the gap", &["restored", "destroyed"], rows, "shares");
         Some(Figure {
             name: "interchange",
             title: "How much of the answer each head carries".to_owned(),
@@ -254,7 +222,7 @@ impl InterchangeResult {
                  corrupted text, and which it destroys in the text, with 95 % intervals.{left_out}",
                 self.corruption()
             ),
-            chart,
+            chart: Chart::Forest(forest),
         })
     }
 }

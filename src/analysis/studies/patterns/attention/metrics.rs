@@ -3,175 +3,116 @@
 use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub struct AttentionInputs<'a> {
-    exposure: &'a TokenExposure,
-    sums: &'a TokenSums<ExactSum>,
+    pub exposure: &'a TokenExposure,
+    pub sums: &'a TokenSums<ExactSum>,
 }
 
-/// A cell of a metric of the token level.
 type AttentionMetric = Metric<for<'a> fn(&AttentionInputs<'a>, usize) -> Fraction>;
 
-impl<'a> AttentionInputs<'a> {
-    /// The sums of a head in a block with the denominators of that block.
-    pub fn new(exposure: &'a TokenExposure, sums: &'a TokenSums<ExactSum>) -> Self {
-        Self { exposure, sums }
-    }
-
-    /// Every cell of the table.
+impl AttentionInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+        metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// Every cell of the table as chance has it; these are the sums of a head that attends uniformly.
     pub fn chances(&self) -> Vec<Fraction> {
-        let chance = |metric: &'static AttentionMetric| metric.chance.unwrap_or(metric.value);
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(move |cell| chance(metric)(self, cell))).collect()
+        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(self, cell))
     }
 
-    /// A mean over text queries.
     fn mean(&self, sum: ExactSum) -> Fraction {
-        self.of_queries(Fraction::new(sum.value(), self.exposure.queries as f64))
-    }
-
-    /// A ratio that rests on all text queries.
-    fn of_queries(&self, fraction: Fraction) -> Fraction {
-        fraction.over(self.exposure.queries, self.exposure.sentences)
-    }
-
-    /// A ratio that rests on the first special tokens.
-    fn of_first_specials(&self, fraction: Fraction) -> Fraction {
-        fraction.over(self.exposure.first_specials, self.exposure.first_special_sentences)
-    }
-
-    /// A mean over the text queries that see the first special token.
-    fn mean_to_first_special(&self, sum: ExactSum) -> Fraction {
-        let queries = self.exposure.first_special_queries;
-        Fraction::new(sum.value(), queries as f64).over(queries, self.exposure.first_special_query_sentences)
-    }
-
-    /// A mean over the text queries that see the first token, in a decoder.
-    fn mean_to_first_token(&self, sum: ExactSum) -> Fraction {
-        let queries = self.exposure.first_token_queries;
-        Fraction::new(sum.value(), queries as f64).over(queries, self.exposure.first_token_query_sentences)
-    }
-
-    /// A mean over the text queries that see a separator.
-    fn mean_to_separators(&self, sum: ExactSum) -> Fraction {
-        let queries = self.exposure.separator_queries;
-        Fraction::new(sum.value(), queries as f64).over(queries, self.exposure.separator_query_sentences)
+        self.exposure.queries.mean(sum.value())
     }
 
     /// A mean over the queries that have a token of text at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
-        let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot]);
-        Fraction::new(sum.value(), queries as f64).over(queries, sentences)
+        Fraction::mean(sum.value(), self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot])
     }
+}
+
+fn ratio(above: ExactSum, below: ExactSum, over: Eligible) -> Fraction {
+    Fraction::new(above.value(), below.value()).over(over.count, over.sentences)
 }
 
 const CLARK_3: &str = "Clark et al. 2019, section 3.";
 const OURS: &str = "Defined here.";
 
-/// All metrics of the token level, in the order of the report.
 pub const METRICS: &[AttentionMetric] = &[
-    Metric {
-        explanation: Explanation {
+    AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot])).explained(
+        Explanation {
             name: "offset_mass",
-            measures: "How much a token attends to the token k places away, for each k of -8..8; k = 0 is the token itself.",
+            measures: "How much a token attends to the token k places away, for each k of -8..8; k = 0 is the token \
+                itself.",
             formula: "offset_mass[k] = mean of A[i, i+k] over i in T that see i+k in T",
             chance: "1/v on average",
             source: "Clark et al. 2019, section 3.1, for k of -1, 0, 1.",
             caveats: "The denominator is the number of tokens that have such a neighbour, not all tokens as in the \
                 notebook of Clark et al.",
         },
-        keys: Keys::BY_OFFSET,
-        value: |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+    ),
+    AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_argmax[slot]))
+        // The most attended key of uniform attention is any key with equal chance: 1/n, the same number as its mass.
+        .with_chance(|seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]))
+        .explained(Explanation {
             name: "offset_argmax",
             measures: "How often the token k places away is the most attended one.",
-            formula: "offset_argmax[k] = share of i in T that see i+k in T whose argmax_j A[i, j] is i+k, j over all keys",
+            formula: "offset_argmax[k] = share of i in T that see i+k in T whose argmax_j A[i, j] is i+k, j over all \
+                keys",
             chance: "1/v on average, if every key is as likely to be the largest",
             source: "Voita et al. 2019, section 5.1.",
             caveats: "It does not say how large the largest weight is: see confidence.",
-        },
-        keys: Keys::BY_OFFSET,
-        value: |seen, slot| seen.at_offset(slot, seen.sums.offset_argmax[slot]),
-        // The most attended key of uniform attention is any key with equal chance: 1/n, the same number as its mass.
-        chance: Some(|seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot])),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "window_mass",
-            measures: "How much a token attends to the two tokens on either side.",
-            formula: "mean over i in T of the sum of A[i, j] over 0 < |i-j| <= 2, j in T",
-            chance: "a little under 4/v",
-            source: OURS,
-            caveats: "",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(seen.sums.window_mass),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    AttentionMetric::single(|seen, _| seen.mean(seen.sums.window_mass)).explained(Explanation {
+        name: "window_mass",
+        measures: "How much a token attends to the two tokens on either side.",
+        formula: "mean over i in T of the sum of A[i, j] over 0 < |i-j| <= 2, j in T",
+        chance: "a little under 4/v",
+        source: OURS,
+        caveats: "",
+    }),
+    AttentionMetric::single(|seen, _| ratio(seen.sums.distance, seen.sums.distance_queries, seen.exposure.queries))
+        .explained(Explanation {
             name: "mean_distance",
             measures: "How far away, in tokens, the attention lies that stays on text.",
             formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
             chance: "that of uniform attention: about a third of the sentence's length",
             source: OURS,
-            caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on little.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_queries(Fraction::new(seen.sums.distance.value(), seen.sums.distance_queries.value())),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+            caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
+                little.",
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.first_special_queries.mean(seen.sums.first_special_mass.value()))
+        .explained(Explanation {
             name: "first_special_mass",
             measures: "How much a token attends to the first special token ([CLS]).",
             formula: "mean over i in T that see it of A[i, first special]",
             chance: "1/v on average",
             source: CLARK_3,
             caveats: "",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean_to_first_special(seen.sums.first_special_mass),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.first_token_queries.mean(seen.sums.first_token_mass.value()))
+        .explained(Explanation {
             name: "first_token_mass",
             measures: "How much a token attends to the first token of what a decoder reads, special or not.",
             formula: "mean over i in T that see it of A[i, first token]; the first token is not in T",
             chance: "1/v on average",
             source: "Xiao et al. 2024, section 3.1, who call it an attention sink; Gu et al. 2025.",
-            caveats: "The first token may be a word, as with GPT-2's tokenizer: attention to the place and to the word are not \
-                told apart. It is null in encoders.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean_to_first_token(seen.sums.first_token_mass),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+            caveats: "The first token may be a word, as with GPT-2's tokenizer: attention to the place and to the word \
+                are not told apart. It is null in encoders.",
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.separator_queries.mean(seen.sums.separator_mass.value()))
+        .explained(Explanation {
             name: "separator_mass",
             measures: "How much a token attends to the separators ([SEP]).",
             formula: "mean over i in T that see one of the sum of A[i, j] over separators j",
             chance: "the number of separators over v",
             source: "Clark et al. 2019, section 3.2.",
             caveats: "",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean_to_separators(seen.sums.separator_mass),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    AttentionMetric::single(|seen, _| seen.exposure.separators.mean(seen.sums.separator_self_mass.value())).explained(
+        Explanation {
             name: "separator_self_mass",
             measures: "How much the separators attend to themselves and each other.",
             formula: "mean over separators i of the sum of A[i, j] over separators j",
@@ -179,87 +120,56 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.2.",
             caveats: "There are far fewer separators than tokens: one or two in a sequence.",
         },
-        keys: Keys::Single,
-        value: |seen, _| {
-            let separators = seen.exposure.separators;
-            Fraction::new(seen.sums.separator_self_mass.value(), separators as f64)
-                .over(separators, seen.exposure.separator_sentences)
-        },
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "punctuation_mass",
-            measures: "How much a token attends to punctuation.",
-            formula: "mean over i in T of the sum of A[i, j] over tokens j that are all Unicode punctuation (category P)",
-            chance: "the share of tokens that are punctuation",
-            source: "Clark et al. 2019, section 3.2, who count periods and commas only.",
-            caveats: "",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(seen.sums.punctuation_mass),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+    ),
+    AttentionMetric::single(|seen, _| seen.mean(seen.sums.punctuation_mass)).explained(Explanation {
+        name: "punctuation_mass",
+        measures: "How much a token attends to punctuation.",
+        formula: "mean over i in T of the sum of A[i, j] over tokens j that are all Unicode punctuation (category P)",
+        chance: "the share of tokens that are punctuation",
+        source: "Clark et al. 2019, section 3.2, who count periods and commas only.",
+        caveats: "",
+    }),
+    AttentionMetric::single(|seen, _| seen.mean(seen.sums.entropy))
+        // The definition; a sum of 1/n rounded to f32 would be off in the eighth digit.
+        .with_chance(|seen, _| seen.mean(seen.exposure.max_entropy))
+        .explained(Explanation {
             name: "entropy",
             measures: "How widely a token's attention is spread, in nats.",
             formula: "mean over i in T of -sum_j A[i, j] ln A[i, j]",
             chance: "the mean of ln v",
             source: "Clark et al. 2019, section 3.3.",
             caveats: "It grows with the length of the sentence: compare entropy_ratio.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(seen.sums.entropy),
-        // The definition; a sum of 1/n rounded to f32 would be off in the eighth digit.
-        chance: Some(|seen, _| seen.mean(seen.exposure.max_entropy)),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    AttentionMetric::single(|seen, _| ratio(seen.sums.entropy, seen.exposure.max_entropy, seen.exposure.queries))
+        .with_chance(|seen, _| ratio(seen.exposure.max_entropy, seen.exposure.max_entropy, seen.exposure.queries))
+        .explained(Explanation {
             name: "entropy_ratio",
             measures: "How widely a token's attention is spread, as a share of the widest possible.",
             formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
             chance: "1",
             source: OURS,
             caveats: "",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_queries(Fraction::new(seen.sums.entropy.value(), seen.exposure.max_entropy.value())),
-        chance: Some(|seen, _| {
-            let most = seen.exposure.max_entropy.value();
-            seen.of_queries(Fraction::new(most, most))
         }),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "first_special_entropy_ratio",
-            measures: "How widely the first special token itself attends.",
-            formula: "the entropy ratio of the first special token's rows",
-            chance: "1",
-            source: "Clark et al. 2019, section 3.3, who give the entropy from [CLS] in nats.",
-            caveats: "There is one such row in a sentence.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| {
-            let most = seen.exposure.first_special_max_entropy.value();
-            seen.of_first_specials(Fraction::new(seen.sums.first_special_entropy.value(), most))
-        },
-        chance: Some(|seen, _| {
-            let most = seen.exposure.first_special_max_entropy.value();
-            seen.of_first_specials(Fraction::new(most, most))
-        }),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "confidence",
-            measures: "How large the largest weight of a token's attention is.",
-            formula: "mean over i in T of max_j A[i, j], j over all positions but separators",
-            chance: "1/v on average",
-            source: "Voita et al. 2019, section 4, who leave the end-of-sentence token out.",
-            caveats: "",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(seen.sums.confidence),
-        chance: None,
-    },
+    AttentionMetric::single(|AttentionInputs { exposure, sums }, _| {
+        ratio(sums.first_special_entropy, exposure.first_special_max_entropy, exposure.first_specials)
+    })
+    .with_chance(|AttentionInputs { exposure, .. }, _| {
+        ratio(exposure.first_special_max_entropy, exposure.first_special_max_entropy, exposure.first_specials)
+    })
+    .explained(Explanation {
+        name: "first_special_entropy_ratio",
+        measures: "How widely the first special token itself attends.",
+        formula: "the entropy ratio of the first special token's rows",
+        chance: "1",
+        source: "Clark et al. 2019, section 3.3, who give the entropy from [CLS] in nats.",
+        caveats: "There is one such row in a sentence.",
+    }),
+    AttentionMetric::single(|seen, _| seen.mean(seen.sums.confidence)).explained(Explanation {
+        name: "confidence",
+        measures: "How large the largest weight of a token's attention is.",
+        formula: "mean over i in T of max_j A[i, j], j over all positions but separators",
+        chance: "1/v on average",
+        source: "Voita et al. 2019, section 4, who leave the end-of-sentence token out.",
+        caveats: "",
+    }),
 ];

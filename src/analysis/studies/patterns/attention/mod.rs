@@ -1,9 +1,7 @@
 //! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (docs/methodology/attention.md).
 
-mod broad;
-mod delimiter;
+mod labels;
 mod metrics;
-mod positional;
 pub mod sums;
 pub mod tokens;
 
@@ -11,11 +9,10 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::NoSection;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
@@ -34,16 +31,16 @@ impl Study for Attention {
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         labels: &[
-            positional::PREVIOUS_TOKEN,
-            positional::NEXT_TOKEN,
-            positional::OFFSET,
-            positional::SELF,
-            positional::LOCAL,
-            delimiter::SEPARATOR,
-            delimiter::FIRST_SPECIAL,
-            delimiter::FIRST_TOKEN,
-            delimiter::PUNCTUATION,
-            broad::BROAD,
+            labels::PREVIOUS_TOKEN,
+            labels::NEXT_TOKEN,
+            labels::OFFSET,
+            labels::SELF,
+            labels::LOCAL,
+            labels::SEPARATOR,
+            labels::FIRST_SPECIAL,
+            labels::FIRST_TOKEN,
+            labels::PUNCTUATION,
+            labels::BROAD,
         ],
         caveats: CAVEATS,
         // Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
@@ -68,26 +65,23 @@ impl Study for Attention {
         let blocks = sums.map(|sums| sums.blocks.with_total());
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.of_layer(context.grid.at(place).0).at(number);
-            AttentionInputs::new(&block.exposure, &block.heads[place]).values()
+            AttentionInputs { exposure: &block.exposure, sums: &block.heads[place] }.values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
             let block = blocks.each()[class].at(number);
-            AttentionInputs::new(&block.exposure, &block.uniform).chances()
+            AttentionInputs { exposure: &block.exposure, sums: &block.uniform }.chances()
         };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "no-op",
-    text: "Attention to special tokens may be a way of doing nothing \
-            (Clark et al. 2019; Kobayashi et al. 2020).",
+    text: "Attention to special tokens may be a way of doing nothing (Clark et al. 2019; Kobayashi et al. 2020).",
     about: CaveatSubject::Meaning,
-    applies: |labelling| labelling.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
+    applies: |labelling| labelling.has_label(|label| labels::TO_SPECIAL.contains(&label)),
 }];
 
-/// The aim of a label, and the metric that is its mean.
 fn aim_of(label: &str) -> Option<(Aim, String)> {
     let at = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
     let of = |aim: Aim, metric: &str| (aim, metric.to_owned());

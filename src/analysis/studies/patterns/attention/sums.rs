@@ -13,10 +13,8 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionBlock {
-    /// The denominators.
     pub exposure: TokenExposure,
     /// The sums of a head that attends evenly over what it sees, `A = 1/v(i)`: the chance level.
     pub uniform: TokenSums<ExactSum>,
@@ -24,20 +22,12 @@ pub struct AttentionBlock {
     pub heads: Vec<TokenSums<ExactSum>>,
 }
 
-impl AttentionBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![TokenSums::default(); grid.count()], ..Self::default() }
-    }
-}
-
 merge_fields!(AttentionBlock { exposure, uniform, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<AttentionBlock>,
     #[serde(skip)]
     row: RowBuffers,
@@ -46,19 +36,13 @@ pub struct AttentionSums {
 }
 
 impl AttentionSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        Self { visibility, ..Self::of(grid, Blocks::new(AttentionBlock::new(grid))) }
-    }
-
-    /// Sums with these blocks, of heads whose queries see every key.
-    pub fn of(grid: HeadGrid, blocks: Blocks<AttentionBlock>) -> Self {
-        let (row, even) = (RowBuffers::default(), EvenRows::default());
-        Self { grid, visibility: Visibility::ALL, blocks, row, even }
+        let heads = vec![TokenSums::default(); grid.count()];
+        let blocks = Blocks::new(AttentionBlock { heads, ..AttentionBlock::default() });
+        Self { grid, visibility, blocks, row: RowBuffers::default(), even: EvenRows::default() }
     }
 }
 
-/// A sequence as the token level sees it.
 #[derive(Debug)]
 pub struct AttentionState {
     block: usize,

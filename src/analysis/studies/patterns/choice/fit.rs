@@ -32,7 +32,6 @@ pub struct LayerFit {
     pub ridge: u8,
 }
 
-/// The parts of all layers' inputs, fitted on one fold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldFit {
     /// The mean of the embeddings of text, `[embedding]`.
@@ -73,12 +72,10 @@ impl FoldFit {
     }
 }
 
-/// The tokens of text in each fold.
 pub fn text_tokens(moments: &InputMoments) -> [u64; 2] {
     [0, 1].map(|fold| moments.quarters[fold].count() + moments.quarters[fold + 2].count())
 }
 
-/// The fewest tokens of text in a fold.
 pub fn tokens_needed(widths: Widths) -> u64 {
     TOKENS_A_DIMENSION * widths.embedding as u64
 }
@@ -86,7 +83,6 @@ pub fn tokens_needed(widths: Widths) -> u64 {
 /// The embeddings of tokens of text, summed.
 struct EmbeddingSums {
     width: usize,
-    /// Tokens at each position.
     tokens: Vec<f64>,
     /// `[positions, embedding]`
     at: Vec<f64>,
@@ -101,8 +97,7 @@ impl EmbeddingSums {
         let mut squares = vec![0.0; width * width];
         for quarter in quarters {
             tokens.iter_mut().zip(&quarter.tokens).for_each(|(sum, &more)| *sum += more as f64);
-            let cells = at.chunks_exact_mut(width).zip(&quarter.embeddings);
-            cells.for_each(|(sum, more)| more.add_to(sum));
+            at.chunks_exact_mut(width).zip(&quarter.embeddings).for_each(|(sum, more)| more.add_to(sum));
             quarter.squares.add_squares_to(&mut squares, width);
         }
         Self { width, tokens, at, squares }
@@ -116,14 +111,10 @@ impl EmbeddingSums {
         mean_of(&self.at, self.width, self.total())
     }
 
-    /// The products of embeddings less their means at the same position.
-    fn centred(&self) -> Vec<f64> {
-        less_products(self.squares.clone(), [(&self.at, self.width); 2], &self.tokens)
-    }
-
-    /// The inverse of those products with each of the ridges on the diagonal; `None` where nothing varies.
+    /// The inverse of the products of embeddings less their means at the same position, with each of the ridges on the diagonal; `None` where nothing varies.
     fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
-        let (centred, width) = (self.centred(), self.width);
+        let width = self.width;
+        let centred = less_products(self.squares.clone(), [(&self.at, width); 2], &self.tokens);
         let trace = centred.iter().step_by(width + 1).sum::<f64>();
         let inverse = |ridge: &f64| {
             let mut matrix = centred.clone();
@@ -139,7 +130,6 @@ impl EmbeddingSums {
     }
 }
 
-/// The rows of a layer, summed.
 struct RowSums {
     width: usize,
     /// `[positions, hidden]`
@@ -229,9 +219,8 @@ impl Choosing<'_> {
         std::array::from_fn(|place| {
             let Some(inverse) = &self.inverses[fitted][place] else { return all };
             let weights = weights(fit, theirs, inverse);
-            let mut product = vec![0.0; embedding * hidden];
-            let (squares, b) = (Matrix::new(&squares, embedding, embedding), Matrix::new(&weights, embedding, hidden));
-            multiply(MatrixMut::new(&mut product, embedding, hidden), squares, b);
+            let squares = Matrix::new(&squares, embedding, embedding);
+            let product = product(squares, Matrix::new(&weights, embedding, hidden));
             all - 2.0 * dot(&weights, &crosses) + dot(&weights, &product)
         })
     }
@@ -254,10 +243,7 @@ fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f6
 fn weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
     let (embedding, hidden) = (sums.width, rows.width);
     let crosses = less_products(rows.crosses.clone(), [(&sums.at, embedding), (&rows.at, hidden)], &sums.tokens);
-    let mut weights = vec![0.0; embedding * hidden];
-    let crosses = Matrix::new(&crosses, embedding, hidden);
-    multiply(MatrixMut::new(&mut weights, embedding, hidden), Matrix::new(inverse, embedding, embedding), crosses);
-    weights
+    product(Matrix::new(inverse, embedding, embedding), Matrix::new(&crosses, embedding, hidden))
 }
 
 fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridge: usize) -> LayerFit {
@@ -274,13 +260,7 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     };
     let positions = at(&rows.at, hidden, &mean, &sums.tokens);
     let embeddings = at(&sums.at, embedding, &centre, &sums.tokens);
-    let mut linear = vec![0.0; positions.len()];
-    let of_embeddings = Matrix::new(&embeddings, nearest.len(), embedding);
-    multiply(
-        MatrixMut::new(&mut linear, nearest.len(), hidden),
-        of_embeddings,
-        Matrix::new(&weights, embedding, hidden),
-    );
+    let linear = product(Matrix::new(&embeddings, nearest.len(), embedding), Matrix::new(&weights, embedding, hidden));
     let positions: Vec<f64> = positions.iter().zip(&linear).map(|(row, linear)| row - linear).collect();
     let of_special = |(tokens, sums): &(f64, Vec<f64>)| {
         single(&if *tokens > 0.0 { mean_of(sums, hidden, *tokens) } else { mean.clone() })
@@ -295,8 +275,7 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// For each position the one whose mean it has: itself, or the nearest lower one with a token, else the nearest higher one.
-/// `None` where there is no token.
+/// For each position the one whose mean it has: the nearest lower one with a token, else the nearest higher; `None` of none.
 fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let of = |position: usize| {
@@ -325,11 +304,17 @@ fn less_products(
         sums.chunks_exact(width).zip(tokens).flat_map(row).collect()
     };
     let (a, b) = (rooted(a, rows), rooted(b, columns));
-    let mut between = vec![0.0; products.len()];
     let (a, b) = (Matrix::new(&a, tokens.len(), rows), Matrix::new(&b, tokens.len(), columns));
-    multiply(MatrixMut::new(&mut between, rows, columns), a.transposed(), b);
+    let between = product(a.transposed(), b);
     products.iter_mut().zip(&between).for_each(|(product, between)| *product -= between);
     products
+}
+
+fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
+    let (rows, columns) = (a.rows(), b.columns());
+    let mut product = vec![0.0; rows * columns];
+    multiply(MatrixMut::new(&mut product, rows, columns), a, b);
+    product
 }
 
 /// The sum of rows by a number.

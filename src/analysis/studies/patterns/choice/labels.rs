@@ -8,12 +8,10 @@ use anstyle::AnsiColor;
 
 use super::metrics::OVER_SPECIAL;
 use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
-use super::section::ChoiceSection;
-use super::thresholds::{ABOVE_SPECIAL, REBUILT};
+use super::section::{ABOVE_SPECIAL, ChoiceSection, REBUILT};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
-use crate::study::labels::policy::Policy;
 use crate::study::labels::{
-    Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Parameter, Phrase, assess,
+    Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Parameter, Phrase, Policy, assess,
 };
 use crate::study::metrics::explanation::Explanation;
 
@@ -21,10 +19,6 @@ const CAVEATS: &str = "It says by what queries and keys meet, not to what a head
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
 const SOURCE: &str = "Defined here.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
-
-const fn shown(code: &'static str, colour: AnsiColor) -> LabelStyle {
-    LabelStyle { code: Some(code), colour, in_controls: false }
-}
 
 /// The share of a head's distance from even attention that comes back from a variant.
 fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> Measured {
@@ -57,7 +51,6 @@ fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Po
     Some(Assessment { fires, label: Label { rule, test, ..share.label }, ..share })
 }
 
-/// The labels, in the order in which they are given.
 pub const LABELS: &[Detector] = &[
     Detector {
         explanation: Explanation {
@@ -72,7 +65,7 @@ pub const LABELS: &[Detector] = &[
         is_role: false,
         parameter: Parameter::None,
         phrase: Phrase::Fixed("goes by which tokens are special"),
-        shown: shown("special", AnsiColor::Yellow),
+        shown: LabelStyle::of(Some("special"), AnsiColor::Yellow),
         assess: |evidence, policy| {
             let score = rebuilt(evidence, SPECIAL);
             let found = assess("chooses:special", "rebuilt.special", score, Bound::AtLeast, policy.rule(&REBUILT));
@@ -94,7 +87,7 @@ pub const LABELS: &[Detector] = &[
         is_role: false,
         parameter: Parameter::None,
         phrase: Phrase::Fixed("goes by where tokens stand"),
-        shown: shown("position", AnsiColor::Cyan),
+        shown: LabelStyle::of(Some("position"), AnsiColor::Cyan),
         assess: |evidence, policy| by_one_part("chooses:position", POSITION, evidence, policy).into_iter().collect(),
     },
     Detector {
@@ -111,7 +104,7 @@ pub const LABELS: &[Detector] = &[
         is_role: false,
         parameter: Parameter::None,
         phrase: Phrase::Fixed("goes by which tokens there are"),
-        shown: shown("token", AnsiColor::Magenta),
+        shown: LabelStyle::of(Some("token"), AnsiColor::Magenta),
         assess: |evidence, policy| by_one_part("chooses:token", TOKEN, evidence, policy).into_iter().collect(),
     },
 ];

@@ -1,5 +1,4 @@
-//! How a head chooses: how much of its distance from even attention comes back when the input of its layer is replaced by what it would be without
-//! context (docs/methodology/choice.md).
+//! How a head chooses: what of its distance from even attention comes back without context (docs/methodology/choice.md).
 
 mod fit;
 mod labels;
@@ -11,7 +10,6 @@ mod replaced;
 mod section;
 #[cfg(test)]
 mod tests;
-mod thresholds;
 
 use crate::model::forward::visitor::Needs;
 use crate::passes::control::ControlKind;
@@ -79,7 +77,6 @@ impl Study for HeadChoices {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "context-is-what-is-left",

@@ -23,10 +23,8 @@ use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 /// The parts of the corpus whose sums are apart: each fold has two of them, for the ridge is chosen within folds.
 pub const QUARTERS: usize = 4;
 
-/// The widths of the vectors of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
-    /// The width of word embeddings.
     pub embedding: usize,
     /// The width of the rows that queries and keys are made of.
     pub hidden: usize,
@@ -35,7 +33,6 @@ pub struct Widths {
 /// The special tokens that share a mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecialSums {
-    /// How many there are.
     pub tokens: u64,
     /// The sum of their rows, `[hidden]`.
     pub rows: VectorSums,
@@ -43,21 +40,12 @@ pub struct SpecialSums {
 
 merge_fields!(SpecialSums { tokens, rows });
 
-impl SpecialSums {
-    fn add(&mut self, row: &[f64]) {
-        self.tokens += 1;
-        self.rows.add(row.len(), 0, row);
-    }
-}
-
-/// The rows of one layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerMoments {
     /// The sum at each position, `[positions][hidden]`.
     pub rows: Vec<VectorSums>,
     /// The products of embeddings with rows, `[embedding, hidden]`.
     pub crosses: VectorSums,
-    /// The sum of squared norms.
     pub squares: ExactSum,
     /// First tokens that are special.
     pub first: SpecialSums,
@@ -67,7 +55,6 @@ pub struct LayerMoments {
 
 merge_fields!(LayerMoments { rows, crosses, squares, first, specials });
 
-/// The tokens of the blocks of one quarter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarterMoments {
     /// Tokens of text at each position.
@@ -82,7 +69,6 @@ pub struct QuarterMoments {
 merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
-    /// The tokens of text.
     pub fn count(&self) -> u64 {
         self.tokens.iter().sum()
     }
@@ -109,7 +95,6 @@ impl QuarterMoments {
     }
 }
 
-/// The sums of all quarters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InputMoments {
     grid: HeadGrid,
@@ -130,7 +115,6 @@ struct MomentBuffers {
 }
 
 impl InputMoments {
-    /// Empty sums.
     pub fn new(grid: HeadGrid) -> Self {
         let quarter = || QuarterMoments { layers: vec![LayerMoments::default(); grid.layers], ..Default::default() };
         let quarters = std::array::from_fn(|_| quarter());
@@ -152,7 +136,8 @@ impl InputMoments {
                     TokenPart::First => &mut moments.first,
                     _ => moments.specials.entry(token.id).or_default(),
                 };
-                sums.add(&row(token));
+                sums.tokens += 1;
+                sums.rows.add(known.hidden, 0, &row(token));
             }
             if !text.is_empty() {
                 let kinds = Kinds::of(&text, embeddings);
@@ -167,7 +152,6 @@ impl InputMoments {
 
 /// The different tokens among some: a product with their embeddings is taken once for each.
 struct Kinds {
-    /// The kind of each token.
     of: Vec<usize>,
     /// `[kinds, embedding]`
     embeddings: Vec<f64>,
@@ -211,7 +195,6 @@ fn add_embeddings(quarter: &mut QuarterMoments, text: &[&PackedToken], kinds: &K
     quarter.squares.add_squares(products, kinds.width);
 }
 
-/// Adds the rows of tokens as they go into a layer.
 fn add_rows(
     layer: &mut LayerMoments,
     text: &[&PackedToken],
@@ -235,7 +218,6 @@ fn add_rows(
     layer.crosses.add_products(products);
 }
 
-/// The sum of squares of a row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn squared(row: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];

@@ -15,28 +15,22 @@ pub enum TokenPart {
     Special,
 }
 
-/// A token of a pack.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedToken {
-    /// The row of its input.
     pub row: usize,
     /// The position in its sequence.
     pub position: usize,
     pub id: u32,
-    /// The mean that stands for the token.
     pub part: TokenPart,
-    /// The block of its sequence.
     pub block: usize,
 }
 
-/// A sequence of a pack.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSequence {
     /// The row of its first token.
     pub start: usize,
     pub tokens: usize,
     pub block: usize,
-    /// Whether it is the first of its family.
     pub is_first: bool,
 }
 
@@ -44,7 +38,6 @@ pub struct PackedSequence {
 #[derive(Clone, Debug, Default)]
 pub struct TokenPack {
     pub sequences: Vec<PackedSequence>,
-    /// Their tokens.
     pub tokens: Vec<PackedToken>,
     /// The rows that the layer under way makes queries and keys of, `[tokens, hidden]`.
     pub inputs: Vec<f32>,
@@ -77,7 +70,6 @@ impl TokenPack {
         number + 1 == self.sequences.len()
     }
 
-    /// The number of values of a row.
     pub fn width(&self) -> usize {
         self.inputs.len() / self.tokens.len().max(1)
     }

@@ -22,17 +22,12 @@ use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_each};
 use crate::study::instruments::roots::{Roots, from_even};
 
-/// The parts that queries and keys are made of, in the order of all lists: special tokens, position, token, both; both in
-/// keys alone, and in queries alone.
+/// Queries and keys are made of these: special tokens, position, token, both; both in keys alone, and in queries alone.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
-/// The place of nothing but special tokens.
 pub const SPECIAL: usize = 0;
-/// The place of position alone.
 pub const POSITION: usize = 1;
-/// The place of the token alone.
 pub const TOKEN: usize = 2;
-/// The place of position and token.
 pub const POSITION_TOKEN: usize = 3;
 
 /// Squared Hellinger distances of one head over rows of text.
@@ -57,7 +52,6 @@ pub struct InputShare {
 
 merge_fields!(InputShare { all, left });
 
-/// A block of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuiltBlock {
     /// Rows of text.
@@ -72,7 +66,6 @@ pub struct RebuiltBlock {
 
 merge_fields!(RebuiltBlock { rows, sentences, layers, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct RebuiltSums {
     grid: HeadGrid,
@@ -84,7 +77,6 @@ pub struct RebuiltSums {
     at_work: RebuildBuffers,
 }
 
-/// Rows of position and token.
 const BOTH: Made = Made { of_position: true, of_token: true };
 
 /// The parts that were fitted, and buffers for the pack under way.
@@ -126,7 +118,6 @@ impl RebuiltSums {
         Self { grid, classes: classes.clone(), ridges, blocks: Blocks::new(empty), at_work }
     }
 
-    /// Adds the pack as it goes into a layer.
     fn add_layer(&mut self, layer: usize, encoder: &dyn Encoder) {
         let Self { grid, classes, blocks, at_work, .. } = self;
         let RebuildBuffers { folds, embeddings, pack, replaced, between } = at_work;
@@ -210,7 +201,6 @@ fn from_weights(roots: &[f32], weights: &[f32]) -> f64 {
     across(partial.map(f64::from), |a, b| a + b) / 2.0
 }
 
-/// The squared distance of two rows, in f64.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     let mut partial = [0.0_f64; LANES];

@@ -14,11 +14,9 @@ use crate::model::forward::WordEmbeddings;
 pub struct ReplacedInputs {
     /// `[parts, hidden]`
     pub parts: Vec<f32>,
-    /// The parts of each token.
     tokens: Vec<TokenPlaces>,
 }
 
-/// The places of the parts of a token's row.
 #[derive(Clone, Copy, Debug)]
 struct TokenPlaces {
     /// The mean of what is like it.

@@ -9,20 +9,37 @@ use serde::{Deserialize, Serialize};
 use super::fit::{RIDGES, text_tokens, tokens_needed};
 use super::metrics::is_even;
 use super::moments::InputMoments;
-use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, RebuiltSums, VARIANTS};
-use super::thresholds::is_unlabelled;
+use super::rebuilt::{POSITION, POSITION_TOKEN, RebuiltBlock, RebuiltSums, SPECIAL, TOKEN, VARIANTS};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::study::labels::policy::Policy;
+use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus_percent};
+use crate::study::show::{InBrief, Shortage, Summary};
 use crate::system::counted::counted;
+
+pub const REBUILT: Threshold = Threshold::rule(
+    "chooses_rebuilt",
+    0.9,
+    "smallest `rebuilt` of a label of how a head chooses: what is left is a tenth of the distance from even attention",
+);
+
+pub const ABOVE_SPECIAL: Threshold = Threshold::rule(
+    "chooses_over_special",
+    0.1,
+    "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
+);
+
+/// Whether no label can stand for a head by these shares: what it goes by is then said by its numbers alone.
+fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
+    let reaches =
+        |variant: usize| shares[variant].zip(policy.rule(&REBUILT)).is_some_and(|(share, least)| share >= least);
+    ![SPECIAL, POSITION, TOKEN].into_iter().any(reaches)
+}
 
 pub struct ChoiceSection {
     pub choice: Choice,
@@ -106,18 +123,21 @@ pub struct HeadChoice {
     pub is_even: bool,
 }
 
-/// A ratio of sums over blocks, with its interval.
 fn ratio(sums: &RebuiltSums, above: impl Fn(&RebuiltBlock) -> f64, below: impl Fn(&RebuiltBlock) -> f64) -> Jackknife {
     let per_block =
         |of: &dyn Fn(&RebuiltBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
     Jackknife::new(&per_block(&above), &per_block(&below)).on(Scale::Real)
 }
 
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 /// How a head's sentence names the share that comes back from position and token.
 const BOTH: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
-    /// From the sums of both stages.
     pub fn new(moments: &InputMoments, sums: &RebuiltSums, grid: HeadGrid) -> Self {
         let (fitted_on, needed) = (text_tokens(moments), moments.widths.map_or(0, tokens_needed));
         let total = sums.blocks.total();
@@ -142,12 +162,9 @@ impl Choice {
         };
         let heads: Vec<HeadChoice> = (0..grid.count()).map(head).collect();
         let layer = |(layer, ridge): (usize, &[u8; 2])| {
-            let own: Vec<&HeadChoice> =
-                heads[layer * grid.heads..][..grid.heads].iter().filter(|head| !head.is_even).collect();
-            let mean = |variant: usize| {
-                let values: Vec<f64> = own.iter().filter_map(|head| head.rebuilt.values()[variant]).collect();
-                (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-            };
+            let of_layer = heads[layer * grid.heads..][..grid.heads].iter();
+            let own: Vec<&HeadChoice> = of_layer.filter(|head| !head.is_even).collect();
+            let mean = |variant: usize| mean(own.iter().filter_map(|head| head.rebuilt.values()[variant]));
             let varies = total.layers[layer].all.value() > 0.0;
             let share = ratio(sums, |block| block.layers[layer].left.value(), |block| block.layers[layer].all.value());
             LayerChoice {
@@ -164,21 +181,20 @@ impl Choice {
         Self { fitted_on, needed, layers, heads }
     }
 
-    /// Sets the shares of untrained models that attend as sharply beside those of each layer.
     fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
         let others: Vec<&Self> = seeds.iter().map(|&seed| &section::<ChoiceSection>(seed).choice).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {
             let mean = |variant: usize| {
                 let of_seed = |other: &&Self| other.layers.get(number)?.rebuilt.values()[variant];
-                let values: Vec<f64> = others.iter().filter_map(of_seed).collect();
-                (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+                mean(others.iter().filter_map(of_seed))
             };
             layer.sharp_control = Some(Rebuilt::of(std::array::from_fn(mean)));
         }
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let [least, most] = [self.fitted_on.iter().min(), self.fitted_on.iter().max()].map(|of| *of.expect("two"));
+        let [first, second] = self.fitted_on;
+        let (least, most) = (first.min(second), first.max(second));
         if self.layers.is_empty() {
             return writeln!(
                 out,
@@ -199,12 +215,8 @@ impl Choice {
         out.table(table(&self.layers));
         let even = self.heads.iter().filter(|head| head.is_even).count();
         if even > 0 {
-            writeln!(
-                out,
-                "\n{} of {}: attention is even, so that there is nothing to rebuild.",
-                even,
-                counted(self.heads.len(), "head")
-            )?;
+            let all = counted(self.heads.len(), "head");
+            writeln!(out, "\n{even} of {all}: attention is even, so that there is nothing to rebuild.")?;
         }
         Ok(())
     }
@@ -290,7 +302,6 @@ impl ChoiceSection {
     }
 }
 
-/// The figure of how heads choose: one bar a head, stacked by what each part adds.
 fn figures(choice: &Choice) -> Vec<Figure> {
     if choice.heads.iter().all(|head| head.is_even) {
         return Vec::new();

@@ -4,20 +4,17 @@ use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{Eligible, Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub(super) struct FrequencyInputs<'a> {
-    /// The denominators.
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
-    /// Its sums over the corpus.
     pub whole: &'a FrequencyHeadSums,
     /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
     pub rates: &'a [Rates; 2],
 }
 
-/// A cell of a metric.
 pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
 
 impl FrequencyInputs<'_> {
@@ -36,43 +33,38 @@ impl FrequencyInputs<'_> {
         self.of_others(self.sums.argmax as f64 - baseline)
     }
 
-    /// A mean over the queries that are not among the rarest.
     fn of_others(&self, sum: f64) -> Fraction {
-        let FrequencyExposure { others, others_sentences, .. } = self.exposure;
-        Fraction::new(sum, *others as f64).over(*others, *others_sentences)
+        self.exposure.others.mean(sum)
     }
 
     /// A mean over queries with any attention on other tokens of text; in the chance baseline every query has some.
     fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
-        Fraction::new(sum, queries as f64).over(self.exposure.queries, self.exposure.sentences)
+        let Eligible { count, sentences } = self.exposure.queries;
+        Fraction::new(sum, queries as f64).over(count, sentences)
     }
 
-    /// The ratio over queries among the rarest.
     fn of_rarest(&self, sum: f64, queries: u64) -> Fraction {
-        Fraction::new(sum, queries as f64).over(self.exposure.rarest, self.exposure.rarest_sentences)
+        let Eligible { count, sentences } = self.exposure.rarest;
+        Fraction::new(sum, queries as f64).over(count, sentences)
     }
 }
 
 const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
-const COUNTED: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the 500 \
-    commonest tokens do not count, so that a corpus of few words has no value.";
+const COUNTED: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the \
+    500 commonest tokens do not count, so that a corpus of few words has no value.";
 const OURS: &str = "Defined here.";
 
-/// All metrics of how common tokens are, in the order of the report.
 pub(super) const METRICS: &[FrequencyMetric] = &[
-    Metric {
-        explanation: Explanation {
+    FrequencyMetric::single(|seen, _| seen.of_others(seen.sums.argmax as f64))
+        .with_chance(|seen, _| seen.of_others(seen.exposure.argmax.value()))
+        .explained(Explanation {
             name: "rare_argmax",
             measures: "How often the most attended token of text is one of the rarest of the sentence.",
             formula: "share of i in T without R whose argmax_j A[i, j] is in R, j in T",
             chance: "|R|/|T|",
             source: VOITA,
             caveats: COUNTED,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_others(seen.sums.argmax as f64),
-        chance: Some(|seen, _| seen.of_others(seen.exposure.argmax.value())),
-    },
+        }),
     expected!("rare_argmax", Keys::Single, |seen, _| seen.of_others(seen.expected_argmax()), |seen, _| seen
         .of_others(seen.exposure.argmax.value())),
     over_chance!(
@@ -87,47 +79,39 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
         |seen, _| seen.rare_argmax_over(TIMES_EXPECTED * seen.expected_argmax()),
         |seen, _| seen.of_others((1.0 - TIMES_EXPECTED) * seen.exposure.argmax.value())
     ),
-    Metric {
-        explanation: Explanation {
+    FrequencyMetric::single(|seen, _| seen.of_others(seen.sums.mass.value()))
+        .with_chance(|seen, _| seen.of_others(seen.exposure.mass.value()))
+        .explained(Explanation {
             name: "rare_mass",
             measures: "How much a token attends to the rarest tokens of the sentence.",
             formula: "mean over i in T without R of the sum of A[i, j] over j in R",
             chance: "|R|/v",
             source: VOITA,
             caveats: COUNTED,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_others(seen.sums.mass.value()),
-        chance: Some(|seen, _| seen.of_others(seen.exposure.mass.value())),
-    },
+        }),
     expected!("rare_mass", Keys::Single, |seen, _| seen.of_others(seen.expected_mass()), |seen, _| seen
         .of_others(seen.exposure.mass.value())),
-    Metric {
-        explanation: Explanation {
+    FrequencyMetric::single(|seen, _| seen.of_queries(seen.sums.shift.value(), seen.sums.shifted))
+        .with_chance(|seen, _| seen.of_queries(0.0, seen.exposure.queries.count))
+        .explained(Explanation {
             name: "frequency_shift",
-            measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are rarer.",
-            formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j the share of \
-                occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
+            measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are \
+                rarer.",
+            formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j \
+                the share of occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
             chance: "0",
             source: OURS,
             caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_queries(seen.sums.shift.value(), seen.sums.shifted),
-        chance: Some(|seen, _| seen.of_queries(0.0, seen.exposure.queries)),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    FrequencyMetric::single(|seen, _| seen.of_rarest(seen.sums.shift_rare.value(), seen.sums.shifted_rare))
+        .with_chance(|seen, _| seen.of_rarest(0.0, seen.exposure.rarest.count))
+        .explained(Explanation {
             name: "frequency_shift_rare",
-            measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare words to \
-                common ones.",
+            measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare \
+                words to common ones.",
             formula: "as frequency_shift, over i in R",
             chance: "0",
             source: OURS,
             caveats: COUNTED,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_rarest(seen.sums.shift_rare.value(), seen.sums.shifted_rare),
-        chance: Some(|seen, _| seen.of_rarest(0.0, seen.exposure.rarest)),
-    },
+        }),
 ];

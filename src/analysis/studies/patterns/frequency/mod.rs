@@ -15,14 +15,10 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{self, assess_content, thresholds};
-use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric;
-use crate::study::metrics::metric::Fraction;
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Policy, Threshold};
+use crate::study::metrics::metric::{self, Fraction};
 use crate::study::section::{Section, View, stored};
-use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Counts, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
@@ -50,13 +46,10 @@ const RARE_WORDS: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
-    shown: LabelStyle { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
-    assess: |evidence, policy| {
-        assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)).into_iter().collect()
-    },
+    shown: LabelStyle::of(Some("rare"), AnsiColor::BrightMagenta),
+    assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)),
 };
 
-/// The section `frequency` of the report.
 pub struct FrequencySection {
     frequency: Counted,
 }
@@ -111,7 +104,9 @@ impl Study for Frequency {
         let of_head =
             |number: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).of_head(number, place);
         let of_chance = |number: Option<usize>, class: usize| classes.each()[class].of_chance(number);
-        let queries = classes.each().iter().map(FrequencyOfClass::others).max().unwrap_or_default();
+        // Those that may go to rare tokens.
+        let others = classes.each().iter().map(|class| class.blocks.total().exposure.others.count);
+        let queries = others.max().unwrap_or_default();
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         (estimates, FrequencySection { frequency: Counted { queries } })
     }
@@ -132,22 +127,15 @@ impl<'a> FrequencyOfClass<'a> {
         Self { blocks, rates }
     }
 
-    /// The cells of a head in a block, or in all of them.
     fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
         let seen = self.inputs(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]]);
         METRICS.iter().map(|metric| (metric.value)(&seen, 0)).collect()
     }
 
-    /// The ratios of a head without any preference.
     fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
         let even = FrequencyHeadSums::default();
         let seen = self.inputs(number, [&even, &even]);
         METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(&seen, 0)).collect()
-    }
-
-    /// How many queries the corpus has that may go to rare tokens.
-    fn others(&self) -> u64 {
-        self.blocks.total().exposure.others
     }
 
     fn inputs<'b>(&'b self, number: Option<usize>, [sums, whole]: [&'b FrequencyHeadSums; 2]) -> FrequencyInputs<'b> {

@@ -21,12 +21,11 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums, Rates};
+use crate::study::metrics::metric::Eligible;
 
-/// The rarest tokens of a sentence must be beyond this rank, as in Voita et al. 2019, section 5.3: they are not among the
-/// 500 most frequent.
+/// The rarest tokens of a sentence must be beyond this rank: not among the 500 most frequent (Voita et al. 2019, 5.3).
 pub const COMMONEST: u64 = 500;
 
-/// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyHeadSums {
     /// Queries whose most attended token of text is among the rarest.
@@ -75,57 +74,30 @@ impl FrequencyHeadSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyExposure {
     /// Queries that are not among the rarest of their sentence and see one of them, in sentences that count.
-    pub others: u64,
-    /// Sentences with any, the first of each family alone.
-    pub others_sentences: u64,
+    pub others: Eligible,
     /// Queries that see another token of text.
-    pub queries: u64,
-    /// Sentences with any, the first of each family alone.
-    pub sentences: u64,
+    pub queries: Eligible,
     /// Queries among the rarest, in sentences that count.
-    pub rarest: u64,
-    /// Sentences with any, the first of each family alone.
-    pub rarest_sentences: u64,
+    pub rarest: Eligible,
     /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`, of what they see.
     pub argmax: ExactSum,
     /// The attention that even attention gives the rarest: the sum of `|R|/v(i)`, of what they see.
     pub mass: ExactSum,
 }
 
-merge_fields!(FrequencyExposure {
-    others,
-    others_sentences,
-    queries,
-    sentences,
-    rarest,
-    rarest_sentences,
-    argmax,
-    mass,
-});
+merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 
-/// The sums of one block of sentences, or of all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
-    /// The denominators.
     pub exposure: FrequencyExposure,
-    /// The pairs of queries that are not among the rarest: each key as likely to be the most attended, and as uniform
-    /// attention weights them.
+    /// The pairs of queries not among the rarest: each key as likely to be the most attended, and by uniform attention.
     pairs: [PositionPairs; 2],
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self {
-            exposure: FrequencyExposure::default(),
-            pairs: [(); 2].map(|()| PositionPairs::new(1)),
-            heads: vec![FrequencyHeadSums::default(); grid.count()],
-        }
-    }
-
-    /// The rates by which offsets alone find the rarest, by the most attended token and by mass, with and without a block of
-    /// this one.
+    /// The rates by which offsets alone find the rarest, by the most attended token and by mass, with and without a block.
     pub fn rates(&self, block: Option<&Self>) -> [Rates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
@@ -133,28 +105,26 @@ impl FrequencyBlock {
 
 merge_fields!(FrequencyBlock { exposure, pairs, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<FrequencyBlock>,
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
 }
 
 impl FrequencySums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        Self { grid, visibility, blocks: Blocks::new(FrequencyBlock::new(grid)), counts: None }
+        let (exposure, pairs) = (FrequencyExposure::default(), [(); 2].map(|()| PositionPairs::new(1)));
+        let heads = vec![FrequencyHeadSums::default(); grid.count()];
+        Self { grid, visibility, blocks: Blocks::new(FrequencyBlock { exposure, pairs, heads }), counts: None }
     }
 }
 
 /// The corpus frequencies of the tokens of a sentence with at least two tokens of text.
 #[derive(Debug)]
 pub struct SentenceFrequencies {
-    /// The places of the tokens of text.
     text: Vec<usize>,
     /// The share of occurrences in the corpus that are of rarer tokens; 0 for tokens that are not of text.
     common: Vec<f32>,
@@ -162,7 +132,6 @@ pub struct SentenceFrequencies {
     mean_of_others: Vec<Option<f64>>,
     /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
     is_rare: Vec<bool>,
-    /// The tokens that are rarest.
     rare: Vec<usize>,
     /// Tokens of text that are not among the rarest and see one of them; none where the sentence does not count.
     others: Vec<usize>,
@@ -234,7 +203,6 @@ impl SentenceFrequencies {
     }
 }
 
-/// One head's sums in one sentence.
 #[derive(Debug, Default)]
 struct SentenceSums {
     argmax: u64,
@@ -290,7 +258,6 @@ fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32
     }
 }
 
-/// The block of a sequence, and its tokens.
 #[derive(Debug)]
 pub struct FrequencyState {
     block: usize,
@@ -313,14 +280,9 @@ impl Sums for FrequencySums {
         let sentence = counts.and_then(|counts| SentenceFrequencies::new(sequence, visibility, counts));
         if let Some(sentence) = &sentence {
             let FrequencyBlock { exposure, pairs, .. } = &mut self.blocks[block];
-            let queries = sentence.mean_of_others.iter().flatten().count() as u64;
-            let (others, rare) = (sentence.others.len() as u64, sentence.rare.len() as u64);
-            exposure.queries += queries;
-            exposure.sentences += u64::from(queries > 0 && is_first);
-            exposure.others += others;
-            exposure.others_sentences += u64::from(others > 0 && is_first);
-            exposure.rarest += rare;
-            exposure.rarest_sentences += u64::from(rare > 0 && is_first);
+            exposure.queries.add(sentence.mean_of_others.iter().flatten().count() as u64, is_first);
+            exposure.others.add(sentence.others.len() as u64, is_first);
+            exposure.rarest.add(sentence.rare.len() as u64, is_first);
             let even = Even::new(visibility, tokens);
             let by_text = |query: usize| 1.0 / sentence.text_of(query).len() as f64;
             let by_all = |query: usize| even.share(query);

@@ -3,18 +3,30 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::thresholds::{BEYOND_MARGIN, MARGIN};
 use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{Direction, Reach, Side};
-use crate::study::labels::policy::Policy;
+use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
+
+pub const MARGIN: Threshold = Threshold::rule(
+    "link_margin",
+    0.1,
+    "smallest accuracy above every rule of place of a label of links, as a share; that of syntactic labels, Voita et al. 2019, \
+        section 5.2",
+);
+
+pub const BEYOND_MARGIN: Threshold = Threshold::share(
+    "link_beyond_margin",
+    0.02,
+    "smallest accuracy above every rule of a label of links that is beyond them, as a share; that of syntactic labels",
+);
 
 /// How well heads and rules find the targets of one type of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,12 +173,10 @@ impl<T> ByEnd<T> {
         Self { from, to }
     }
 
-    /// The value for a direction.
     pub fn get(&self, direction: Direction) -> &T {
         if direction.is_forward() { &self.from } else { &self.to }
     }
 
-    /// Both values, to change them.
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.from, &mut self.to]
     }
@@ -236,6 +246,16 @@ pub struct RuleLead {
     pub standard_error: Option<f64>,
 }
 
+impl RuleLead {
+    pub fn of(difference: &Jackknife) -> Self {
+        Self { difference: difference.all(), standard_error: difference.standard_error() }
+    }
+
+    fn over(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
+        basis.estimate(self.difference, self.standard_error?, scale)
+    }
+}
+
 /// The intersection-union test of several leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeadTest {
@@ -255,7 +275,6 @@ pub struct LeadTest {
 pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
-    /// The test of a step.
     pub fn over(&self, reach: Reach) -> &LeadTest {
         match reach {
             Reach::All => &self.over_all,
@@ -264,7 +283,6 @@ impl Leads {
         }
     }
 
-    /// The test of a step, to change it.
     pub fn over_mut(&mut self, reach: Reach) -> &mut LeadTest {
         match reach {
             Reach::All => &mut self.over_all,
@@ -281,7 +299,6 @@ impl LinkMetrics {
         self.name.clone() + &side.unwrap_or_default()
     }
 
-    /// The entry of the best head.
     pub fn best(&self) -> Option<&HeadLinks> {
         self.by_head.iter().find(|head| head.place == self.place)
     }
@@ -303,8 +320,7 @@ impl LinkMetrics {
         rules.filter(move |(rule, _)| is_in(rule.group)).map(|(_, &lead)| lead)
     }
 
-    /// The test of a step, and whether the estimates are all above their margins; `min_count` sources are asked for what is asked of
-    /// a class.
+    /// The test of a step, and whether all estimates are above their margins; a class counts from `min_count` sources on.
     pub fn test(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
@@ -316,28 +332,25 @@ impl LinkMetrics {
             _ => true,
         };
         let mut difference = 1.0_f64;
-        let (mut p, mut is_above) = (Some(0.0), true);
+        let (mut p, mut is_above) = (Some(0.0_f64), true);
+        let mut join = |found: Option<Estimate>, margin: f64, holds: bool| {
+            p = p.zip(found).map(|(p, found)| p.max(found.p_above(margin)));
+            is_above &= holds;
+        };
         for lead in self.leads_over(leads, is_in) {
-            let of_rule = self.estimate(lead).map(|found| found.p_above(margin));
             difference = difference.min(lead.difference);
-            p = p.zip(of_rule).map(|(a, b): (f64, f64)| a.max(b));
-            is_above &= Bound::AtLeast.holds(lead.difference, margin);
+            join(self.estimate(lead), margin, Bound::AtLeast.holds(lead.difference, margin));
         }
         // Where hardly any source has a target of its class, a head that copies the class has no advantage.
         let asks = reach != Reach::Place && self.with_class.count >= min_count;
         if let Some(lead) = leads.among_class.filter(|_| asks) {
-            let error = lead.standard_error;
-            let found = error.and_then(|error| self.with_class.estimate(lead.difference, error, Scale::Real));
-            p = p.zip(found.map(|found| found.p_above(0.0))).map(|(a, b)| a.max(b));
-            is_above &= Bound::Above.holds(lead.difference, 0.0);
+            join(lead.over(self.with_class, Scale::Real), 0.0, Bound::Above.holds(lead.difference, 0.0));
         }
         if let Some(lead) = leads.same_places.filter(|_| reach == Reach::All && self.with_neighbour.count >= min_count)
         {
-            let error = lead.standard_error;
-            let found = error.and_then(|error| self.with_neighbour.estimate(lead.difference, error, Scale::Difference));
             difference = difference.min(lead.difference);
-            p = p.zip(found.map(|found| found.p_above(margin))).map(|(a, b)| a.max(b));
-            is_above &= Bound::AtLeast.holds(lead.difference, margin);
+            let found = lead.over(self.with_neighbour, Scale::Difference);
+            join(found, margin, Bound::AtLeast.holds(lead.difference, margin));
         }
         (LeadTest { difference, p, q: None }, is_above)
     }
@@ -366,7 +379,6 @@ impl LinkMetrics {
         self.accuracy - self.by_place.accuracy
     }
 
-    /// A line on the best head.
     pub fn of_best_head(&self) -> String {
         let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
         let rules = by_class_rules

@@ -20,7 +20,6 @@ use crate::study::metrics::metric::Denominator;
 
 type LinkScores<'a> = FoldScores<'a, LinkBlock>;
 
-/// A rule with its right choices.
 struct Rule {
     group: RuleGroup,
     name: String,
@@ -59,22 +58,16 @@ impl LinkMetrics {
                     let kept = context.leaves_out.then(|| Jackknife::new(&right, &scored.words).on(Scale::Share));
                     *left_out.both_mut()[slot(direction)] = kept;
                     let rules = rules.iter().map(|rule| lead(&scored, &right, &rule.by_block)).collect();
-                    let among =
-                        scored.per_block(|sums| sums.of(place, |hits| hits.among_class[slot(direction)]) as f64);
-                    let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
-                    let found = Jackknife::new(&above, &with_class);
-                    let among_class = (total.with_class > 0)
-                        .then(|| RuleLead { difference: found.all(), standard_error: found.standard_error() });
-                    let test = LeadTest::default();
-                    let beside = |sums: &LinkBlock, counts: fn(&LinkHits) -> [u64; 2]| {
+                    let of = |sums: &LinkBlock, counts: fn(&LinkHits) -> [u64; 2]| {
                         sums.of(place, |hits| counts(hits)[slot(direction)]) as f64
                     };
-                    let more =
-                        scored.per_block(|sums| beside(sums, |hits| hits.beside) - beside(sums, |hits| hits.elsewhere));
-                    let same_places = is_aligned.then(|| {
-                        let found = Jackknife::new(&more, &with_neighbour);
-                        RuleLead { difference: found.all(), standard_error: found.standard_error() }
-                    });
+                    let among = scored.per_block(|sums| of(sums, |hits| hits.among_class));
+                    let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
+                    let among_class =
+                        (total.with_class > 0).then(|| RuleLead::of(&Jackknife::new(&above, &with_class)));
+                    let more = scored.per_block(|sums| of(sums, |hits| hits.beside) - of(sums, |hits| hits.elsewhere));
+                    let same_places = is_aligned.then(|| RuleLead::of(&Jackknife::new(&more, &with_neighbour)));
+                    let test = LeadTest::default();
                     Leads { rules, among_class, same_places, over_place: test, over_class: test, over_all: test }
                 })
             });
@@ -85,7 +78,7 @@ impl LinkMetrics {
                 })
             };
             let is_forward = key.directions().contains(&Direction::From);
-            let mass = scored.per_block(|sums| sums.mass(place));
+            let mass = scored.per_block(|sums| sums.heads.get(place).map_or(0.0, |hits| hits.mass.value()));
             let mass = is_forward.then(|| Jackknife::new(&mass, &scored.words).on(Scale::Share));
             let expected = sums.positions.rates(0, None).expected(&sums.profiles[place], &sums.profiles[place]);
             let linked = scored.per_block(|sums| sums.of(place, |hits| hits.pairs) as f64);
@@ -177,10 +170,9 @@ fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<Be
         accuracy: scored.share(hits.right),
         by_block: hits.by_block,
     };
-    let mut rules: Vec<Rule> = PlaceRule::all(&total.places)
-        .into_iter()
-        .map(|place| rule(RuleGroup::Place, place.name(), scored.predicted(|sums| place.hits(&sums.places))))
-        .collect();
+    let of_place =
+        |place: PlaceRule| rule(RuleGroup::Place, place.name(), scored.predicted(|sums| place.hits(&sums.places)));
+    let mut rules: Vec<Rule> = PlaceRule::all(&total.places).into_iter().map(of_place).collect();
     let chance = scored.per_block(|sums| sums.chance.value());
     let accuracy = total.chance.value() / total.count as f64;
     rules.push(Rule { group: RuleGroup::Place, name: "chance".to_owned(), by_block: chance, accuracy });

@@ -1,28 +1,23 @@
-//! The section `links` of the report: corrected for the number of tests, shown as a table and a figure.
+//! The section `links` of the report: corrected for the number of tests, shown as a table, as a paper shows it, and as a figure.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
+use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use super::assessment::{accuracy_of, is_tested, of_links};
-use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, REACHES};
-use super::paper;
-use super::table::{MAY_GO, table};
+use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, MARGIN, REACHES};
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_of_those_above;
-use crate::study::labels::evidence::{Direction, MIN_QUERIES, MIN_SENTENCES, Reach};
-use crate::study::labels::policy::Policy;
-use crate::study::labels::{Assessment, Label, correct, one_of_each};
+use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, MIN_SENTENCES, MarginTest, Reach};
+use crate::study::labels::{self, Assessment, Bound, Label, Measured, Policy, assess, correct, one_of_each};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::percent_of;
+use crate::study::show::wording::{percent, percent_of, plain_table, plus_minus_percent, significance, with_interval};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::study::{Caveat, CaveatSubject};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
@@ -36,7 +31,6 @@ pub struct LinksSection {
 
 stored!(LinksSection { links: Vec<LinkMetrics> });
 
-/// The limits of what the study shows.
 pub(super) const CAVEATS: &[Caveat] = &[Caveat {
     id: "given-links",
     text: "The best head of a type of links is the best of many tried: its `accuracy` is biased upwards, `heldout_accuracy` is not. \
@@ -133,10 +127,91 @@ impl LinksSection {
             reaching(Reach::All),
         )
     }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
+            let most = self.links.iter().max_by_key(|links| links.count);
+            let rests_on = most.map(|links| Denominator {
+                count: links.count,
+                sentences: links.sentences,
+                ..Denominator::default()
+            });
+            let shortage =
+                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
+            return InBrief { shortage, ..InBrief::default() };
+        };
+        let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
+        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
+        let class_rules = by_class_rules
+            .as_ref()
+            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
+        InBrief::found(format!(
+            "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
+             {place_rule}, the best of the same class for {class_rule}{class_rules}.",
+            one_line(&links.title())
+        ))
+    }
+
+    fn figures(&self, policy: &Policy) -> Vec<Figure> {
+        let tested = self.tested(policy);
+        if tested.is_empty() {
+            return Vec::new();
+        }
+        let row = |links: &LinkMetrics| {
+            let of_rule = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
+            ForestRow {
+                name: format!("{} ({})", links.title(), links.count),
+                note: format!("{} {}", links.place, links.direction.name()),
+                marks: vec![
+                    Mark::of(links.heldout_accuracy, links.ci95.heldout_accuracy),
+                    of_rule(&links.by_place),
+                    of_rule(&links.by_class),
+                    links.by_class_rules.as_ref().and_then(of_rule),
+                ],
+            }
+        };
+        let chart = Chart::Forest(Forest {
+            scale: "sources whose target is found, held out".to_owned(),
+            shares: true,
+            nothing: None,
+            marks: ["best head", "rule of place", "same class", "class rules"].map(str::to_owned).to_vec(),
+            rows: tested.into_iter().map(row).collect(),
+        });
+        vec![Figure {
+            name: "links",
+            title: "Links beside rules without a head".to_owned(),
+            reading: "For each type of links the share of sources whose target is found by the head and the rules that are best: \
+                chosen on one half of the sentences and scored on the other, with 95 % intervals. The head that is named is the best \
+                on all of them."
+                .to_owned(),
+            chart,
+        }]
+    }
+
+    /// The types; every head on each of them; every rule; the types as a paper shows them.
+    fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
+        #[derive(Serialize)]
+        struct TypedRow<'a, T> {
+            #[serde(rename = "type")]
+            name: &'a str,
+            #[serde(flatten)]
+            entry: &'a T,
+        }
+        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
+            entries.iter().map(|entry| TypedRow { name: &links.name, entry })
+        }
+        let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
+        let rules = self.links.iter().flat_map(|links| of(links, &links.rules));
+        vec![
+            TableRows::of("links", &self.links),
+            TableRows::of("links_by_head", by_head),
+            TableRows::of("link_rules", rules),
+            paper_table(self.tested(policy), policy),
+        ]
+    }
 }
 
 impl LinkMetrics {
-    /// The accuracy of each head in each direction.
     fn numbers(&self, enough: bool) -> Vec<Number<'_>> {
         let (blocks, effective_blocks) = (self.blocks, self.effective_blocks);
         let of_head = |(head, entry): (usize, &HeadLinks)| -> Vec<_> {
@@ -180,7 +255,7 @@ impl Section for LinksSection {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: self.figures(policy),
             tables: self.tables(policy),
-            numbers: self.numbers(policy),
+            numbers: self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect(),
             ..View::default()
         }
     }
@@ -202,92 +277,127 @@ impl Section for LinksSection {
     }
 }
 
-impl LinksSection {
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
-            let most = self.links.iter().max_by_key(|links| links.count);
-            let rests_on = most.map(|links| Denominator {
-                count: links.count,
-                sentences: links.sentences,
-                ..Denominator::default()
-            });
-            let shortage =
-                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
-            return InBrief { shortage, ..InBrief::default() };
-        };
-        let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
-        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
-        let class_rules = by_class_rules
-            .as_ref()
-            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
-        InBrief::found(format!(
-            "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
-             {place_rule}, the best of the same class for {class_rule}{class_rules}.",
-            one_line(&links.title())
-        ))
-    }
+/// The accuracy of a head on a type of links, as rules name it.
+fn accuracy_of(links: &str, direction: Direction) -> String {
+    format!("accuracy({links}, {})", direction.name())
+}
 
-    /// The accuracy of each head in each direction, for every type.
-    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect()
-    }
+/// Whether a type of links has enough sources for a test.
+fn is_tested(links: &LinkMetrics, policy: &Policy) -> bool {
+    links.count >= policy.count(&MIN_QUERIES) && links.sentences >= policy.count(&MIN_SENTENCES)
+}
 
-    fn figures(&self, policy: &Policy) -> Vec<Figure> {
-        let tested = self.tested(policy);
-        if tested.is_empty() {
-            return Vec::new();
-        }
-        let row = |links: &LinkMetrics| {
-            let of_rule = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
-            ForestRow {
-                name: format!("{} ({})", links.title(), links.count),
-                note: format!("{} {}", links.place, links.direction.name()),
-                marks: vec![
-                    Mark::of(links.heldout_accuracy, links.ci95.heldout_accuracy),
-                    of_rule(&links.by_place),
-                    of_rule(&links.by_class),
-                    links.by_class_rules.as_ref().and_then(of_rule),
-                ],
-            }
-        };
-        let chart = Chart::Forest(Forest {
-            scale: "sources whose target is found, held out".to_owned(),
-            shares: true,
-            nothing: None,
-            marks: ["best head", "rule of place", "same class", "class rules"].map(str::to_owned).to_vec(),
-            rows: tested.into_iter().map(row).collect(),
+/// The directions of one head on one type of links; none if it has too few sources, or they are of too few sentences.
+pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
+    if !is_tested(links, policy) {
+        return Vec::new();
+    }
+    let (head, baseline) = (&links.by_head[place], links.by_place.accuracy);
+    let of_direction = |direction: Direction| {
+        let (score, leads) = (*head.accuracy.get(direction), head.leads.get(direction).as_ref()?);
+        let margin = policy.rule(&MARGIN)?;
+        let measured =
+            Measured { score, ci95: *head.ci95.get(direction), baseline: Some(baseline), ..Measured::default() };
+        let metric = accuracy_of(&links.name, direction);
+        let label = format!("link:{}", links.name);
+        let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
+        let least = links.rules.iter().zip(&leads.rules).find(|(rule, _)| rule.rule == links.by_place.rule);
+        let estimate = least.and_then(|(_, &lead)| links.estimate(lead));
+        assessment.p_of_failing = estimate.map(|estimate| estimate.p_below(margin));
+        let standard_error = estimate.map(|estimate| estimate.standard_error);
+        let label = &mut assessment.label;
+        label.test = MarginTest { standard_error, p: leads.over_place.p, q: None };
+        label.direction = Some(direction);
+        let reached = REACHES[1..].iter().take_while(|&&reach| {
+            let test = leads.over(reach);
+            let is_shown = |q: Option<f64>, most: f64| q.is_some_and(|q| q <= most);
+            policy.rule(&LABEL_Q).map_or_else(|| is_shown(test.p, TAIL), |most| is_shown(test.q, most))
         });
-        vec![Figure {
-            name: "links",
-            title: "Links beside rules without a head".to_owned(),
-            reading: "For each type of links the share of sources whose target is found by the head and the rules that are best: \
-                chosen on one half of the sentences and scored on the other, with 95 % intervals. The head that is named is the best \
-                on all of them."
-                .to_owned(),
-            chart,
-        }]
-    }
+        label.beyond = Some(reached.last().copied().unwrap_or(Reach::Place));
+        Some(assessment)
+    };
+    Direction::OF_LINKS.into_iter().filter_map(of_direction).collect()
+}
 
-    /// The types; every head on each of them; every rule; the types as a paper shows them.
-    fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
-        /// The values of a type, with its name.
-        #[derive(Serialize)]
-        struct TypedRow<'a, T> {
-            #[serde(rename = "type")]
-            name: &'a str,
-            #[serde(flatten)]
-            entry: &'a T,
-        }
-        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
-            entries.iter().map(|entry| TypedRow { name: &links.name, entry })
-        }
-        let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
-        let rules = self.links.iter().flat_map(|links| of(links, &links.rules));
-        vec![
-            TableRows::of("links", &self.links),
-            TableRows::of("links_by_head", by_head),
-            TableRows::of("link_rules", rules),
-            paper::table(self.tested(policy), policy),
-        ]
+/// A column: its name, whether it holds text, and what it says of a type.
+type LinkColumn = (&'static str, bool, fn(&LinkMetrics) -> String);
+
+const TEXT: bool = true;
+const NUMBER: bool = false;
+
+const COLUMNS: [LinkColumn; 11] = [
+    ("links", TEXT, |links| one_line(&links.title())),
+    ("sources", NUMBER, |links| links.count.to_string()),
+    ("head", TEXT, |links| links.place.to_string()),
+    ("direction", TEXT, |links| links.direction.name().to_owned()),
+    ("accuracy", NUMBER, |links| percent(Some(links.accuracy)) + &plus_minus_percent(links.ci95.accuracy)),
+    ("held-out", NUMBER, |links| percent(links.heldout_accuracy) + &plus_minus_percent(links.ci95.heldout_accuracy)),
+    ("place", NUMBER, |links| rule(&links.by_place)),
+    ("same class", NUMBER, |links| rule(&links.by_class)),
+    ("class rules", NUMBER, |links| percent(links.by_class_rules.as_ref().map(|rules| rules.accuracy))),
+    ("to special", NUMBER, |links| percent(links.best().and_then(|head| *head.to_special.get(links.direction)))),
+    ("q", NUMBER, |links| {
+        let leads = links.best().and_then(|head| head.leads.get(links.direction).as_ref());
+        leads.and_then(|leads| leads.over_place.q).map_or_else(|| "-".to_owned(), significance)
+    }),
+];
+
+/// The columns that may go where there is no room, the first of them first.
+const MAY_GO: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
+
+fn rule(best: &BestRule) -> String {
+    format!("{}: {}", best.rule, percent(Some(best.accuracy)))
+}
+
+fn table(all: &[&LinkMetrics]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(COLUMNS.map(|(name, ..)| name));
+    for links in all {
+        table.add_row(COLUMNS.map(|(_, _, cell)| cell(links)));
     }
+    for (column, (_, is_text, _)) in table.column_iter_mut().zip(COLUMNS) {
+        column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    table
+}
+
+const DIGITS: usize = 3;
+
+#[derive(Serialize)]
+struct PaperRow {
+    links: String,
+    sources: u64,
+    /// The head and its direction.
+    head: String,
+    /// Its accuracy, with the interval.
+    accuracy: String,
+    place: f64,
+    same_class: f64,
+    held_out: Option<f64>,
+    /// Whether the head has a firm label of the type in this direction.
+    firm: bool,
+}
+
+/// The types with enough sources for a label, which are `tested`.
+fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static> {
+    let row = |links: &LinkMetrics| PaperRow {
+        links: links.title(),
+        sources: links.count,
+        head: format!("{} {}", links.place, links.direction.name()),
+        accuracy: with_interval(links.accuracy, links.ci95.accuracy, DIGITS),
+        place: links.by_place.accuracy,
+        same_class: links.by_class.accuracy,
+        held_out: links.heldout_accuracy,
+        firm: is_firm(links, policy),
+    };
+    TableRows::of("paper_links", tested.into_iter().map(row).collect::<Vec<_>>())
+}
+
+/// Whether the best head has a firm label of the type in its direction. Its q-value is corrected in the section.
+fn is_firm(links: &LinkMetrics, policy: &Policy) -> bool {
+    let place = links.by_head.iter().position(|head| head.place == links.place);
+    let assessed = place.map_or_else(Vec::new, |place| of_links(links, place, policy));
+    let leads = links.best().and_then(|head| head.leads.get(links.direction).as_ref());
+    let test = leads.map_or([None; 2], |leads| [leads.over_place.p, leads.over_place.q]);
+    labels::is_firm(&assessed, links.direction, test, policy)
 }

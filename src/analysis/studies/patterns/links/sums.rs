@@ -22,7 +22,6 @@ use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileS
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 
-/// The sums of one type.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TypeSums {
     /// Links whose target is no candidate.
@@ -37,7 +36,6 @@ pub struct TypeSums {
     pub positions: PositionPairs,
     /// The candidate pairs of each fold by how far apart their words are.
     pub separations: [PairsByLength; 2],
-    /// The sums of each block.
     pub blocks: Blocks<LinkBlock>,
 }
 
@@ -57,7 +55,6 @@ impl TypeSums {
     }
 }
 
-/// The sums of all types.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinksSums {
     grid: HeadGrid,
@@ -73,7 +70,6 @@ pub struct LinksSums {
 }
 
 impl LinksSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
         Self {
             grid,
@@ -89,7 +85,6 @@ impl LinksSums {
 
 merge_fields!(LinksSums[grid, classes, from] { types });
 
-/// The links of one type in a sentence.
 #[derive(Debug)]
 struct ScoredLinks {
     key: LinkKey,
@@ -97,7 +92,6 @@ struct ScoredLinks {
     pairs: Option<LinkedPairs>,
 }
 
-/// The links of a sequence.
 #[derive(Debug)]
 pub struct LinksState {
     block: usize,

@@ -16,10 +16,6 @@ const SCORE: Threshold = Threshold::rule(
 
 const THRESHOLDS: &[&Threshold] = &[&SCORE, &LABEL_Q];
 
-const fn shown(code: &'static str) -> LabelStyle {
-    LabelStyle { code: Some(code), colour: AnsiColor::Magenta, in_controls: false }
-}
-
 fn scored(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let measured = evidence.metric(metric, Some("score"));
     assess(label, &format!("{metric}.score"), measured, Bound::AtLeast, policy.rule(&SCORE)).into_iter().collect()
@@ -38,7 +34,7 @@ pub(super) const DUPLICATE_TOKEN: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
-    shown: shown("dup"),
+    shown: LabelStyle::of(Some("dup"), AnsiColor::Magenta),
     assess: |evidence, policy| scored("duplicate-token", "repeat_same", evidence, policy),
 };
 
@@ -56,7 +52,7 @@ pub(super) const INDUCTION: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
-    shown: shown("ind"),
+    shown: LabelStyle::of(Some("ind"), AnsiColor::Magenta),
     assess: |evidence, policy| scored("induction", "repeat_next", evidence, policy),
 };
 
@@ -73,7 +69,7 @@ pub(super) const INDUCTION_MIRROR: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
-    shown: shown("mir"),
+    shown: LabelStyle::of(Some("mir"), AnsiColor::Magenta),
     assess: |evidence, policy| scored("induction-mirror", "repeat_previous", evidence, policy),
 };
 
@@ -90,6 +86,6 @@ pub(super) const MASKED_COPY: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
-    shown: shown("msk"),
+    shown: LabelStyle::of(Some("msk"), AnsiColor::Magenta),
     assess: |evidence, policy| scored("masked-copy", "repeat_masked", evidence, policy),
 };

@@ -2,32 +2,21 @@
 
 use super::sums::{DETECTED, KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub struct RepeatInputs<'a> {
-    exposure: &'a RepeatExposure,
-    sums: &'a RepeatHeadSums,
-    copying: Option<f64>,
+    pub exposure: &'a RepeatExposure,
+    pub sums: &'a RepeatHeadSums,
+    /// The copying score of the head's weights, which no block has a part of.
+    pub copying: Option<f64>,
 }
 
-/// A cell of a metric, of the place of its key.
 type RepeatMetric = Metric<for<'a> fn(&RepeatInputs<'a>, usize) -> Fraction>;
 
-impl<'a> RepeatInputs<'a> {
-    /// The sums of a head with the queries of the same block.
-    pub fn new(exposure: &'a RepeatExposure, sums: &'a RepeatHeadSums) -> Self {
-        Self { exposure, sums, copying: None }
-    }
-
-    /// These values with the copying score of the head's weights.
-    pub fn with_copying(self, copying: Option<f64>) -> Self {
-        Self { copying, ..self }
-    }
-
-    /// Every cell of the table.
+impl RepeatInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+        metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// Every cell of the table of a head that attends uniformly; `of_all` blocks also what is of no block.
@@ -35,11 +24,9 @@ impl<'a> RepeatInputs<'a> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
         let seen = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
-        let chance = |metric: &'static RepeatMetric| metric.chance.unwrap_or(metric.value);
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| chance(metric)(&seen, cell))).collect()
+        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&seen, cell))
     }
 
-    /// A cell of the metric of a kind of key.
     fn cell(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
         let above = match PARTS[cell] {
@@ -61,132 +48,107 @@ impl<'a> RepeatInputs<'a> {
     }
 
     fn of_queries(&self, kind: usize, above: f64) -> Fraction {
-        let (queries, sequences) = (self.exposure.queries[kind], self.exposure.sequences[usize::from(kind == MASKED)]);
-        Fraction::new(above, queries as f64).over(queries, sequences)
+        let sequences = self.exposure.sequences[usize::from(kind == MASKED)];
+        Fraction::mean(above, self.exposure.queries[kind], sequences)
     }
 }
 
-/// The numbers that each kind of key has.
 const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
 const BY_PART: Keys = Keys::Each(PARTS.len(), |place| PARTS[place].to_owned());
 
 const FORMULA: &str = "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
-    A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the key";
+    A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the \
+    key";
 const CHANCE: &str = "score 0; mass, null and argmax 1/v";
-const ON_RANDOM: &str = "On random tokens, so that nothing but the tokens tells the key from others; on text a head may \
-    use them otherwise.";
+const ON_RANDOM: &str = "On random tokens, so that nothing but the tokens tells the key from others; on text a head \
+    may use them otherwise.";
 
 const _: () = assert!(KEYS == 4 && SAME == 0, "the table has a metric for each kind of key");
 
-/// All metrics of repeated tokens, in the order of the report.
 pub const METRICS: &[RepeatMetric] = &[
-    Metric {
-        explanation: Explanation {
+    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(SAME, cell))
+        .with_chance(|seen, cell| seen.chance(SAME, cell))
+        .explained(Explanation {
             name: "repeat_same",
             measures: "How much a random token attends to its twin, the same token in the other copy.",
             formula: FORMULA,
             chance: CHANCE,
             source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
             caveats: ON_RANDOM,
-        },
-        keys: BY_PART,
-        value: |seen, cell| seen.cell(SAME, cell),
-        chance: Some(|seen, cell| seen.chance(SAME, cell)),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(NEXT, cell))
+        .with_chance(|seen, cell| seen.chance(NEXT, cell))
+        .explained(Explanation {
             name: "repeat_next",
             measures: "How much a random token attends to the token after its twin.",
             formula: FORMULA,
             chance: CHANCE,
             source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
             caveats: ON_RANDOM,
-        },
-        keys: BY_PART,
-        value: |seen, cell| seen.cell(NEXT, cell),
-        chance: Some(|seen, cell| seen.chance(NEXT, cell)),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(PREVIOUS, cell))
+        .with_chance(|seen, cell| seen.chance(PREVIOUS, cell))
+        .explained(Explanation {
             name: "repeat_previous",
             measures: "How much a random token attends to the token before its twin.",
             formula: FORMULA,
             chance: CHANCE,
             source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
             caveats: ON_RANDOM,
-        },
-        keys: BY_PART,
-        value: |seen, cell| seen.cell(PREVIOUS, cell),
-        chance: Some(|seen, cell| seen.chance(PREVIOUS, cell)),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(MASKED, cell))
+        .with_chance(|seen, cell| seen.chance(MASKED, cell))
+        .explained(Explanation {
             name: "repeat_masked",
             measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
             formula: FORMULA,
             chance: CHANCE,
             source: "Defined here: without the token itself only the context tells where its twin is.",
             caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
-        },
-        keys: BY_PART,
-        value: |seen, cell| seen.cell(MASKED, cell),
-        chance: Some(|seen, cell| seen.chance(MASKED, cell)),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "random_offset",
-            measures: "How much a random token attends to the token before or after it.",
-            formula: "random_offset[k] = mean of A[i, i+k] over text i with i+k in the text, on the random tokens",
-            chance: "1/v",
-            source: "offset_mass (Clark et al. 2019, section 3.1) where the tokens tell nothing; defined here.",
-            caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
-        },
-        keys: Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()),
-        value: |seen, place| {
-            let queries = seen.exposure.offset_queries[place];
-            let sequences = seen.exposure.sequences[0];
-            Fraction::new(seen.sums.offset[place].value(), queries as f64).over(queries, sequences)
-        },
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "head_detector",
-            measures: "The scores by which TransformerLens detects heads, on the random tokens: the share of a decoder's attention \
-                that is where such a head has it.",
-            formula: "mean over the sequences of (sum of A[i, j] over the pairs of the head) / (sum of all A[i, j]); the pairs are \
-                j = i - 1 of previous_token_head; j < i with the same token of duplicate_token_head; those with j - 1 < i the same \
-                token of induction_head",
-            chance: "the same of even attention",
-            source: "transformer_lens.head_detector.detect_head, 4.3.0, with its defaults (`error_measure=\"mul\"`), whose names these are.",
-            caveats: "To compare with TransformerLens: first copies have no twin before them and count all the same, so that no head \
-                has 1; attention to the first token counts; and no label rests on it. `repeat_next` and the others are of the queries \
-                that can find something, beside other keys. Null in encoders.",
-        },
-        keys: Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()),
-        value: |seen, place| {
-            let sequences = seen.exposure.detected;
-            Fraction::new(seen.sums.detected[place].value(), sequences as f64).over(sequences, sequences)
-        },
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    RepeatMetric::keyed(Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()), |seen, place| {
+        let RepeatExposure { offset_queries, sequences, .. } = seen.exposure;
+        Fraction::mean(seen.sums.offset[place].value(), offset_queries[place], sequences[0])
+    })
+    .explained(Explanation {
+        name: "random_offset",
+        measures: "How much a random token attends to the token before or after it.",
+        formula: "random_offset[k] = mean of A[i, i+k] over text i with i+k in the text, on the random tokens",
+        chance: "1/v",
+        source: "offset_mass (Clark et al. 2019, section 3.1) where the tokens tell nothing; defined here.",
+        caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
+    }),
+    RepeatMetric::keyed(Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()), |seen, place| {
+        Fraction::mean(seen.sums.detected[place].value(), seen.exposure.detected, seen.exposure.detected)
+    })
+    .explained(Explanation {
+        name: "head_detector",
+        measures: "The scores by which TransformerLens detects heads, on the random tokens: the share of a decoder's \
+            attention that is where such a head has it.",
+        formula: "mean over the sequences of (sum of A[i, j] over the pairs of the head) / (sum of all A[i, j]); the \
+            pairs are j = i - 1 of previous_token_head; j < i with the same token of duplicate_token_head; those with \
+            j - 1 < i the same token of induction_head",
+        chance: "the same of even attention",
+        source: "transformer_lens.head_detector.detect_head, 4.3.0, with its defaults (`error_measure=\"mul\"`), whose \
+            names these are.",
+        caveats: "To compare with TransformerLens: first copies have no twin before them and count all the same, so \
+            that no head has 1; attention to the first token counts; and no label rests on it. `repeat_next` and the \
+            others are of the queries that can find something, beside other keys. Null in encoders.",
+    }),
+    RepeatMetric::single(|seen, _| seen.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)))
+        .explained(Explanation {
             name: "copying",
-            measures: "Whether what the head writes looks like the token that it read, as far as its weights alone tell: 1 if \
-                each part of a word embedding comes back with the same sign, -1 if with the other.",
-            formula: "copying = Re(sum λ) / sum |λ| over the eigenvalues λ of W_O E^T E W_V, E the word embeddings less their \
-                mean, times the projection to hidden states where there is one",
+            measures: "Whether what the head writes looks like the token that it read, as far as its weights alone \
+                tell: 1 if each part of a word embedding comes back with the same sign, -1 if with the other.",
+            formula: "copying = Re(sum λ) / sum |λ| over the eigenvalues λ of W_O E^T E W_V, E the word embeddings \
+                less their mean, times the projection to hidden states where there is one",
             chance: "0: the eigenvalues of a random product are as often on the one side as on the other",
-            source: "Copying of OV circuits: Elhage et al. 2021 (transformer-circuits.pub), \"Summarizing OV/QK matrices\".",
-            caveats: "Of weights alone, so there is no interval: no sentence has a part in it. Layer normalisation, positions and \
-                the layers between the embeddings and the head are left out, so it says least of late layers. Null above layer 0 of \
-                decoders: there it is negative of induction heads that copy (`copy_rank` measures that). Of encoders it says nothing of \
-                what a later layer reads either.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)),
-        chance: None,
-    },
+            source: "Copying of OV circuits: Elhage et al. 2021 (transformer-circuits.pub), \"Summarizing OV/QK \
+                matrices\".",
+            caveats: "Of weights alone, so there is no interval: no sentence has a part in it. Layer normalisation, \
+                positions and the layers between the embeddings and the head are left out, so it says least of late \
+                layers. Null above layer 0 of decoders: there it is negative of induction heads that copy (`copy_rank` \
+                measures that). Of encoders it says nothing of what a later layer reads either.",
+        }),
 ];

@@ -1,5 +1,4 @@
-//! Attention to an earlier or later occurrence of the same tokens, on random tokens that come twice
-//! (docs/methodology/repeats.md).
+//! Attention to another occurrence of tokens, on random ones that come twice (docs/methodology/repeats.md).
 
 mod copying;
 mod labels;
@@ -27,9 +26,6 @@ use sums::RepeatSums;
 /// The heads that find the same tokens again.
 pub struct RepeatedTokens;
 
-/// The two passes: the copies as they are, and with one token of the second masked.
-const PASSES: [Repeats; 2] = [Repeats::Plain, Repeats::Masked];
-
 impl Study for RepeatedTokens {
     type Section = RepeatsSection;
 
@@ -48,29 +44,29 @@ impl Study for RepeatedTokens {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
+        // The copies as they are, and with one token of the second masked; the weights are the same in both passes.
         let pass = |repeats: Repeats| {
-            // The weights are the same in both passes.
             let make = move |subject: &Subject<'_>, visibility: Visibility| {
-                let sums = RepeatSums::new(subject.grid, visibility);
-                if repeats == Repeats::Masked { sums } else { sums.with_weights() }
+                let mut sums = RepeatSums::new(subject.grid, visibility);
+                sums.weighs = repeats == Repeats::Plain;
+                sums
             };
             PassSpec::by_class(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };
-        PASSES.map(pass).into()
+        [Repeats::Plain, Repeats::Masked].map(pass).into()
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let both: ByClass<RepeatSums> = merged(observed.each());
+        // The sums of all passes in one: they have no key in common.
+        let mut passes = observed.each::<ByClass<RepeatSums>>();
+        let mut both = passes.next().expect("at least one pass").clone();
+        passes.for_each(|sums| both.merge(sums));
         let classes = both.map(|sums| (sums, sums.blocks.with_total()));
         let of_head = |number: Option<usize>, place: usize| {
             let (sums, blocks) = classes.of_layer(context.grid.at(place).0);
             let block = blocks.at(number);
-            let seen = RepeatInputs::new(&block.exposure, &block.heads[place]);
-            // The copying score is of the weights, so no block has a part of it.
-            match number {
-                None => seen.with_copying(sums.copying(place)).values(),
-                Some(_) => seen.values(),
-            }
+            let copying = sums.copying.get(place).copied().flatten().filter(|_| number.is_none());
+            RepeatInputs { exposure: &block.exposure, sums: &block.heads[place], copying }.values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
             RepeatInputs::chances(&classes.each()[class].1.at(number).exposure, number.is_none())
@@ -82,15 +78,6 @@ impl Study for RepeatedTokens {
     }
 }
 
-/// The sums of all passes in one: they have no key in common.
-/// Panics if there are none.
-fn merged<'a>(mut passes: impl Iterator<Item = &'a ByClass<RepeatSums>>) -> ByClass<RepeatSums> {
-    let mut both = passes.next().expect("at least one pass").clone();
-    passes.for_each(|sums| both.merge(sums));
-    both
-}
-
-/// The section `repeats` of the report.
 pub struct RepeatsSection {
     repeats: Made,
 }
@@ -126,7 +113,6 @@ impl Section for RepeatsSection {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "repeats-identity",
     text: "Random tokens that come twice test whether a head finds the same token; \

@@ -86,19 +86,11 @@ pub struct RepeatHeadSums {
 
 merge_fields!(RepeatHeadSums { mass, null, argmax, offset, detected });
 
-/// The sums of one block of sequences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatBlock {
-    /// The queries.
     pub exposure: RepeatExposure,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<RepeatHeadSums>,
-}
-
-impl RepeatBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![RepeatHeadSums::default(); grid.count()], ..Self::default() }
-    }
 }
 
 merge_fields!(RepeatBlock { exposure, heads });
@@ -108,41 +100,27 @@ merge_fields!(RepeatBlock { exposure, heads });
 pub struct RepeatSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<RepeatBlock>,
     /// Whether the weights are looked at.
-    weighs: bool,
+    pub weighs: bool,
     /// The copying score of each head, `[layers * heads]`; empty where the weights were not seen.
-    copying: Vec<Option<f64>>,
+    pub copying: Vec<Option<f64>>,
 }
 
 impl RepeatSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        Self { grid, visibility, blocks: Blocks::new(RepeatBlock::new(grid)), weighs: false, copying: Vec::new() }
-    }
-
-    /// These sums, looking at the weights as well.
-    pub fn with_weights(self) -> Self {
-        Self { weighs: true, ..self }
-    }
-
-    /// The copying score of a head, if there is one.
-    pub fn copying(&self, place: usize) -> Option<f64> {
-        self.copying.get(place).copied().flatten()
+        let empty = RepeatBlock { heads: vec![RepeatHeadSums::default(); grid.count()], ..RepeatBlock::default() };
+        Self { grid, visibility, blocks: Blocks::new(empty), weighs: false, copying: Vec::new() }
     }
 }
 
-/// A query with the key that the metric asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKeyPair {
-    /// The kind of key.
     pub kind: usize,
     pub query: usize,
     pub key: usize,
 }
 
-/// A sequence as these sums see it.
 #[derive(Debug)]
 pub struct RepeatState {
     block: usize,

@@ -108,7 +108,7 @@ fn an_example_by_hand() {
     assert!((head.null[SAME].value() / 32.0 - even).abs() < 1e-7);
     assert!((head.mass[NEXT].value() / 31.0 - even).abs() < 1e-7);
     assert_eq!((head.argmax[SAME], head.argmax[NEXT], head.argmax[PREVIOUS]), (32, 0, 0));
-    let score = RepeatInputs::new(&total.exposure, head).values()[0].value().unwrap();
+    let score = RepeatInputs { exposure: &total.exposure, sums: head, copying: None }.values()[0].value().unwrap();
     assert!((score - 0.5).abs() < 1e-7, "{score}");
     assert_eq!(RepeatInputs::chances(&total.exposure, true)[0].value(), Some(0.0));
 }

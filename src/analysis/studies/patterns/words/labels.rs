@@ -4,8 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::corpus::Upos;
 use crate::study::labels::content::{CONTENT_MASS, assess_content, thresholds};
-use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Threshold};
 use crate::study::metrics::explanation::Explanation;
 
 const SIMILARITY_GAIN: Threshold = Threshold::rule(
@@ -15,10 +14,6 @@ const SIMILARITY_GAIN: Threshold = Threshold::rule(
 );
 
 const MASS_THRESHOLDS: &[&Threshold] = &thresholds(&CONTENT_MASS);
-
-const fn shown(code: Option<&'static str>) -> LabelStyle {
-    LabelStyle { code, colour: AnsiColor::BrightMagenta, in_controls: false }
-}
 
 /// The classes of words that a head can be labelled by: punctuation has a label of its own.
 fn labelled() -> impl Iterator<Item = &'static str> {
@@ -40,11 +35,11 @@ pub(super) const TAG: Detector = Detector {
     is_role: true,
     parameter: Parameter::OneOf("tag", || labelled().map(str::to_owned).collect()),
     phrase: Phrase::Fixed("attends to words of the class {}"),
-    shown: shown(None),
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         let label =
             |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
-        labelled().filter_map(label).collect()
+        labelled().flat_map(label).collect()
     },
 };
 
@@ -62,10 +57,8 @@ pub(super) const SAME_TAG: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to words of the same class"),
-    shown: shown(None),
-    assess: |evidence, policy| {
-        assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()
-    },
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    assess: |evidence, policy| assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)),
 };
 
 pub(super) const SIMILAR_WORDS: Detector = Detector {
@@ -82,11 +75,9 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to tokens with a like embedding"),
-    shown: shown(Some("similar")),
+    shown: LabelStyle::of(Some("similar"), AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
-            .into_iter()
-            .collect()
     },
 };
 
@@ -104,8 +95,6 @@ pub(super) const SAME_TOKEN: Detector = Detector {
     is_role: true,
     parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to other occurrences of the same token"),
-    shown: shown(None),
-    assess: |evidence, policy| {
-        assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()
-    },
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    assess: |evidence, policy| assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)),
 };

@@ -1,16 +1,17 @@
-//! The metrics of words and meaning: one table.
+//! The metrics of words and meaning: one table, and its cells from the sums of a class of layers.
 
-use super::observe::{LIKENESS, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of};
-use super::sums::WordInputs;
+use super::observe::{LIKENESS, Queries, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of};
+use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
 use crate::corpus::Upos;
+use crate::stats::blocks::{BLOCKS, WithTotal};
+use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 const BY_TAG: Keys = Keys::Each(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
-    /// The mean of a mass over its queries.
     fn mean(&self, mass: usize) -> Fraction {
         self.over_queries(mass, self.sums.masses[mass].value())
     }
@@ -21,12 +22,10 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.rates[mass].expected(block, corpus))
     }
 
-    /// How far the mean is above that of uniform attention.
     fn over_chance(&self, mass: usize) -> Fraction {
         self.over_queries(mass, self.sums.masses[mass].value() - self.uniform[mass].value())
     }
 
-    /// The excess over this multiple of the position-matched chance.
     fn over_position(&self, mass: usize) -> Fraction {
         let expected = self.expected(mass).numerator();
         self.over_queries(mass, self.sums.masses[mass].value() - TIMES_EXPECTED * expected)
@@ -41,8 +40,11 @@ impl WordInputs<'_> {
         if mass < TAGS && self.corpus.tags[mass] == 0 {
             return Fraction::NONE;
         }
-        let (queries, sentences) = (queries_of(mass) as usize, &self.exposure.sentences);
-        Fraction::new(sum, self.queries(mass) as f64).over(self.exposure.queries[queries], sentences[queries])
+        let set = queries_of(mass) as usize;
+        let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
+        // A row without any attention on what likeness is about has none.
+        let divided = if mass == LIKENESS { self.sums.likened } else { queries };
+        Fraction::new(sum, divided as f64).over(queries, sentences)
     }
 }
 
@@ -50,96 +52,108 @@ const OURS: &str = "Defined here.";
 const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only likeness that needs no other resource: \
     they are not everybody's, and alike in spelling and frequency, too.";
 
-/// A metric, cell by cell.
 type WordMetric = Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>;
 
-/// All metrics of words and meaning, in the order of the report.
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 pub(super) const METRICS: &[WordMetric] = &[
-    Metric {
-        explanation: Explanation {
-            name: "tag_mass",
-            measures: "How much a word attends to other words of each universal part of speech.",
-            formula: "tag_mass[p] = mean over words d of the sum of W[d, v] over v != d with UPOS p",
-            chance: "the share of the tokens that are of such words",
-            source: "By dependency relation and word class: Clark et al. 2019, section 4; Vig & Belinkov 2019, section 4.3.",
-            caveats: "Words of sentences in which no word has a UPOS are no queries; `_` is no UPOS.",
-        },
-        keys: BY_TAG,
-        value: |seen, tag| seen.mean(tag),
-        chance: None,
-    },
+    WordMetric::keyed(BY_TAG, |seen, tag| seen.mean(tag)).explained(Explanation {
+        name: "tag_mass",
+        measures: "How much a word attends to other words of each universal part of speech.",
+        formula: "tag_mass[p] = mean over words d of the sum of W[d, v] over v != d with UPOS p",
+        chance: "the share of the tokens that are of such words",
+        source: "By dependency relation and word class: Clark et al. 2019, section 4; Vig & Belinkov 2019, section \
+            4.3.",
+        caveats: "Words of sentences in which no word has a UPOS are no queries; `_` is no UPOS.",
+    }),
     expected!("tag_mass", BY_TAG, |seen, tag| seen.expected(tag), |seen, tag| seen.mean(tag)),
     over_chance!("tag_mass", BY_TAG, |seen, tag| seen.over_chance(tag), |seen, tag| seen.over_chance(tag)),
     over_position!("tag_mass", BY_TAG, |seen, tag| seen.over_position(tag), |seen, tag| seen.blind(tag)),
-    Metric {
-        explanation: Explanation {
-            name: "same_tag_mass",
-            measures: "How much a word attends to other words of its own part of speech.",
-            formula: "mean over words d with another word of their UPOS of the sum of W[d, v] over these v",
-            chance: "the share of the tokens that are of such words",
-            source: OURS,
-            caveats: "A word without another of its UPOS is no query.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(SAME_TAG),
-        chance: None,
-    },
+    WordMetric::single(|seen, _| seen.mean(SAME_TAG)).explained(Explanation {
+        name: "same_tag_mass",
+        measures: "How much a word attends to other words of its own part of speech.",
+        formula: "mean over words d with another word of their UPOS of the sum of W[d, v] over these v",
+        chance: "the share of the tokens that are of such words",
+        source: OURS,
+        caveats: "A word without another of its UPOS is no query.",
+    }),
     expected!("same_tag_mass", Keys::Single, |seen, _| seen.expected(SAME_TAG), |seen, _| seen.mean(SAME_TAG)),
     over_chance!("same_tag_mass", Keys::Single, |seen, _| seen.over_chance(SAME_TAG), |seen, _| seen
         .over_chance(SAME_TAG)),
     over_position!("same_tag_mass", Keys::Single, |seen, _| seen.over_position(SAME_TAG), |seen, _| seen
         .blind(SAME_TAG)),
-    Metric {
-        explanation: Explanation {
-            name: "similarity_gain",
-            measures: "How much more alike the query, by the model's word embeddings, the attended tokens are than the \
-                others, in standard deviations.",
-            formula: "mean over i in T of (sum_j A[i, j] z_ij) / (sum_j A[i, j]), j in T with another id than i; z_ij the \
-                cosine of the word embeddings, standardised over the keys j of i",
-            chance: "0",
-            source: OURS,
-            caveats: LIKENESS_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(LIKENESS),
-        chance: None,
-    },
+    WordMetric::single(|seen, _| seen.mean(LIKENESS)).explained(Explanation {
+        name: "similarity_gain",
+        measures: "How much more alike the query, by the model's word embeddings, the attended tokens are than the \
+            others, in standard deviations.",
+        formula: "mean over i in T of (sum_j A[i, j] z_ij) / (sum_j A[i, j]), j in T with another id than i; z_ij the \
+            cosine of the word embeddings, standardised over the keys j of i",
+        chance: "0",
+        source: OURS,
+        caveats: LIKENESS_CAVEATS,
+    }),
     expected!("similarity_gain", Keys::Single, |seen, _| seen.expected(LIKENESS), |seen, _| seen.mean(LIKENESS)),
     over_chance!("similarity_gain", Keys::Single, |seen, _| seen.over_chance(LIKENESS), |seen, _| seen
         .over_chance(LIKENESS)),
     over_position!("similarity_gain", Keys::Single, |seen, _| seen.over_position(LIKENESS), |seen, _| seen
         .blind(LIKENESS)),
-    Metric {
-        explanation: Explanation {
-            name: "same_token_mass",
-            measures: "How much a token that is there again attends to its other occurrences.",
-            formula: "mean over i in T with id_j = id_i for some other j in T of the sum of A[i, j] over these j",
-            chance: "the number of these j over v",
-            source: "On text; on repeated random tokens: Olsson et al. 2022.",
-            caveats: "Commas and articles are most of what is there again: compare the same without punctuation.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(SAME_TOKEN),
-        chance: None,
-    },
+    WordMetric::single(|seen, _| seen.mean(SAME_TOKEN)).explained(Explanation {
+        name: "same_token_mass",
+        measures: "How much a token that is there again attends to its other occurrences.",
+        formula: "mean over i in T with id_j = id_i for some other j in T of the sum of A[i, j] over these j",
+        chance: "the number of these j over v",
+        source: "On text; on repeated random tokens: Olsson et al. 2022.",
+        caveats: "Commas and articles are most of what is there again: compare the same without punctuation.",
+    }),
     expected!("same_token_mass", Keys::Single, |seen, _| seen.expected(SAME_TOKEN), |seen, _| seen.mean(SAME_TOKEN)),
     over_chance!("same_token_mass", Keys::Single, |seen, _| seen.over_chance(SAME_TOKEN), |seen, _| seen
         .over_chance(SAME_TOKEN)),
     over_position!("same_token_mass", Keys::Single, |seen, _| seen.over_position(SAME_TOKEN), |seen, _| seen
         .blind(SAME_TOKEN)),
-    Metric {
-        explanation: Explanation {
-            name: "same_word_token_mass",
-            measures: "The `same_token_mass` of tokens that are no punctuation.",
-            formula: "as same_token_mass, i not in P",
-            chance: "the number of these j over v",
-            source: OURS,
-            caveats: "",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(SAME_WORD),
-        chance: None,
-    },
+    WordMetric::single(|seen, _| seen.mean(SAME_WORD)).explained(Explanation {
+        name: "same_word_token_mass",
+        measures: "The `same_token_mass` of tokens that are no punctuation.",
+        formula: "as same_token_mass, i not in P",
+        chance: "the number of these j over v",
+        source: OURS,
+        caveats: "",
+    }),
     expected!("same_word_token_mass", Keys::Single, |seen, _| seen.expected(SAME_WORD), |seen, _| seen.mean(SAME_WORD)),
 ];
+
+/// The sums of a class of layers, and how offsets alone find what its queries see.
+pub(super) struct WordsOfClass<'a> {
+    blocks: WithTotal<'a, WordsBlock>,
+    /// Without each block, and last without none.
+    rates: Vec<Vec<Rates>>,
+}
+
+impl<'a> WordsOfClass<'a> {
+    pub fn new(sums: &'a WordsSums) -> Self {
+        let blocks = sums.blocks.with_total();
+        let left_out = sums.blocks.iter().map(Some).chain([None]);
+        let rates = left_out.map(|block| blocks.total().rates(block)).collect();
+        Self { blocks, rates }
+    }
+
+    pub fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
+        self.cells(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]], false)
+    }
+
+    pub fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
+        let block = self.blocks.at(number);
+        let likened = block.exposure.queries[Queries::Likened as usize];
+        let even = WordHeadSums { masses: block.uniform, likened, ..WordHeadSums::default() };
+        self.cells(number, [&even, &even], true)
+    }
+
+    pub fn queries(&self, queries: Queries) -> u64 {
+        self.blocks.total().exposure.queries[queries as usize]
+    }
+
+    fn cells(&self, number: Option<usize>, [sums, whole]: [&WordHeadSums; 2], of_chance: bool) -> Vec<Fraction> {
+        let (block, corpus) = (self.blocks.at(number), &self.blocks.total().exposure);
+        let rates = &self.rates[number.unwrap_or(BLOCKS)];
+        let seen = WordInputs { exposure: &block.exposure, corpus, sums, whole, uniform: &block.uniform, rates };
+        metric::cells(METRICS, |metric, cell| metric.chance.filter(|_| of_chance).unwrap_or(metric.value)(&seen, cell))
+    }
+}

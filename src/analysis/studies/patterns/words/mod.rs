@@ -1,9 +1,7 @@
-//! Word classes and meaning: which words each head attends to, by what they are
-//! (docs/methodology/words.md).
+//! Word classes and meaning: which words each head attends to, by what they are (docs/methodology/words.md).
 
 pub mod classes;
 mod labels;
-mod measure;
 mod metrics;
 mod observe;
 mod sentence;
@@ -18,22 +16,16 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
-use crate::study::labels::Label;
-use crate::study::labels::content;
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::labels::{Label, Policy, content};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, stored};
-use crate::study::{Card, Observed, PassSpec, Study, columns};
-use measure::WordsOfClass;
-use metrics::METRICS;
+use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
+use metrics::{METRICS, WordsOfClass};
 use observe::Queries;
 use sums::WordsSums;
 
-/// The words that each head attends to, by word class and likeness.
 pub struct Words;
 
-/// The section `words` of the report.
 pub struct WordsSection {
     words: Looked,
 }
@@ -98,7 +90,6 @@ impl Study for Words {
     }
 }
 
-/// The aim of a label, and the metric that is the mean of it.
 fn aim(label: &Label) -> Option<(Aim, Option<String>)> {
     let (aim, metric) = match label.label.as_str() {
         "same-tag" => (Aim::SameTag, "same_tag_mass".to_owned()),

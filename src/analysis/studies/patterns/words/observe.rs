@@ -10,7 +10,6 @@ use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::position::Profile;
 
-/// How many word classes there are: [`Upos::ALL`].
 pub const TAGS: usize = Upos::ALL.len();
 
 /// The sets of queries that metrics are means over.
@@ -28,7 +27,6 @@ pub enum Queries {
     RepeatedWords,
 }
 
-/// How many sets of queries there are.
 pub const QUERIES: usize = 5;
 
 /// How many masses are summed: to each tag, then [`SAME_TAG`] and so on.
@@ -43,7 +41,6 @@ pub const SAME_TOKEN: usize = TAGS + 2;
 /// The mass over tokens that are no punctuation.
 pub const SAME_WORD: usize = TAGS + 3;
 
-/// The queries that a mass is of.
 pub fn queries_of(mass: usize) -> Queries {
     match mass {
         SAME_TAG => Queries::Tagged,
@@ -54,14 +51,10 @@ pub fn queries_of(mass: usize) -> Queries {
     }
 }
 
-/// One head's masses in one sentence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentenceMasses {
-    /// The summed attention of the eligible queries.
     pub masses: [f64; MASSES],
-    /// Queries with any attention on the keys that likeness is about.
     pub likened: u64,
-    /// Attention by offsets, of each set of queries.
     pub profiles: [Profile; QUERIES],
 }
 
@@ -72,12 +65,11 @@ pub struct RowScratch {
     columns: Vec<f64>,
 }
 
-/// Adds the attention between words.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut RowScratch, seen: &mut SentenceMasses) {
     let columns = &mut room.columns;
     columns.clear();
-    columns.resize(words.words.count(), 0.0);
+    columns.resize(words.words.classes.len(), 0.0);
     let mut others = Profile::default();
     for (word, fellows) in words.fellows.iter().enumerate() {
         let first = words.words.first;
@@ -96,7 +88,6 @@ pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut R
     seen.profiles[Queries::Words as usize] = others.and(&seen.profiles[Queries::Tagged as usize]);
 }
 
-/// Adds the attention between tokens.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn tokens<'a>(
     tokens: &'a Tokens,

@@ -38,24 +38,17 @@ impl TaggedWords {
             }
         }
         let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
-        let mut words = Self { words, fellows, masks };
-        words.forget_unseen_fellows();
-        Some(words)
-    }
-
-    /// Leaves words without fellows that see none of them.
-    fn forget_unseen_fellows(&mut self) {
-        let Self { words, .. } = &*self;
-        if words.is_whole {
-            return;
+        let mut found = Self { words, fellows, masks };
+        // Words that see none of their fellows have none.
+        if !found.words.is_whole {
+            let sees = |query: usize, key: usize| found.same_tag(query, key) && found.words.even(query, key) > 0.0;
+            let seen = |query: usize| found.words.others(query).any(|key| sees(query, key));
+            let seen: Vec<bool> = (0..found.fellows.len()).map(seen).collect();
+            found.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
         }
-        let sees_fellow =
-            |query: usize| words.others(query).any(|key| self.same_tag(query, key) && words.even(query, key) > 0.0);
-        let seen: Vec<bool> = (0..words.count()).map(sees_fellow).collect();
-        self.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
+        Some(found)
     }
 
-    /// Whether two words have the same tag.
     pub fn same_tag(&self, query: usize, key: usize) -> bool {
         let tags = &self.words.classes;
         tags[query].is_some() && tags[query] == tags[key]
@@ -65,22 +58,18 @@ impl TaggedWords {
 /// The tokens of a sentence as queries and keys.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
-    /// The tokens of text.
     pub text: Vec<Text>,
     /// How alike the keys of each query are to it, row after row, each of whole vectors.
     pub likeness: Vec<f32>,
 }
 
-/// A token of text.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
-    /// Its place in the sequence.
     pub place: usize,
     /// The places of the keys that it sees, to whole vectors.
     pub seen: Range<usize>,
     /// The tokens of text with its id that it sees, itself included.
     pub same: Vec<usize>,
-    /// Whether it is punctuation.
     pub is_punctuation: bool,
     /// The row of its keys in the likeness, if they differ in it.
     pub likeness: Option<usize>,

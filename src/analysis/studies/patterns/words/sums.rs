@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::observe::{
-    self, LIKENESS, MASSES, QUERIES, Queries, RowScratch, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS,
-    queries_of,
+    self, MASSES, QUERIES, Queries, RowScratch, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS, queries_of,
 };
 use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
@@ -16,7 +15,7 @@ use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
-use crate::stats::exact::ExactSum;
+use crate::stats::exact::{ExactSum, add_each};
 use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rates};
 
 /// The sums of one head in a block.
@@ -34,8 +33,7 @@ merge_fields!(WordHeadSums { masses, likened, profiles });
 
 impl WordHeadSums {
     fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERIES]) {
-        let masses = self.masses.iter_mut().zip(&seen.masses);
-        masses.filter(|(_, mass)| **mass != 0.0).for_each(|(sum, &mass)| *sum += mass);
+        add_each(&mut self.masses, &seen.masses);
         self.likened += seen.likened;
         let profiles = self.profiles.iter_mut().zip(&seen.profiles);
         profiles.zip(met).filter(|(_, met)| *met).for_each(|((sums, profile), _)| sums.add(profile));
@@ -45,11 +43,9 @@ impl WordHeadSums {
 /// The denominators: they depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordExposure {
-    /// Queries of each set.
     pub queries: [u64; QUERIES],
     /// Sentences with any, the first of each family alone.
     pub sentences: [u64; QUERIES],
-    /// Words of each tag.
     pub tags: [u64; TAGS],
 }
 
@@ -58,7 +54,6 @@ merge_fields!(WordExposure { queries, sentences, tags });
 /// The sums of one block of sentences, or of all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
-    /// The denominators.
     pub exposure: WordExposure,
     /// The masses of a head that attends evenly over what it sees.
     pub uniform: [ExactSum; MASSES],
@@ -69,15 +64,6 @@ pub struct WordsBlock {
 }
 
 impl WordsBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self {
-            exposure: WordExposure::default(),
-            uniform: [ExactSum::default(); MASSES],
-            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
-            heads: vec![WordHeadSums::default(); grid.count()],
-        }
-    }
-
     /// The mean of each mass over the pairs of each bin, with and without those of a block of this one.
     pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
         let rates = |mass: usize| {
@@ -91,13 +77,11 @@ impl WordsBlock {
 
 merge_fields!(WordsBlock { exposure, uniform, pairs, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WordsSums {
     grid: HeadGrid,
     visibility: Visibility,
     from: FromToken,
-    /// The sums of each block.
     pub blocks: Blocks<WordsBlock>,
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
@@ -111,13 +95,16 @@ fn targets(queries: usize) -> usize {
 }
 
 impl WordsSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
-        let (blocks, room) = (Blocks::new(WordsBlock::new(grid)), RowScratch::default());
-        Self { grid, visibility, from, blocks, embeddings: None, room }
+        let empty = WordsBlock {
+            exposure: WordExposure::default(),
+            uniform: [ExactSum::default(); MASSES],
+            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
+            heads: vec![WordHeadSums::default(); grid.count()],
+        };
+        Self { grid, visibility, from, blocks: Blocks::new(empty), embeddings: None, room: RowScratch::default() }
     }
 
-    /// Counts the words of a sentence, and their pairs.
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
         let TaggedWords { words: all, fellows, .. } = words;
         let tags = &all.classes;
@@ -135,7 +122,7 @@ impl WordsSums {
             let fellows = all.others(query).filter(|&key| words.same_tag(query, key));
             uniform[SAME_TAG] += fellows.map(|key| all.even(query, key)).sum::<f64>();
         }
-        add(&mut self.blocks[block].uniform, &uniform);
+        add_each(&mut self.blocks[block].uniform, &uniform);
         self.blocks[block].pairs[Queries::Words as usize].add(all.pairs());
         let pair = |query: usize, key: usize| {
             let target = words.same_tag(query, key).then_some((0, 1.0));
@@ -145,7 +132,6 @@ impl WordsSums {
         self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
     }
 
-    /// Counts the tokens of a sentence, and their pairs.
     fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &Tokens) {
         let Tokens { text, likeness, .. } = tokens;
         let (visibility, even) = (self.visibility, Even::new(self.visibility, n));
@@ -181,7 +167,7 @@ impl WordsSums {
             })
         });
         self.blocks[block].pairs[Queries::Likened as usize].add(pairs);
-        add(&mut self.blocks[block].uniform, &uniform);
+        add_each(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
         let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
         for (queries, count) in counts.chain([(Queries::Likened, likened().count())]) {
@@ -191,17 +177,11 @@ impl WordsSums {
     }
 }
 
-fn add(sums: &mut [ExactSum; MASSES], values: &[f64; MASSES]) {
-    sums.iter_mut().zip(values).filter(|(_, value)| **value != 0.0).for_each(|(sum, &value)| *sum += value);
-}
-
-/// A sentence as these metrics see it.
 #[derive(Debug)]
 pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
-    /// Whether each set of queries has any.
     met: [bool; QUERIES],
 }
 
@@ -251,23 +231,11 @@ impl Sums for WordsSums {
 
 /// The cells of a head's sums in a block, or in all of them, with what they are divided by.
 pub(super) struct WordInputs<'a> {
-    /// The denominators of the block.
     pub exposure: &'a WordExposure,
     /// The denominators of the corpus: a class that the corpus lacks has no share, rather than a share of 0.
     pub corpus: &'a WordExposure,
-    /// The sums of a head.
     pub sums: &'a WordHeadSums,
-    /// Its sums over the corpus.
     pub whole: &'a WordHeadSums,
-    /// The masses of a head that attends uniformly.
     pub uniform: &'a [ExactSum; MASSES],
-    /// The rates by which offsets alone find each mass.
     pub rates: &'a [Rates],
-}
-
-impl WordInputs<'_> {
-    /// How many queries a mass is divided by: a row without any attention on what likeness is about has none.
-    pub fn queries(&self, mass: usize) -> u64 {
-        if mass == LIKENESS { self.sums.likened } else { self.exposure.queries[queries_of(mass) as usize] }
-    }
 }

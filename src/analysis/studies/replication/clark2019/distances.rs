@@ -1,5 +1,4 @@
-//! Distances between heads, by the formula of the released `head_distances.py`: the Jensen-Shannon divergence of each row,
-//! summed over all rows.
+//! Distances between heads as of the released `head_distances.py`: Jensen-Shannon divergences, summed over all rows.
 
 use std::f32::consts::{FRAC_1_SQRT_2, LN_2};
 
@@ -31,7 +30,6 @@ pub struct Distances {
     pub per_row: Vec<Vec<f64>>,
 }
 
-/// The divergences of all pairs of heads, summed over rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadDistances {
     grid: HeadGrid,
@@ -41,13 +39,11 @@ pub struct HeadDistances {
 }
 
 impl HeadDistances {
-    /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         let heads = grid.count();
         Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
     }
 
-    /// Adds the distances of all pairs in a sequence.
     fn add(&mut self, size: usize, weights: &[f32]) {
         let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
         let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
@@ -57,7 +53,6 @@ impl HeadDistances {
         }
     }
 
-    /// The results.
     pub fn distances(&self) -> Distances {
         let heads = if self.rows > 0 { self.grid.count() } else { 0 };
         let mut sums = self.pairs.iter().map(|sum| sum.value());
@@ -103,10 +98,8 @@ impl Sums for HeadDistances {
         let n = view.tokens();
         for (query, smoothed) in own.chunks_exact_mut(n).take(n).enumerate() {
             let uniform = SMOOTHING / n as f32;
-            smoothed
-                .iter_mut()
-                .zip(view.row(query))
-                .for_each(|(to, weight)| *to = (1.0 - SMOOTHING) * weight + uniform);
+            let pairs = smoothed.iter_mut().zip(view.row(query));
+            pairs.for_each(|(to, weight)| *to = (1.0 - SMOOTHING) * weight + uniform);
         }
     }
 
@@ -141,7 +134,6 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
 /// function that is not inlined is not compiled for the instruction set of its caller.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
-    /// The bits of the fraction of an f32.
     const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;
     let bits = value.to_bits();
     let exponent = bits.wrapping_sub(FRAC_1_SQRT_2.to_bits()).cast_signed() >> FRACTION;

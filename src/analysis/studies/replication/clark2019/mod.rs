@@ -9,7 +9,6 @@ pub mod tokens;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,18 +20,15 @@ use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, View, stored};
-use crate::study::{Card, Observed, PassSpec, Study, Subject};
+use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
 use syntax::{OFFSETS, Relation, SyntaxHits};
 use tokens::{Means, TokenMeans};
 
-/// The published analysis of Clark et al. 2019.
 pub struct Clark2019;
 
-/// Pairs of segments.
 const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
 
 impl Study for Clark2019 {
@@ -68,7 +64,6 @@ impl Study for Clark2019 {
     }
 }
 
-/// The section `clark2019` of the report.
 pub struct Clark2019Section {
     clark2019: Findings,
 }
@@ -76,12 +71,11 @@ pub struct Clark2019Section {
 stored!(Clark2019Section { clark2019: Findings });
 
 impl Section for Clark2019Section {
-    /// How many heads have which of its labels.
     fn view(&self, _: &Policy) -> View<'_> {
         let found = &self.clark2019;
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
         found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
-        let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
+        let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{} {count}", label.name())).collect();
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
         let pairs = plural(&found.sequences, "pair", "pairs");
         View::saying(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", found.sequences))
@@ -156,16 +150,16 @@ pub enum ClarkLabel {
     Punct,
 }
 
-impl fmt::Display for ClarkLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl ClarkLabel {
+    fn name(self) -> &'static str {
+        match self {
             Self::Next => "next",
             Self::Previous => "previous",
             Self::Broad => "broad",
             Self::Cls => "cls",
             Self::Sep => "sep",
             Self::Punct => "punct",
-        })
+        }
     }
 }
 
@@ -231,9 +225,8 @@ fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
     let mut shown: Vec<(&String, &Relation)> = syntax.relations.iter().filter(shown).collect();
     shown.sort_by_key(|(name, sums)| (*name != ALL, Reverse(sums.count)));
     let relation = |(name, sums): (&String, &Relation)| {
-        let by_head =
-            sums.hits.iter().enumerate().flat_map(|(place, hits)| (0..2).map(move |way| (hits[way], place, way)));
-        let (hits, place, way) = by_head.max().unwrap_or_default();
+        let cells = sums.hits.iter().enumerate().flat_map(|(place, hits)| [(hits[0], place, 0), (hits[1], place, 1)]);
+        let (hits, place, way) = cells.max().unwrap_or_default();
         let (offset_hits, offset) = sums.offset_hits.into_iter().zip(OFFSETS).max().unwrap_or_default();
         let share = |hits: u64| hits as f64 / sums.count as f64;
         ClarkRelation {

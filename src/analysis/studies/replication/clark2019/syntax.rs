@@ -13,15 +13,13 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
-use crate::stats::blocks::merge_fields;
+use crate::stats::blocks::{Merge, merge_fields};
 
 /// The offsets of the baseline: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 
-/// How often one relation's words were predicted rightly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relation {
-    /// Words.
     pub count: u64,
     /// Words that each of [`OFFSETS`] predicts.
     pub offset_hits: [u64; OFFSETS.len()],
@@ -31,7 +29,6 @@ pub struct Relation {
 
 merge_fields!(Relation { count, offset_hits, hits });
 
-/// The sums of all heads over sentences.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SyntaxHits {
     grid: HeadGrid,
@@ -40,7 +37,6 @@ pub struct SyntaxHits {
 }
 
 impl SyntaxHits {
-    /// Empty sums.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, relations: BTreeMap::new() }
     }
@@ -55,8 +51,7 @@ fn number(head: TreeHead) -> Option<usize> {
     }
 }
 
-/// The 1-based head that an offset predicts for the 0-based word: 0, the root, before the sentence, and the last word
-/// after it.
+/// The 1-based head that an offset predicts for the 0-based word: 0 before the sentence, the last word after it.
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
@@ -90,15 +85,14 @@ impl Sums for SyntaxHits {
         let folded = input.words(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
             let Some(head) = number(*head) else { continue };
-            let weights = [
+            let predicted = [
                 most_attended(tree.len(), word, |other| folded.get(word, other)),
                 most_attended(tree.len(), word, |other| folded.get(other, word)),
             ];
-            let right = weights.map(|predicted| u64::from(predicted + 1 == head));
+            let right = predicted.map(|predicted| u64::from(predicted + 1 == head));
             for name in [ALL, relation] {
                 let sums = self.relations.get_mut(name).expect("counted when the sentence was begun");
-                sums.hits[place][0] += right[0];
-                sums.hits[place][1] += right[1];
+                sums.hits[place].merge(&right);
             }
         }
     }

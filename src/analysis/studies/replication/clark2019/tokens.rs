@@ -1,5 +1,4 @@
-//! Token level, by the formulas of the released `General_Analysis.ipynb`: all rows are queries, and each sequence's
-//! means are averaged over sequences.
+//! Token level as of the released `General_Analysis.ipynb`: all rows are queries, means are averaged over sequences.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
-use crate::stats::blocks::Merge;
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// Attention is mixed with this much uniform attention before its entropy is taken.
@@ -41,22 +40,9 @@ pub struct Means<N> {
     pub entropy_cls: N,
 }
 
-impl<N> Means<N> {
-    fn cells_mut(&mut self) -> [&mut N; 10] {
-        [
-            &mut self.to_self,
-            &mut self.next,
-            &mut self.previous,
-            &mut self.cls,
-            &mut self.sep,
-            &mut self.sep_sep,
-            &mut self.rest_sep,
-            &mut self.punct,
-            &mut self.entropy,
-            &mut self.entropy_cls,
-        ]
-    }
+merge_fields!(Means<ExactSum> { to_self, next, previous, cls, sep, sep_sep, rest_sep, punct, entropy, entropy_cls });
 
+impl<N> Means<N> {
     /// Each value by `change`, under its own name.
     pub fn map<M>(&self, change: impl Fn(&N) -> M) -> Means<M> {
         Means {
@@ -82,15 +68,12 @@ pub struct TokenPlaces {
     punctuation: Vec<usize>,
 }
 
-/// The sums of all heads over sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenMeans {
     grid: HeadGrid,
     /// The ids of `.` and `,`.
     punctuation: Vec<u32>,
-    /// Sequences.
     pub sequences: u64,
-    /// Their tokens.
     pub tokens: u64,
     /// The entropy of uniform attention, summed over sequences.
     pub uniform_entropy: ExactSum,
@@ -106,18 +89,7 @@ impl TokenMeans {
     }
 }
 
-impl Merge for TokenMeans {
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.punctuation), (other.grid, &other.punctuation), "sums of one analysis");
-        self.sequences += other.sequences;
-        self.tokens += other.tokens;
-        self.uniform_entropy += other.uniform_entropy;
-        for (sums, other) in self.heads.iter_mut().zip(&other.heads) {
-            let mut other = other.clone();
-            sums.cells_mut().into_iter().zip(other.cells_mut()).for_each(|(sum, other)| *sum += *other);
-        }
-    }
-}
+merge_fields!(TokenMeans[grid, punctuation] { sequences, tokens, uniform_entropy, heads });
 
 impl Sums for TokenMeans {
     type SequenceState = TokenPlaces;
@@ -138,9 +110,12 @@ impl Sums for TokenMeans {
     fn observe(&mut self, places: &mut TokenPlaces, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let view = input.attention();
-        let mut means = means(places, view);
-        let sums = &mut self.heads[self.grid.index(view.layer, view.head)];
-        sums.cells_mut().into_iter().zip(means.cells_mut()).for_each(|(sum, mean)| *sum += *mean);
+        let sums = means(places, view).map(|&mean| {
+            let mut sum = ExactSum::default();
+            sum += mean;
+            sum
+        });
+        self.heads[self.grid.index(view.layer, view.head)].merge(&sums);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {

@@ -35,10 +35,8 @@ pub struct LinkHits {
 
 merge_fields!(LinkHits { right, among_all, among_class, beside, elsewhere, to_special, mass, pairs });
 
-/// The sums of a type in one block, or in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkBlock {
-    /// Scored sources.
     pub count: u64,
     /// Sentences with one, the first of each family alone.
     pub sentences: u64,
@@ -46,9 +44,7 @@ pub struct LinkBlock {
     pub chance: ExactSum,
     /// The weight of even attention on targets.
     pub even_mass: ExactSum,
-    /// How often rules of place are right.
     pub places: PlaceHits,
-    /// How often the rules of the same class are right.
     pub same_class: [u64; SAME_CLASS.len()],
     /// Sources in sentences whose words have classes.
     pub classed: u64,
@@ -98,7 +94,6 @@ impl ScoredSums for LinkBlock {
 }
 
 impl LinkBlock {
-    /// Counts a source, and which rules are right for it.
     pub fn count(&mut self, source: &LinkSource) {
         self.count += 1;
         self.chance += source.chance();
@@ -108,7 +103,7 @@ impl LinkBlock {
         }
         for (place, &candidate) in source.candidates.iter().enumerate() {
             if source.is_target(candidate) {
-                *self.places.ranks.entry(source.places.rank(place)).or_default() += 1;
+                *self.places.ranks.entry(source.places.ranks[place]).or_default() += 1;
             }
         }
         let count = |hits: &mut [u64], choices: &[Option<usize>]| {
@@ -158,22 +153,14 @@ impl LinkBlock {
             && self.heads.len() == if self.count + self.pairs > 0 { heads } else { 0 }
             && self.heads.iter().all(of_head)
     }
-}
 
-impl LinkBlock {
     /// A number of a head, 0 where no head scored.
     pub fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
         self.heads.get(place).map_or(0, count)
     }
 
-    /// The right choices of a head in a direction.
     pub fn right(&self, (place, direction): (usize, Direction)) -> u64 {
         self.of(place, |hits| hits.right[slot(direction)])
-    }
-
-    /// The weight of a head on targets.
-    pub fn mass(&self, place: usize) -> f64 {
-        self.heads.get(place).map_or(0.0, |hits| hits.mass.value())
     }
 }
 

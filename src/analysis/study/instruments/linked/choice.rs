@@ -4,7 +4,6 @@ use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::partners::{Partners, largest};
 use crate::study::labels::evidence::Direction;
 
-/// The choice of a head among words.
 #[derive(Clone, Copy)]
 pub struct LinkChoice<'a> {
     pub attention: &'a WordAttention,
@@ -25,7 +24,6 @@ impl LinkChoice<'_> {
         largest(others.iter().copied(), weight)
     }
 
-    /// The weight between a word and another.
     fn raw(&self, word: usize, other: usize) -> f64 {
         let Self { attention, direction, is_both_ways, .. } = self;
         match direction.is_forward() {
@@ -37,7 +35,8 @@ impl LinkChoice<'_> {
 
     /// The largest weight on a candidate, by that on the chosen one where weights are compared as they are.
     pub fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
-        if self.partners.compares_lifts() {
+        // Weights of a decoder are compared relative to even attention.
+        if self.partners.is_causal {
             return candidates.iter().map(|&other| self.raw(word, other)).fold(0.0, f64::max);
         }
         self.raw(word, best)

@@ -5,14 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::LinkSet;
 use crate::study::labels::evidence::{Direction, Side};
 
-/// A type of links as it is scored: in a decoder links to the left and links to the right are apart, for each is seen from one
-/// end alone.
+/// A type of links as it is scored: in a decoder links to either side are apart, for each is seen from one end alone.
 ///
 /// Partials have it as a key of an object, which is a string: the name behind a sign of the side and one of the direction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkKey {
-    /// The name of the type.
     pub name: Box<str>,
     /// Whether each link counts in both directions.
     pub is_undirected: bool,
@@ -48,7 +46,6 @@ impl TryFrom<String> for LinkKey {
 }
 
 impl LinkKey {
-    /// The keys under which the links of a set are scored.
     pub fn of(links: &LinkSet, is_causal: bool) -> Vec<Self> {
         let is_undirected = links.kind.is_undirected;
         let sides: &[Option<Side>] = match (is_causal, is_undirected) {
@@ -59,7 +56,6 @@ impl LinkKey {
         sides.iter().map(|&side| Self { name: links.kind.name.clone(), is_undirected, side }).collect()
     }
 
-    /// The directions in which sources are scored.
     pub fn directions(&self) -> &'static [Direction] {
         match (self.is_undirected, self.side) {
             (false, None) => &Direction::OF_LINKS,

@@ -12,7 +12,6 @@ use crate::corpus::LinkSet;
 use crate::sequences::fold::words::WordAttention;
 use crate::stats::blocks::{Merge, merge_fields};
 
-/// The candidate pairs of one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedPairs {
     words: Range<usize>,
@@ -39,7 +38,6 @@ impl LinkedWords<'_> {
 }
 
 impl LinkedPairs {
-    /// How many words the sentence has.
     pub fn words(&self) -> usize {
         self.words.len()
     }
@@ -49,17 +47,14 @@ impl LinkedPairs {
         self.words.len().min(self.pairs.len())
     }
 
-    /// The linked pairs among as many drawn at random.
     pub fn chance(&self) -> f64 {
         (self.taken() * self.linked()) as f64 / self.pairs.len() as f64
     }
 
-    /// The pairs, ascending, each with whether it is linked.
     pub fn pairs(&self) -> &[(usize, usize, bool)] {
         &self.pairs
     }
 
-    /// How many pairs are linked.
     pub fn linked(&self) -> usize {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
@@ -102,7 +97,6 @@ impl LinkedPairs {
 /// The candidate pairs of all sentences with a number of words, by how far apart the two words are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeparatedPairs {
-    /// Pairs taken.
     taken: u64,
     /// Pairs at each separation, and linked ones among them.
     counts: BTreeMap<usize, [u64; 2]>,
@@ -111,7 +105,6 @@ pub struct SeparatedPairs {
 merge_fields!(SeparatedPairs { taken, counts });
 
 impl SeparatedPairs {
-    /// Adds the pairs of a sentence.
     pub fn add(&mut self, pairs: &LinkedPairs) {
         self.taken += pairs.taken() as u64;
         for &(word, other, is_linked) in &pairs.pairs {
@@ -132,8 +125,7 @@ impl SeparatedPairs {
         found
     }
 
-    /// The separations of these pairs, those that are linked most often among `others` first; nearer ones come first among equals, and
-    /// separations that the others lack last.
+    /// The separations of these pairs, the most often linked among `others` first, then nearer ones; those they lack are last.
     pub fn most_linked(&self, others: &Self) -> Vec<usize> {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::blocks::merge_fields;
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::labels::evidence::Side;
 
 /// The rules of the same class, in the order of all lists here.
@@ -13,11 +13,10 @@ pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest",
 /// The rules of place that have no parameter, in the order of all lists here.
 pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
-/// The words that rules of place choose for a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
     /// The places of the candidates among those before the source, as -1, -2, ..., and after it, as 1, 2, ...
-    ranks: Vec<i32>,
+    pub ranks: Vec<i32>,
     /// The choices of [`FIXED_PLACES`].
     pub fixed: [Option<usize>; FIXED_PLACES.len()],
 }
@@ -42,19 +41,8 @@ impl PlaceChoice {
         let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), even];
         Self { ranks: (0..=last).map(rank).collect(), fixed }
     }
-
-    /// How many candidates have a place.
-    pub fn candidates(&self) -> usize {
-        self.ranks.len()
-    }
-
-    /// The place of a candidate, by its position in the list, among those on its side.
-    pub fn rank(&self, place: usize) -> i32 {
-        self.ranks[place]
-    }
 }
 
-/// How often rules of place are right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHits {
     /// The word at each offset from the source.
@@ -78,7 +66,6 @@ pub enum PlaceRule {
 }
 
 impl PlaceRule {
-    /// The rules with their best parameters.
     pub fn all(hits: &PlaceHits) -> Vec<Self> {
         let parametrised = [Self::Offset(best(&hits.offsets)), Self::Rank(best(&hits.ranks))];
         parametrised.into_iter().chain((0..FIXED_PLACES.len()).map(Self::Fixed)).collect()
@@ -89,7 +76,6 @@ impl PlaceRule {
         first_best(Self::all(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
 
-    /// How often it is right.
     pub fn hits(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
@@ -99,7 +85,6 @@ impl PlaceRule {
         }
     }
 
-    /// Its name, with its parameter.
     pub fn name(self) -> String {
         match self {
             Self::Offset(offset) => format!("offset {offset:+}"),
@@ -124,7 +109,6 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
     pub class: Box<str>,
-    /// The right rules.
     pub right: BTreeSet<(Box<str>, Side)>,
 }
 
@@ -152,23 +136,18 @@ pub struct ClassHits {
     pub sources: u64,
     /// On the left, by the class of the candidate.
     pub left: BTreeMap<Box<str>, u64>,
-    /// On the right.
     pub right: BTreeMap<Box<str>, u64>,
 }
 
 merge_fields!(ClassHits { sources, left, right });
 
 impl ClassHits {
-    /// Counts a source.
     pub fn add(&mut self, choice: &ClassChoice) {
         self.sources += 1;
         for (class, side) in &choice.right {
-            *self.on_mut(*side).entry(class.clone()).or_default() += 1;
+            let hits = if *side == Side::Left { &mut self.left } else { &mut self.right };
+            *hits.entry(class.clone()).or_default() += 1;
         }
-    }
-
-    fn on_mut(&mut self, side: Side) -> &mut BTreeMap<Box<str>, u64> {
-        if side == Side::Left { &mut self.left } else { &mut self.right }
     }
 
     fn hits(&self, (class, side): &(Box<str>, Side)) -> u64 {
@@ -193,11 +172,9 @@ impl ClassHits {
 /// The fewest scored sources of a class with its own rule: a share of fewer has a standard error of 9 points.
 const OWN_RULE: u64 = 30;
 
-/// The most classes of candidates that rules take, the commonest: rules over all forms are right for .18 of random links whose
-/// chance is .05.
+/// The most classes of candidates that rules take: rules over all forms find .18 of random links whose chance is .05.
 const TAKEN_CLASSES: usize = 50;
 
-/// The commonest classes, of the words of each.
 pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
     classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
@@ -212,9 +189,7 @@ pub struct ClassRules {
 }
 
 impl ClassRules {
-    /// The rules that are right most often, among those that take candidates of these classes.
     pub fn best(hits: &BTreeMap<Box<str>, ClassHits>, taken: &BTreeSet<Box<str>>) -> Self {
-        use crate::stats::blocks::Merge;
         let mut few = ClassHits::default();
         let mut rules = Self::default();
         for (class, hits) in hits {
@@ -228,12 +203,8 @@ impl ClassRules {
         rules
     }
 
-    /// How often they are right.
     pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
-        let of_classes = hits.iter().map(|(class, hits)| {
-            let rule = self.own.get(class).unwrap_or(&self.shared).as_ref();
-            rule.map_or(0, |rule| hits.hits(rule))
-        });
-        of_classes.sum()
+        let rule = |class: &Box<str>| self.own.get(class).unwrap_or(&self.shared).as_ref();
+        hits.iter().filter_map(|(class, hits)| Some(hits.hits(rule(class)?))).sum()
     }
 }

@@ -1,5 +1,4 @@
-//! The scored sources of a sequence: their targets, their candidates, and what rules without a head choose for them
-//! (docs/methodology/links.md).
+//! The scored sources of a sequence, and what rules without a head choose for them (docs/methodology/links.md).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,10 +13,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Side;
 
-/// A scored source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSource {
-    /// Its position.
     pub word: usize,
     /// Its targets among the candidates, ascending.
     pub targets: Vec<usize>,
@@ -27,26 +24,20 @@ pub struct LinkSource {
     pub seen: Vec<usize>,
     /// The candidates of its class, where some are targets and some are not; empty elsewhere.
     pub of_class: Vec<usize>,
-    /// The candidates that have a word at the same place in the [neighbour](crate::study::instruments::neighbours) of the sequence, if
-    /// the source has one.
+    /// The candidates that have a word at the same place in the [neighbour](crate::study::instruments::neighbours), if any.
     pub elsewhere: Vec<usize>,
     /// Whether all other words of the sequence are candidates, in both directions.
     pub is_free: bool,
-    /// The words that rules of place choose.
     pub places: PlaceChoice,
-    /// The words that rules of the same class choose.
     pub same_class: [Option<usize>; SAME_CLASS.len()],
-    /// The rules of classes that are right.
     pub class: Option<ClassChoice>,
 }
 
 impl LinkSource {
-    /// Whether a word is a target.
     pub fn is_target(&self, word: usize) -> bool {
         self.targets.binary_search(&word).is_ok()
     }
 
-    /// The targets among the candidates of its class.
     pub fn targets_of_class(&self) -> usize {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
@@ -69,7 +60,7 @@ impl LinkSource {
             && self.candidates.iter().all(within)
             && self.targets.iter().chain(&self.of_class).all(is_candidate)
             && (1..self.candidates.len()).contains(&self.targets.len())
-            && self.places.candidates() == self.candidates.len()
+            && self.places.ranks.len() == self.candidates.len()
     }
 
     /// The share of right ones among its candidates.
@@ -120,12 +111,10 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
-    /// The class of each word.
     pub fn classes(&self) -> &[&'a str] {
         &self.classes
     }
 
-    /// The classes of the sentence that a word is in.
     pub fn classes_around(&self, word: usize) -> &[&'a str] {
         &self.classes[self.sentences[word].clone()]
     }
@@ -137,8 +126,7 @@ impl<'a> LinkedWords<'a> {
         word.map(|word| self.sentences[word].clone()).or_else(only).filter(|words| !words.is_empty())
     }
 
-    /// Whether a word can be looked for from another: they are words of one sentence that see each other, or the later sees the
-    /// earlier in a decoder, which scores one `side`.
+    /// Whether a word of the sentence can be looked for from another: both see each other, or the later on one `side`.
     pub fn is_seen(&self, word: usize, other: usize, side: Option<Side>) -> bool {
         let spans = &self.sequence.words;
         let (earlier, later) = (&spans[word.min(other)], &spans[word.max(other)]);
@@ -149,7 +137,6 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
-    /// The sources of links, in a decoder those with targets on a side.
     pub fn sources(&self, links: &LinkSet, side: Option<Side>) -> Sources {
         let is_on_side = |&(from, to): &(usize, usize)| side.is_none_or(|side| Side::of(to, from) == side);
         let ends = |from: usize| links.targets[&from].iter().map(move |&to| (from, to)).filter(is_on_side);
@@ -190,11 +177,9 @@ impl<'a> LinkedWords<'a> {
                 targets,
                 candidates,
             };
-            if ![0, source.of_class.len()].contains(&source.targets_of_class()) {
-                found.scored.push(source);
-                continue;
+            if [0, source.of_class.len()].contains(&source.targets_of_class()) {
+                source.of_class.clear();
             }
-            source.of_class.clear();
             found.scored.push(source);
         }
         found

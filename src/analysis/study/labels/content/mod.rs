@@ -1,5 +1,4 @@
-//! Labels by what a head attends to: above uniform attention, and above what its preference for offsets alone would
-//! give (docs/methodology/labels.md).
+//! Labels by what a head attends to, above uniform attention and its offsets (docs/methodology/labels.md).
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
@@ -9,7 +8,6 @@ use super::{Assessment, Evidence, Measured, assess_all};
 /// because it takes a head's preference for offsets as the same for all queries, so a label needs twice that distance.
 pub const TIMES_EXPECTED: f64 = 1.25;
 
-/// How far above uniform attention the mass of a label by what a head attends to is.
 pub const CONTENT_MASS: Threshold = Threshold::rule(
     "content_mass",
     0.1,
@@ -33,9 +31,9 @@ pub fn assess_content(
     key: Option<&str>,
     margin: &Threshold,
     (evidence, policy): (&Evidence<'_>, &Policy),
-) -> Option<Assessment> {
+) -> Vec<Assessment> {
     let measured = [OVER_CHANCE, OVER_POSITION].map(|ending| evidence.metric(&format!("{metric}{ending}"), key));
-    assess_leads(label, (metric, key), measured, policy.rule(margin))
+    assess_leads(label, (metric, key), measured, policy.rule(margin)).into_iter().collect()
 }
 
 /// The same of the two leads of a metric: over uniform attention, and over [`TIMES_EXPECTED`] times the position-matched chance.
@@ -46,12 +44,13 @@ pub fn assess_leads(
     margin: Option<f64>,
 ) -> Option<Assessment> {
     let name = |ending: &str| key.map_or_else(|| format!("{metric}{ending}"), |key| format!("{metric}{ending}[{key}]"));
-    let scores = [(name(OVER_CHANCE), over_chance, margin), (name(OVER_POSITION), over_position, margin.map(|_| 0.0))];
-    assess_all(label, scores)
+    assess_all(
+        label,
+        [(name(OVER_CHANCE), over_chance, margin), (name(OVER_POSITION), over_position, margin.map(|_| 0.0))],
+    )
 }
 
-/// The metric of the head that a metric with one of these endings is made of, together with rates of the corpus; `None` of
-/// one that has no such ending.
+/// The metric that one with such an ending is made of, together with rates of the corpus; `None` of any other.
 pub fn made_of(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }

@@ -80,7 +80,7 @@ fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessmen
             ..Measured::default()
         });
         let evidence = Evidence { place: head, metrics: &metrics, section: &NoSection, given: &[] };
-        assess_content("x", "x", None, &MARGIN, (&evidence, &policy)).expect("both leads are numbers")
+        assess_content("x", "x", None, &MARGIN, (&evidence, &policy)).pop().expect("both leads are numbers")
     };
     let mut assessed: Vec<Assessment> = (0..heads).map(assess).collect();
     correct(&mut assessed, &policy);

@@ -14,6 +14,7 @@ use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::head_sums::sums_of_a_head;
+use crate::study::metrics::metric::Eligible;
 
 #[cfg(test)]
 mod tests;
@@ -34,15 +35,11 @@ sums_of_a_head! {
         distance,
         /// Queries with any attention on text: the denominator of the distance.
         distance_queries,
-        /// Attention to the first special token.
         first_special_mass,
         /// Attention to the first token, in a decoder.
         first_token_mass,
-        /// Attention to separators.
         separator_mass,
-        /// Attention of separators to separators.
         separator_self_mass,
-        /// Attention to punctuation.
         punctuation_mass,
         /// Entropy of the text queries' rows, nats.
         entropy,
@@ -57,32 +54,19 @@ sums_of_a_head! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
     /// Text queries.
-    pub queries: u64,
-    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
-    pub sentences: u64,
+    pub queries: Eligible,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any, likewise.
+    /// Sentences with any, the first of each family alone.
     pub offset_sentences: [u64; OFFSETS],
     /// Text queries that see the first special token.
-    pub first_special_queries: u64,
-    /// Sentences with any, likewise.
-    pub first_special_query_sentences: u64,
+    pub first_special_queries: Eligible,
     /// Text queries that see the first token of what a decoder reads.
-    pub first_token_queries: u64,
-    /// Sentences with any, likewise.
-    pub first_token_query_sentences: u64,
+    pub first_token_queries: Eligible,
     /// Text queries that see a separator.
-    pub separator_queries: u64,
-    /// Sentences with any, likewise.
-    pub separator_query_sentences: u64,
-    /// First special tokens.
-    pub first_specials: u64,
-    /// Sentences with any, likewise.
-    pub first_special_sentences: u64,
-    pub separators: u64,
-    /// Sentences with any, likewise.
-    pub separator_sentences: u64,
+    pub separator_queries: Eligible,
+    pub first_specials: Eligible,
+    pub separators: Eligible,
     /// The sum of `ln v(i)` over text queries: the entropy of even attention, nats.
     ///
     /// A sentence of one token adds 0 here and to the entropies, so it does not count in their ratio.
@@ -93,51 +77,34 @@ pub struct TokenExposure {
 
 merge_fields!(TokenExposure {
     queries,
-    sentences,
     offset_queries,
     offset_sentences,
     first_special_queries,
-    first_special_query_sentences,
     first_token_queries,
-    first_token_query_sentences,
     separator_queries,
-    separator_query_sentences,
     first_specials,
-    first_special_sentences,
     separators,
-    separator_sentences,
     max_entropy,
     first_special_max_entropy,
 });
 
 impl TokenExposure {
-    /// Counts one sentence, of whose keys queries see these.
     pub fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let even = Even::new(visibility, roles.tokens);
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
-        let any = |count: u64| u64::from(count > 0 && roles.is_first);
-        self.queries += queries;
-        self.sentences += any(queries);
+        self.queries.add(queries, roles.is_first);
         self.offset_queries.merge(&offset_queries);
-        self.offset_sentences.merge(&offset_queries.map(any));
+        self.offset_sentences.merge(&offset_queries.map(|count| u64::from(count > 0 && roles.is_first)));
         let that_see = |keys: &[usize]| {
             let sees = |query: &usize| keys.iter().any(|&key| visibility.sees(*query, key));
             roles.queries().filter(sees).count() as u64
         };
-        let (see_first, see_separator) = (that_see(roles.first_special.as_slice()), that_see(&roles.separators));
-        let see_first_token = that_see(roles.first_token.as_slice());
-        self.first_special_queries += see_first;
-        self.first_special_query_sentences += any(see_first);
-        self.first_token_queries += see_first_token;
-        self.first_token_query_sentences += any(see_first_token);
-        self.separator_queries += see_separator;
-        self.separator_query_sentences += any(see_separator);
-        let separators = roles.separators.len() as u64;
-        self.separators += separators;
-        self.separator_sentences += any(separators);
+        self.first_special_queries.add(that_see(roles.first_special.as_slice()), roles.is_first);
+        self.first_token_queries.add(that_see(roles.first_token.as_slice()), roles.is_first);
+        self.separator_queries.add(that_see(&roles.separators), roles.is_first);
+        self.separators.add(roles.separators.len() as u64, roles.is_first);
         if let Some(first) = roles.first_special {
-            self.first_specials += 1;
-            self.first_special_sentences += any(1);
+            self.first_specials.add(1, roles.is_first);
             self.first_special_max_entropy += even.entropy(first);
         }
         self.max_entropy += if visibility.is_whole(roles.tokens) {
@@ -148,7 +115,6 @@ impl TokenExposure {
     }
 }
 
-/// Room for one row of attention, reused from row to row.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffers {
     /// The row, rounded up to whole vectors by zeros.
@@ -172,7 +138,6 @@ impl RowBuffers {
     }
 }
 
-/// Sums what one head does in one sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn observe<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
     let mut sums = TokenSums::default();
@@ -247,7 +212,6 @@ fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
     (across(mass, |a, b| a + b), across(moment, |a, b| a + b))
 }
 
-/// The summed attention to `keys`.
 #[inline(always)]
 fn mass(row: &[f32], keys: &[usize]) -> f64 {
     keys.iter().map(|&key| f64::from(row[key])).sum()

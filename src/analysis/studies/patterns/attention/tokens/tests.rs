@@ -40,7 +40,7 @@ fn offsets_stay_on_text() {
     assert_eq!((sums.offset_mass[at(2)], counts.offset_queries[at(2)]), (0.125, 1));
     assert_eq!((sums.offset_mass[at(3)], counts.offset_queries[at(3)]), (0.0, 0));
     // One sentence, and none for what it has not.
-    assert_eq!((counts.sentences, counts.separator_sentences), (1, 1));
+    assert_eq!((counts.queries.sentences, counts.separators.sentences), (1, 1));
     assert_eq!([2, 3].map(|offset| counts.offset_sentences[at(offset)]), [1, 0]);
 }
 

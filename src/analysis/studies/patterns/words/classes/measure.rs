@@ -24,10 +24,9 @@ impl<'a> ClassOfLayers<'a> {
         let sums = &sums.keys[key];
         let (blocks, of_class) = (&sums.blocks, &sums.classes[class]);
         let (key, class) = (blocks.with_total(), of_class.with_total());
-        let without =
-            blocks.iter().zip(of_class.iter()).map(|(block, of_class)| Some((&block.pairs, &of_class.targets)));
-        let rates = without.chain([None]).map(|block| key.total().pairs.rates_of(&class.total().targets, block));
-        let rates = rates.collect();
+        let without = blocks.iter().zip(of_class.iter()).map(|(block, of_class)| Some((&block.pairs, &of_class.targets)));
+        let rates =
+            without.chain([None]).map(|block| key.total().pairs.rates_of(&class.total().targets, block)).collect();
         Self { key, class, rates }
     }
 
@@ -53,19 +52,17 @@ impl<'a> ClassOfLayers<'a> {
     }
 }
 
-/// The section of the sums.
 pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
     let keys = &sums.each()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
+    let kind = |(key, sums): (&Box<str>, &KeySums)| ClassKind {
+        key: key.to_string(),
+        classes: sums.classes.len() as u64,
+        is_crowded: sums.is_crowded,
+    };
     ClassesSection {
         classes: in_parallel(context.threads, names, |(key, class)| of_class(sums, (key, class), context)),
-        class_kinds: keys.iter().map(ClassKind::from).collect(),
-    }
-}
-
-impl From<(&Box<str>, &KeySums)> for ClassKind {
-    fn from((key, sums): (&Box<str>, &KeySums)) -> Self {
-        Self { key: key.to_string(), classes: sums.classes.len() as u64, is_crowded: sums.is_crowded }
+        class_kinds: keys.iter().map(kind).collect(),
     }
 }
 

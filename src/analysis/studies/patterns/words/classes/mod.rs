@@ -1,18 +1,19 @@
-//! Classes of words of the user's own, or the tokens of a small vocabulary: to which of them each head attends
-//! (docs/methodology/classes.md).
+//! Attention to words by classes of the user's own, or tokens of a small vocabulary (docs/methodology/classes.md).
 
-mod labels;
 mod measure;
 mod section;
 mod sums;
 #[cfg(test)]
 mod tests;
 
+use anstyle::AnsiColor;
+
 use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::{Card, Observed, PassSpec, Study};
+use crate::study::labels::content::{CONTENT_MASS, thresholds};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
+use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study};
 use measure::measured;
 use section::ClassesSection;
 use sums::ClassesSums;
@@ -30,7 +31,7 @@ impl Study for WordClasses {
             tokens",
         by_default: true,
         controls: &ControlKind::ALL,
-        labels: &[labels::CLASS],
+        labels: &[CLASS],
         tables: &["classes", "classes_by_head"],
         options: &["classes"],
         ..Card::NEW
@@ -47,3 +48,25 @@ impl Study for WordClasses {
         (Estimates::none(context.grid.count()), measured(sums, context))
     }
 }
+
+const CLASS: Detector = Detector {
+    explanation: Explanation {
+        name: "class:<key>=<class>",
+        measures: "The head attends to words of one class: of the user's own, or by their token in a vocabulary of at most 100.",
+        formula: "class_mass_over_chance[p] >= {content_mass} and class_mass_over_position[p] >= 0, firm if q <= {label_q}",
+        chance: "even attention, and the head's own preference for offsets: the score is what it is above the one that it is less \
+            far above",
+        source: "As `tag:<UPOS>`; heads that look for one residue: Vig et al. 2021.",
+        caveats: "The class may be a by-product of something else that such words have in common, such as their places. Punctuation is \
+            no class by its token: it has a label of its own.",
+    },
+    thresholds: &thresholds(&CONTENT_MASS),
+    is_role: true,
+    parameter: Parameter::Keyed("class"),
+    phrase: Phrase::Fixed("attends to words of the class {}"),
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    assess: |evidence, policy| {
+        let ClassesSection { classes, .. } = evidence.section();
+        classes.iter().filter_map(|class| class.assess(&class.by_head[evidence.place], policy)).collect()
+    },
+};

@@ -13,16 +13,13 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::interval::Interval;
 use crate::study::labels::content::{CONTENT_MASS, TIMES_EXPECTED, assess_leads};
 use crate::study::labels::evidence::EvidenceGap;
-use crate::study::labels::policy::Policy;
-use crate::study::labels::{Assessment, Measured};
+use crate::study::labels::{Assessment, Measured, Policy};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Section, View, stored};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
+use crate::study::show::{InBrief, Shortage, Summary, TableRows};
 use crate::system::counted::plural;
 use crate::system::printable::{excerpt, one_line};
 
@@ -101,7 +98,6 @@ pub struct Ratio {
 }
 
 impl ClassMetrics {
-    /// The class with its kind.
     pub fn title(&self) -> String {
         format!("{}={}", self.key, self.class)
     }
@@ -162,12 +158,10 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
-    /// The classes of a kind.
     fn of_kind<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
 
-    /// Why no class of a kind was tested; `None` if they were.
     fn obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
         let key = one_line(&kind.key);
         if kind.is_crowded {
@@ -222,6 +216,28 @@ impl ClassesSection {
         }
         Ok(())
     }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
+        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
+        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
+        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        InBrief { found, shortage, ..InBrief::default() }
+    }
+
+    fn tables(&self) -> Vec<TableRows<'_>> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            key: &'a str,
+            class: &'a str,
+            #[serde(flatten)]
+            head: &'a ClassHead,
+        }
+        let by_head = self.classes.iter().flat_map(|ClassMetrics { key, class, by_head, .. }| {
+            by_head.iter().map(move |head| Row { key, class, head })
+        });
+        vec![TableRows::of("classes", &self.classes), TableRows::of("classes_by_head", by_head)]
+    }
 }
 
 impl Section for ClassesSection {
@@ -247,31 +263,5 @@ impl Section for ClassesSection {
         let are_distinct = [kinds.len(), names.len()] == [self.class_kinds.len(), self.classes.len()];
         (!are_distinct || !names.iter().all(can_be) || !kinds.iter().all(is_kind))
             .then(|| "`classes` are not different classes of the `class_kinds`, each with a name".to_owned())
-    }
-}
-
-impl ClassesSection {
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
-        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
-        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
-        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
-        InBrief { found, shortage, ..InBrief::default() }
-    }
-
-    /// The classes; every head on each of them.
-    fn tables(&self) -> Vec<TableRows<'_>> {
-        /// A head on a class.
-        #[derive(Serialize)]
-        struct Row<'a> {
-            key: &'a str,
-            class: &'a str,
-            #[serde(flatten)]
-            head: &'a ClassHead,
-        }
-        let by_head = self.classes.iter().flat_map(|ClassMetrics { key, class, by_head, .. }| {
-            by_head.iter().map(move |head| Row { key, class, head })
-        });
-        vec![TableRows::of("classes", &self.classes), TableRows::of("classes_by_head", by_head)]
     }
 }

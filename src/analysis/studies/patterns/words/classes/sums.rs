@@ -20,7 +20,6 @@ use crate::study::instruments::position::{PositionPairs, Profile, ProfileSums, T
 /// The most classes of a kind: each takes up to 16 bytes per head in every block of the sums.
 pub const MAX_CLASSES: usize = 100;
 
-/// The sums of all classes of a kind in a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyBlock {
     /// Words of sentences in which some word has a class of the kind.
@@ -35,10 +34,8 @@ pub struct KeyBlock {
 
 merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
 
-/// The sums of one class in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassBlock {
-    /// Words of the class.
     pub words: u64,
     /// The attention of a head that attends evenly.
     pub even: ExactSum,
@@ -51,20 +48,16 @@ pub struct ClassBlock {
 merge_fields!(ClassBlock { words, even, targets, heads });
 
 impl ClassBlock {
-    /// The attention of a head.
     pub fn mass(&self, place: usize) -> f64 {
         self.heads.get(place).map_or(0.0, |sum| sum.value())
     }
 }
 
-/// The sums of a kind of classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySums {
     /// Whether there are more than [`MAX_CLASSES`], and so no sums.
     pub is_crowded: bool,
-    /// The sums of each block.
     pub blocks: Blocks<KeyBlock>,
-    /// The sums of each class.
     pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
 }
 
@@ -100,13 +93,11 @@ impl Merge for KeySums {
     }
 }
 
-/// The sums of all kinds of classes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassesSums {
     grid: HeadGrid,
     visibility: Visibility,
     from: FromToken,
-    /// By kind.
     pub keys: BTreeMap<Box<str>, KeySums>,
     #[serde(skip)]
     columns: Vec<f64>,
@@ -115,7 +106,6 @@ pub struct ClassesSums {
 merge_fields!(ClassesSums[grid, visibility, from] { keys });
 
 impl ClassesSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         Self { grid, visibility, from, keys: BTreeMap::new(), columns: Vec::new() }
     }
@@ -137,7 +127,6 @@ pub struct KeyState {
     words: ClassedWords,
 }
 
-/// The kinds of classes of a sequence.
 #[derive(Debug)]
 pub struct ClassesState {
     block: usize,
@@ -164,7 +153,7 @@ impl Sums for ClassesSums {
             let sums = self.keys.entry((**key).into()).or_insert_with(|| KeySums::new(heads));
             let Some(words) = words.filter(|_| !sums.is_crowded) else { continue };
             let in_block = &mut sums.blocks[block];
-            in_block.queries += words.count() as u64;
+            in_block.queries += words.classes.len() as u64;
             in_block.sentences += u64::from(sequence.family.is_first);
             let mut pairs = PositionPairs::new(names.len());
             pairs.add(words.pairs());
@@ -217,9 +206,9 @@ impl Sums for ClassesSums {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn observe(words: &ClassedWords, attention: &WordAttention, columns: &mut Vec<f64>, masses: &mut [f64]) -> Profile {
     columns.clear();
-    columns.resize(words.count(), 0.0);
+    columns.resize(words.classes.len(), 0.0);
     let mut profile = Profile::default();
-    for word in 0..words.count() {
+    for word in 0..words.classes.len() {
         let row = &attention.row(words.first + word)[words.first..];
         columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
         columns[word] -= row[word];

@@ -1,0 +1,258 @@
+//! Labels of heads that attend to a fixed place (`previous-token`, `next-token`, `offset:k`, `self`, `local`), to special tokens,
+//! punctuation or the first token (`separator`, `first-special`, `first-token`, `punctuation`), or to everything (`broad`).
+
+use anstyle::AnsiColor;
+
+use crate::sequences::fold::roles::MAX_OFFSET;
+use crate::study::labels::policy::{Policy, Threshold};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, Phrase, assess, assess_any};
+use crate::study::metrics::explanation::Explanation;
+
+const OFFSET_ARGMAX: Threshold = Threshold::rule(
+    "offset_argmax",
+    0.9,
+    "smallest `offset_argmax` of a positional label; Voita et al. 2019, section 5.1: 90 %",
+);
+const OFFSET_MASS: Threshold = Threshold::rule(
+    "offset_mass",
+    0.5,
+    "`offset_mass` above which a head has a positional label; Clark et al. 2019, released notebook: 0.5",
+);
+const SELF_MASS: Threshold = Threshold::rule("self_mass", 0.5, "`offset_mass[\"0\"]` above which a head is `self`");
+const WINDOW_MASS: Threshold = Threshold::rule("window_mass", 0.5, "`window_mass` above which a head is `local`");
+
+const AT_OFFSET: &[&Threshold] = &[&OFFSET_ARGMAX, &OFFSET_MASS];
+
+const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/v on average, for both rules";
+const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. \
+    0.5 of the mass: the released notebook of Clark et al. 2019.";
+
+pub(super) const PREVIOUS_TOKEN: Detector = Detector {
+    explanation: Explanation {
+        name: "previous-token",
+        measures: "The head attends to the token before.",
+        formula: "offset_argmax[-1] >= {offset_argmax} or offset_mass[-1] > {offset_mass}",
+        chance: OFFSET_CHANCE,
+        source: OFFSET_SOURCE,
+        caveats: "The token before may also be the head of the word in the tree, or the first part of a split word: \
+            compare the syntactic scores with their offset baseline.",
+    },
+    thresholds: AT_OFFSET,
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the token before"),
+    shown: LabelStyle::of(Some("prev"), AnsiColor::Blue),
+    assess: |evidence, policy| offset("previous-token", -1, evidence, policy).into_iter().collect(),
+};
+
+pub(super) const NEXT_TOKEN: Detector = Detector {
+    explanation: Explanation {
+        name: "next-token",
+        measures: "The head attends to the token after.",
+        formula: "offset_argmax[1] >= {offset_argmax} or offset_mass[1] > {offset_mass}",
+        chance: OFFSET_CHANCE,
+        source: OFFSET_SOURCE,
+        caveats: "The token after may also be the head of the word in the tree, as for most determiners and \
+            adjectives of English: compare the syntactic scores with their offset baseline.",
+    },
+    thresholds: AT_OFFSET,
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the token after"),
+    shown: LabelStyle::of(Some("next"), AnsiColor::Cyan),
+    assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
+};
+
+/// The offsets of `offset:k`: the offsets of the neighbours have labels of their own.
+fn farther() -> impl Iterator<Item = i32> {
+    (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
+}
+
+pub(super) const OFFSET: Detector = Detector {
+    explanation: Explanation {
+        name: "offset:k",
+        measures: "The head attends to the token k places away, 2 <= |k| <= 8; negative is to the left.",
+        formula: "offset_argmax[k] >= {offset_argmax} or offset_mass[k] > {offset_mass}",
+        chance: OFFSET_CHANCE,
+        source: "The rules of previous-token and next-token, at other distances.",
+        caveats: "Only tokens with a token k places away count, so in short sentences a large k rests on few tokens.",
+    },
+    thresholds: AT_OFFSET,
+    is_role: true,
+    parameter: Parameter::OneOf("offset", || farther().map(|k| k.to_string()).collect()),
+    phrase: Phrase::Fixed("attends to the token at offset {}"),
+    shown: LabelStyle::of(None, AnsiColor::Blue),
+    assess: |evidence, policy| farther().filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy)).collect(),
+};
+
+pub(super) const SELF: Detector = Detector {
+    explanation: Explanation {
+        name: "self",
+        measures: "The head attends to the token itself.",
+        formula: "offset_mass[0] > {self_mass}",
+        chance: "chance.offset_mass[0]: 1/v on average",
+        source: "The mass rule of the other positional labels, at offset 0.",
+        caveats: "A head that attends to its own token passes on what the residual connection passes on anyway.",
+    },
+    thresholds: &[&SELF_MASS],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the token itself"),
+    shown: LabelStyle::of(None, AnsiColor::Blue),
+    assess: |evidence, policy| evidence.above("self", "offset_mass", Some("0"), policy.rule(&SELF_MASS)),
+};
+
+pub(super) const LOCAL: Detector = Detector {
+    explanation: Explanation {
+        name: "local",
+        measures: "The head attends to the two tokens on either side, without a preference for one place.",
+        formula: "window_mass > {window_mass} and no label previous-token, next-token or offset:k",
+        chance: "chance.window_mass: a little under 4/v",
+        source: "The mass rule of the positional labels, over a window of two.",
+        caveats: "The chance level is high in short sentences: read the score beside it.",
+    },
+    thresholds: &[&WINDOW_MASS],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the two tokens on either side"),
+    shown: LabelStyle::of(None, AnsiColor::Blue),
+    assess: |evidence, policy| {
+        let local = evidence.above("local", "window_mass", None, policy.rule(&WINDOW_MASS));
+        let others = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET];
+        let single: Vec<Assessment> = others.iter().flat_map(|other| (other.assess)(evidence, policy)).collect();
+        local.into_iter().map(|local| local.where_none_of(&single)).collect()
+    },
+};
+
+fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
+    let rule = |metric: &str, bound: Bound, threshold: &Threshold| {
+        let measured = evidence.metric(metric, Some(&offset.to_string()));
+        assess(label, &format!("{metric}[{offset}]"), measured, bound, policy.rule(threshold))
+    };
+    let argmax = rule("offset_argmax", Bound::AtLeast, &OFFSET_ARGMAX);
+    assess_any(argmax.into_iter().chain(rule("offset_mass", Bound::Above, &OFFSET_MASS)))
+}
+
+const SEPARATOR_MASS: Threshold = Threshold::rule(
+    "separator_mass",
+    0.6,
+    "`separator_mass` above which a head is `separator`; Clark et al. 2019, released notebook: 0.6",
+);
+const FIRST_SPECIAL_MASS: Threshold = Threshold::rule(
+    "first_special_mass",
+    0.6,
+    "`first_special_mass` above which a head is `first-special`; Clark et al. 2019, released notebook: 0.6",
+);
+const FIRST_TOKEN_MASS: Threshold = Threshold::rule(
+    "first_token_mass",
+    0.6,
+    "`first_token_mass` above which a head of a decoder is `first-token`: the threshold of `first-special`",
+);
+const PUNCTUATION_MASS: Threshold = Threshold::rule(
+    "punctuation_mass",
+    0.6,
+    "`punctuation_mass` above which a head is `punctuation`; Clark et al. 2019, released notebook: 0.6",
+);
+const ENTROPY_RATIO: Threshold = Threshold::rule(
+    "entropy_ratio",
+    0.8,
+    "`entropy_ratio` above which a head is `broad`; 3.8 nats in the notebook of Clark et al. 2019, of ln 128",
+);
+
+/// The labels of attention to special tokens and first ones, which may do nothing.
+pub(super) const TO_SPECIAL: [&str; 3] =
+    [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name, FIRST_TOKEN.explanation.name];
+
+const SPECIAL_SOURCE: &str = "0.6: the released notebook of Clark et al. 2019.";
+const NO_OP: &str = "Much attention to special tokens may be a way of doing nothing \
+    (Clark et al. 2019, section 3.2; Kobayashi et al. 2020): the value vectors there tend to be small.";
+
+pub(super) const SEPARATOR: Detector = Detector {
+    explanation: Explanation {
+        name: "separator",
+        measures: "The head attends to the separators ([SEP], </s>).",
+        formula: "separator_mass > {separator_mass}",
+        chance: "chance.separator_mass: the number of separators over v",
+        source: SPECIAL_SOURCE,
+        caveats: NO_OP,
+    },
+    thresholds: &[&SEPARATOR_MASS],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to separators"),
+    shown: LabelStyle::of(Some("sep"), AnsiColor::Yellow),
+    assess: |evidence, policy| evidence.above("separator", "separator_mass", None, policy.rule(&SEPARATOR_MASS)),
+};
+
+pub(super) const FIRST_SPECIAL: Detector = Detector {
+    explanation: Explanation {
+        name: "first-special",
+        measures: "The head attends to the first special token of the sequence ([CLS], <s>).",
+        formula: "first_special_mass > {first_special_mass}",
+        chance: "chance.first_special_mass: 1/v on average",
+        source: SPECIAL_SOURCE,
+        caveats: NO_OP,
+    },
+    thresholds: &[&FIRST_SPECIAL_MASS],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the first special token"),
+    shown: LabelStyle::of(Some("first"), AnsiColor::Yellow),
+    assess: |evidence, policy| {
+        evidence.above("first-special", "first_special_mass", None, policy.rule(&FIRST_SPECIAL_MASS))
+    },
+};
+
+pub(super) const FIRST_TOKEN: Detector = Detector {
+    explanation: Explanation {
+        name: "first-token",
+        measures: "The head of a decoder attends to the first token, special or not.",
+        formula: "first_token_mass > {first_token_mass}",
+        chance: "chance.first_token_mass: 1/v on average",
+        source: "Attention sinks: Xiao et al. 2024, section 3.1. 0.6 is the threshold of first-special.",
+        caveats: "Much attention to the first token may be a way of doing nothing (Xiao et al. 2024; Gu et al. 2025). \
+            Where the tokenizer puts no special token first, it is a word, and attention to the word is not told apart \
+            from attention to the place.",
+    },
+    thresholds: &[&FIRST_TOKEN_MASS],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the first token"),
+    shown: LabelStyle::of(Some("bos"), AnsiColor::Yellow),
+    assess: |evidence, policy| evidence.above("first-token", "first_token_mass", None, policy.rule(&FIRST_TOKEN_MASS)),
+};
+
+pub(super) const PUNCTUATION: Detector = Detector {
+    explanation: Explanation {
+        name: "punctuation",
+        measures: "The head attends to punctuation.",
+        formula: "punctuation_mass > {punctuation_mass}",
+        chance: "chance.punctuation_mass: the share of tokens that are punctuation",
+        source: SPECIAL_SOURCE,
+        caveats: "A corpus without punctuation cannot show it. Symbols such as $ and + are no punctuation in Unicode.",
+    },
+    thresholds: &[&PUNCTUATION_MASS],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to punctuation"),
+    shown: LabelStyle::of(None, AnsiColor::Yellow),
+    assess: |evidence, policy| evidence.above("punctuation", "punctuation_mass", None, policy.rule(&PUNCTUATION_MASS)),
+};
+
+pub(super) const BROAD: Detector = Detector {
+    explanation: Explanation {
+        name: "broad",
+        measures: "The head spreads its attention over the whole sequence.",
+        formula: "entropy_ratio > {entropy_ratio}",
+        chance: "1: uniform attention. A randomly initialised head is close to it too.",
+        source: "Clark et al. 2019 take 3.8 nats on sequences of 128 tokens: 3.8 / ln 128 = 0.78.",
+        caveats: "This is the one label that a head without any preference has: \
+            it says that no preference was found, not that broadness was learned.",
+    },
+    thresholds: &[&ENTROPY_RATIO],
+    is_role: false,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("spreads its attention over the whole sequence"),
+    shown: LabelStyle::of(None, AnsiColor::Magenta),
+    assess: |evidence, policy| evidence.above("broad", "entropy_ratio", None, policy.rule(&ENTROPY_RATIO)),
+};
