@@ -66,7 +66,7 @@ impl HeadGrid {
 }
 
 /// The place of one head in a model; JSON has it with its name, `L7H9`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "NamedHead", into = "NamedHead")]
 pub struct HeadPlace {
     /// Layer, counted from 0.

@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::corpus::{Annotation, Mentions, TreeHead, Upos};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
 
 /// Kinds of anaphors, by their place in all lists here; an anaphor is of several.
 pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
@@ -22,15 +25,10 @@ pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];
 /// The features that a pronoun and its antecedent agree in.
 const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
 
-/// The mentions and anaphors of a window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
-    pub heads: Vec<usize>,
-    /// The places in `heads` of the words that head an entity's mentions, ascending, each once.
-    entities: Vec<Vec<usize>>,
-    /// The anaphors with right candidates and wrong ones, by the places of their head words.
-    pub anaphors: Vec<Anaphor>,
+/// Counts of anaphors and mentions, scored or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MentionCounts {
+    pub windows: u64,
     /// Mentions with a head word.
     pub mentions: u64,
     /// Mentions without one: the annotation names none, and no tree shows one.
@@ -41,6 +39,20 @@ pub struct Window {
     pub unscored: u64,
     /// Anaphors without an antecedent that is a candidate.
     pub out_of_sight: u64,
+}
+
+merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight });
+
+/// The mentions and anaphors of a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
+    pub heads: Vec<usize>,
+    /// The places in `heads` of the words that head an entity's mentions, ascending, each once.
+    entities: Vec<Vec<usize>>,
+    /// The anaphors with right candidates and wrong ones, by the places of their head words.
+    pub anaphors: Vec<Anaphor>,
+    pub met: MentionCounts,
     /// The place of the first head word that each head word can have for a candidate.
     first: Vec<usize>,
 }
@@ -77,13 +89,9 @@ impl Window {
         let counted = sequence.counted_words();
         headed.retain(|(_, head)| counted.contains(head));
         heads.retain(|head| counted.contains(head));
-        let mut window = Self {
-            mentions: headed.len() as u64,
-            headless: (mentions.len() - headed.len()) as u64,
-            unmatched,
-            heads,
-            ..Self::default()
-        };
+        let (mentions, headless) = (headed.len() as u64, (mentions.len() - headed.len()) as u64);
+        let met = MentionCounts { windows: 1, mentions, headless, unmatched, ..MentionCounts::default() };
+        let mut window = Self { heads, met, ..Self::default() };
         let even = Even::new(visibility, sequence.ids.len());
         let span = |place: usize| &sequence.words[window.heads[place]];
         let is_candidate = |place: usize, other: usize| {
@@ -119,11 +127,11 @@ impl Window {
         let before = |place: usize| places.partition_point(|&other| other < place);
         let of_entity = &places[before(candidates.start)..before(place)];
         if of_entity.is_empty() {
-            self.out_of_sight += 1;
+            self.met.out_of_sight += 1;
             return;
         }
         if of_entity.len() == candidates.len() {
-            self.unscored += 1;
+            self.met.unscored += 1;
             return;
         }
         let word = |place: usize| &words[self.heads[place]];

@@ -2,7 +2,6 @@
 //! (docs/methodology/coreference.md).
 
 mod anaphors;
-mod labels;
 mod metrics;
 mod section;
 mod sums;
@@ -14,7 +13,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use metrics::{CoreferenceInputs, METRICS, best_baselines};
+use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
 use section::{Coreference, CoreferenceSection};
 use sums::CoreferenceSums;
 
@@ -32,7 +31,7 @@ impl Study for Antecedents {
         in_first_run: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
-        labels: &[labels::COREFERENCE],
+        labels: &[COREFERENCE],
         caveats: CAVEATS,
         range: |metric| if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 },
         is_share: |metric| metric == "coreference_accuracy",

@@ -3,18 +3,18 @@
 use std::fmt::{self, Write};
 use std::num::NonZeroU64;
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::anaphors::{BASELINES, KINDS};
+use super::anaphors::{BASELINES, KINDS, MentionCounts};
 use super::metrics::best_baselines;
-use super::sums::{CoreferenceSums, KindSums, MentionCounts, WAYS};
+use super::sums::{CoreferenceSums, KindSums, WAYS};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::by_class::ByClass;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
+use crate::study::instruments::fold_scores::FoldScores;
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
@@ -22,7 +22,7 @@ use crate::study::section::{Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent, signed};
+use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, table_of};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -117,17 +117,11 @@ impl Coreference {
         let out_of_sight = classes.each().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
         let sums = classes.each().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
         let MentionCounts { windows, mentions, headless, unmatched, unscored, .. } = sums.met;
-        let (total, folds) = (sums.blocks.total(), sums.blocks.folds());
+        let total = sums.blocks.total();
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
-            let blocks: Vec<&KindSums> = sums.blocks.iter().map(|block| &block[kind]).collect();
-            KindMetrics::new(
-                kind,
-                &blocks,
-                (&total[kind], folds.each_ref().map(|fold| &fold[kind])),
-                best[kind],
-                context,
-            )
+            let blocks: Vec<Option<&KindSums>> = sums.blocks.iter().map(|block| Some(&block[kind])).collect();
+            KindMetrics::new(kind, &FoldScores::new(&blocks, &KindSums::new(context.grid)), best[kind], context)
         });
         Self { windows, mentions, headless, unmatched, unscored, out_of_sight, kinds: kinds.collect() }
     }
@@ -151,7 +145,7 @@ impl Coreference {
             // Kinds that no label can rest on are in the report only, unless there are no others.
             let shown: Vec<&KindMetrics> =
                 kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
-            out.table_without(table(&shown), MAY_GO);
+            out.table_without(table_of(&COLUMNS, &shown), MAY_GO);
             writeln!(out)?;
             if all.count < least {
                 writeln!(out, "A coreference label needs {}, so none was tested.", counted(least, "anaphor"))?;
@@ -192,42 +186,29 @@ fn best_head(sums: &KindSums) -> (usize, usize) {
 }
 
 impl KindMetrics {
-    /// The fractions of each block, of all of them and of the two halves; `best` is the best of the baselines.
-    fn new(
-        kind: usize,
-        blocks: &[&KindSums],
-        (total, [even, odd]): (&KindSums, [&KindSums; 2]),
-        best: usize,
-        context: &EstimationContext,
-    ) -> Self {
+    /// The accuracies of one kind; `best` is the best of the baselines.
+    fn new(kind: usize, scored: &FoldScores<'_, KindSums>, best: usize, context: &EstimationContext) -> Self {
+        let total = &scored.total;
         let (place, way) = best_head(total);
-        let share = |right: u64| right as f64 / total.anaphors as f64;
-        let per_block = |count: &dyn Fn(usize, &KindSums) -> u64| -> PerBlock {
-            std::array::from_fn(|block| count(block, blocks[block]) as f64)
-        };
-        let anaphors = per_block(&|_, sums| sums.anaphors);
-        let over = |right: &PerBlock| Jackknife::new(right, &anaphors);
-        let right = per_block(&|_, sums| sums.heads[place][way]);
-        let of_rule = per_block(&|_, sums| sums.baselines[best]);
-        // The blocks of each half with the head that is best on the other one.
-        let elsewhere = [best_head(odd), best_head(even)];
-        let held_out = |half: usize, sums: &KindSums| sums.heads[elsewhere[half].0][elsewhere[half].1];
-        let has_halves = even.anaphors > 0 && odd.anaphors > 0;
-        let heldout = has_halves.then(|| per_block(&|block, sums| held_out(block % 2, sums)));
-        let [nearest, same_lemma, agreement] = total.baselines.map(share);
+        let over = |right: &PerBlock| Jackknife::new(right, &scored.words);
+        let right = scored.per_block(|sums| sums.heads[place][way] as f64);
+        let of_rule = scored.per_block(|sums| sums.baselines[best] as f64);
+        let (heldout_accuracy, heldout_interval) =
+            scored.held_out(best_head, |sums, &(place, way)| sums.heads[place][way]);
+        let [nearest, same_lemma, agreement] = total.baselines.map(|right| scored.share(right));
         Self {
             kind: KINDS[kind].to_owned(),
             count: total.anaphors,
             windows: total.windows,
             place: context.grid.place(place),
             direction: WAYS[way].to_owned(),
-            accuracy: share(total.heads[place][way]),
-            heldout_accuracy: has_halves.then(|| share(held_out(0, even) + held_out(1, odd))),
+            accuracy: scored.share(total.heads[place][way]),
+            heldout_accuracy,
             baselines: Baselines { nearest, same_lemma, agreement },
             chance: total.chance.value() / total.anaphors as f64,
             ci95: KindIntervals {
-                accuracy: over(&right).on(Scale::Share).interval(),
-                heldout_accuracy: heldout.and_then(|right| over(&right).on(Scale::Share).interval()),
+                accuracy: scored.interval(&right),
+                heldout_accuracy: heldout_interval,
                 gain: over(&right).minus(&over(&of_rule)).on(Scale::Difference).interval(),
             },
         }
@@ -240,10 +221,7 @@ impl KindMetrics {
     }
 }
 
-/// A column: its name, whether it holds text, and what it says of a kind.
-type KindColumn = (&'static str, bool, fn(&KindMetrics) -> String);
-
-const COLUMNS: [KindColumn; 11] = [
+const COLUMNS: [TableColumn<KindMetrics>; 11] = [
     ("anaphors", true, |kind| one_line(&kind.kind)),
     ("number", false, |kind| kind.count.to_string()),
     ("head", true, |kind| kind.place.to_string()),
@@ -262,18 +240,6 @@ const COLUMNS: [KindColumn; 11] = [
 const MAY_GO: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
-
-fn table(kinds: &[&KindMetrics]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(COLUMNS.map(|(name, ..)| name));
-    for kind in kinds {
-        table.add_row(COLUMNS.map(|(_, _, cell)| cell(kind)));
-    }
-    for (column, (_, is_text, _)) in table.column_iter_mut().zip(COLUMNS) {
-        column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
-    }
-    table
-}
 
 stored!(CoreferenceSection { coreference: Coreference });
 

@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::anaphors::{BASELINES, KINDS, Window};
+use super::anaphors::{BASELINES, KINDS, MentionCounts, Window};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
+use crate::study::instruments::fold_scores::ScoredSums;
 
 /// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
 /// attends to most, and the one that attends to it most.
@@ -37,8 +38,15 @@ pub struct KindSums {
     pub heads: Vec<[u64; WAYS.len()]>,
 }
 
+impl ScoredSums for KindSums {
+    fn scored(&self) -> u64 {
+        self.anaphors
+    }
+}
+
 impl KindSums {
-    fn new(grid: HeadGrid) -> Self {
+    /// No anaphors, for the heads of a model.
+    pub fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
     }
 
@@ -53,24 +61,6 @@ merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
 /// One block: the sums of each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
-
-/// Counts of anaphors and mentions, scored or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MentionCounts {
-    pub windows: u64,
-    /// Mentions with a head word.
-    pub mentions: u64,
-    /// Mentions without one.
-    pub headless: u64,
-    /// Brackets that open or close no mention.
-    pub unmatched: u64,
-    /// Anaphors of which every candidate is right.
-    pub unscored: u64,
-    /// Anaphors without an antecedent that is a candidate.
-    pub out_of_sight: u64,
-}
-
-merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,13 +97,7 @@ impl Sums for CoreferenceSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Option<CoreferenceState> {
         let window = Window::of(sequence, self.visibility, self.from);
-        let MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight } = &mut self.met;
-        *windows += 1;
-        *mentions += window.mentions;
-        *headless += window.headless;
-        *unmatched += window.unmatched;
-        *unscored += window.unscored;
-        *out_of_sight += window.out_of_sight;
+        self.met.merge(&window.met);
         let block = block_of(sequence.family.number);
         for (kind, sums) in self.blocks[block].iter_mut().enumerate() {
             let of_kind = window.anaphors.iter().filter(|anaphor| anaphor.kinds[kind]);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::tags::{CUES, Cue, Side};
+use crate::corpus::Annotation;
 use crate::corpus::relation::scored_as;
-use crate::corpus::{Annotation, TreeHead};
 use crate::sequences::sequence::GoldArc;
-use crate::stats::blocks::merge_fields;
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::instruments::fold_scores::ScoredSums;
 
 /// The farthest offset of the baseline "the head is the word at `d+k`".
@@ -63,11 +63,8 @@ pub fn scored_arcs(
     if tree.len() < 2 {
         return Vec::new();
     }
-    let scored = tree.iter().enumerate().filter_map(|(dependent, arc)| match arc.head {
-        TreeHead::Word(head) => Some((dependent, head, &arc.relation)),
-        TreeHead::Root | TreeHead::Unknown => None,
-    });
-    scored
+    let arcs = tree.iter().enumerate();
+    arcs.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?, &arc.relation)))
         .filter(|&(dependent, head, _)| takes(dependent, head))
         .map(|(dependent, head, relation)| ScoredArc {
             dependent,
@@ -186,13 +183,9 @@ impl Agreement {
 
     /// Adds 1 for each direction in which a head was right; there is room for it.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        let places = &mut self.places[head];
-        places[0][arc.place] += right[0];
-        places[1][arc.place] += right[1];
+        add_at(&mut self.places[head], arc.place, right);
         if let Some(cue) = arc.cue {
-            let both = &mut self.cues[cue.place()][head];
-            both[0] += right[0];
-            both[1] += right[1];
+            self.cues[cue.place()][head].merge(&right);
         }
     }
 
@@ -218,6 +211,11 @@ impl Agreement {
     }
 }
 
+fn add_at([first, second]: &mut [[u64; PLACES]; 2], place: usize, right: [u64; 2]) {
+    first[place] += right[0];
+    second[place] += right[1];
+}
+
 /// The arcs of one relation in sentences that are not the first of their family: no independent evidence, so the test of a
 /// head against an offset leaves them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,9 +237,7 @@ impl DuplicateArcs {
 
     /// Adds 1 for each direction in which a head was right about an arc that was counted.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        for (places, right) in self.right[head].iter_mut().zip(right) {
-            places[arc.place] += right;
-        }
+        add_at(&mut self.right[head], arc.place, right);
     }
 
     /// Whether these are among the arcs that `total` counts, and those that heads predict rightly or wrongly among those of
@@ -255,10 +251,8 @@ impl DuplicateArcs {
             let all_wrong = total.places[place].checked_sub(all);
             right <= all && wrong.zip(all_wrong).is_some_and(|(wrong, all)| wrong <= all)
         };
-        let of_direction = |(right, all): (&[u64; PLACES], &[u64; PLACES])| {
-            (0..PLACES).all(|place| holds(place, right[place], all[place]))
-        };
-        self.right.iter().zip(&all.places).all(|(right, all)| right.iter().zip(all).all(of_direction))
+        let mut of_directions = self.right.as_flattened().iter().zip(all.places.as_flattened());
+        of_directions.all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
     }
 
     /// The right predictions of a head in a direction: of all arcs, and of those whose head is at `place`.
@@ -270,8 +264,7 @@ impl DuplicateArcs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::corpus::Upos;
-    use crate::stats::blocks::Merge;
+    use crate::corpus::{TreeHead, Upos};
 
     fn arc(head: TreeHead, relation: &str) -> GoldArc {
         GoldArc { head, relation: relation.to_owned() }

@@ -1,10 +1,8 @@
 //! The figure of the relations: the best head beside both baselines, each chosen on one half and scored on the other.
 
-use std::cmp::Reverse;
-
+use super::assessment::{MARGIN, MIN_COUNT, tested};
 use super::relation::{AtDistance, HeadAccuracy, RelationMetrics};
 use super::tags::Side;
-use super::thresholds::{MARGIN, MIN_COUNT};
 use crate::model::grid::HeadPlace;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
@@ -13,8 +11,7 @@ use crate::system::counted::counted;
 
 pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Figure> {
     let least = policy.count(&MIN_COUNT);
-    let mut shown: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
-    shown.sort_by_key(|relation| Reverse(relation.count));
+    let shown = tested(relations, policy);
     if shown.is_empty() {
         return Vec::new();
     }

@@ -11,9 +11,7 @@ pub mod section;
 mod specific;
 pub mod sums;
 mod syntactic;
-mod table;
 pub mod tags;
-mod thresholds;
 
 use std::num::NonZeroU64;
 
@@ -25,16 +23,14 @@ use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 use crate::study::upstream::UpstreamResults;
 use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
+use relation::{directions, set_shares};
 use section::{Relations, Tests};
 use sums::{DependencySums, RelationKey};
-
-use relation::{directions, set_shares};
 
 pub use measure::SimpleParsers;
 pub use relation::{
@@ -115,26 +111,18 @@ impl Study for Dependency {
             };
             sums.relations.iter().find_map(of_key).cloned().unwrap_or_default()
         };
-        let blocks: Vec<[RelationSums; 2]> = (0..sums.blocks.len())
-            .map(|block| Direction::BOTH.map(|direction| of_direction(block, direction)))
-            .collect();
+        let of_block = |block: usize| Direction::BOTH.map(|direction| of_direction(block, direction));
+        let blocks: Vec<[RelationSums; 2]> = (0..sums.blocks.len()).map(of_block).collect();
         let mut total = <[RelationSums; 2]>::default();
         blocks.iter().for_each(|block| total.merge(block));
         let of_head = |block: Option<usize>, head: usize| {
             let sums = block.map_or(&total, |block| &blocks[block]);
-            METRICS
-                .iter()
-                .flat_map(|metric| metric.keys.places().map(move |cell| (metric.value)(sums, head, cell)))
-                .collect()
+            METRICS.iter().flat_map(|one| one.keys.places().map(move |cell| (one.value)(sums, head, cell))).collect()
         };
         let of_chance = |block: Option<usize>| {
             let sums = block.map_or(&total, |block| &blocks[block]);
-            METRICS
-                .iter()
-                .flat_map(|metric| {
-                    metric.keys.places().map(move |cell| metric.chance.unwrap_or(metric.value)(sums, 0, cell))
-                })
-                .collect()
+            let chances = METRICS.iter().map(|metric| (metric.keys, metric.chance.unwrap_or(metric.value)));
+            chances.flat_map(|(keys, chance)| keys.places().map(move |cell| chance(sums, 0, cell))).collect()
         };
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         let tests = Tests {

@@ -10,6 +10,7 @@ use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{Estimate, Jackknife, Scale, error_of_half};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
+use crate::study::instruments::fold_scores::ShareDifference;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
@@ -130,8 +131,7 @@ impl RelationMetrics {
                 q: versus.q,
             })
         };
-        let of_head = |head| Direction::BOTH.into_iter().filter_map(move |direction| tracker(head, direction));
-        let mut heads: Vec<Tracker> = self.by_head.iter().flat_map(of_head).collect();
+        let mut heads: Vec<Tracker> = self.each(tracker).collect();
         heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
         Tracked {
             relation: self.relation.clone(),
@@ -231,7 +231,7 @@ pub struct AtDistance {
 }
 
 /// One head's accuracy on one relation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadAccuracy {
     /// The head.
     #[serde(flatten)]
@@ -267,30 +267,11 @@ pub struct HeadAccuracy {
 
 /// The test of a difference against a margin.
 pub(super) struct MarginExcess {
-    /// The difference.
-    pub difference: f64,
-    /// Its interval.
-    pub ci95: Option<Interval>,
+    pub difference: ShareDifference,
     /// The one-sided p-value; `None` where there is no standard error.
     pub p: Option<f64>,
     /// Whether the estimate is above the margin.
     pub is_above: bool,
-}
-
-impl MarginExcess {
-    /// The p-value, if the estimate is above the margin.
-    pub fn p_above(&self) -> Option<f64> {
-        self.p.filter(|_| self.is_above)
-    }
-}
-
-/// A head's margin over the better of its relation's baselines.
-pub(super) struct BaselineMargin {
-    /// The head's accuracy less the baseline's.
-    pub difference: f64,
-    /// The interval of that.
-    pub ci95: Option<Interval>,
-    standard_error: Option<f64>,
 }
 
 impl RelationMetrics {
@@ -313,80 +294,59 @@ impl RelationMetrics {
         }
     }
 
-    /// The comparisons of all heads, both directions of the first head first.
+    /// Some value of each head in each direction that has one, both directions of the first head first.
+    fn each<'a, T>(&'a self, of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>) -> impl Iterator<Item = T> {
+        self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| of(head, direction))).flatten()
+    }
+
+    /// The comparisons of all heads with the best offset.
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
-        self.by_head
-            .iter()
-            .flat_map(|head| Direction::BOTH.map(|direction| head.versus_offset.get(direction)))
-            .flatten()
-    }
-
-    /// As above, to change them.
-    pub(super) fn comparisons_mut(&mut self) -> impl Iterator<Item = &mut Comparison> {
-        self.by_head.iter_mut().flat_map(|head| head.versus_offset.both_mut()).flatten()
-    }
-
-    /// The comparisons of all heads with the best tags, in the order of [`RelationMetrics::comparisons`].
-    pub(super) fn tag_comparisons_mut(&mut self) -> impl Iterator<Item = &mut TagComparison> {
-        self.by_head.iter_mut().flat_map(|head| head.versus_tags.both_mut()).flatten()
-    }
-
-    /// The comparisons of all heads with other arcs, in the order of [`RelationMetrics::comparisons`], those without any left out.
-    pub(super) fn specificities_mut(&mut self) -> impl Iterator<Item = &mut Specificity> {
-        self.by_head.iter_mut().flat_map(|head| head.specific.both_mut()).flatten()
+        self.each(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
     /// A head in one direction against the better of both baselines, which is the tags where they are equally good;
     /// `None` where the tags are no baseline.
-    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<BaselineMargin> {
+    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
-            BaselineMargin { difference: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
+            ShareDifference { value: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
         } else {
-            BaselineMargin { difference: offset.difference, ci95: offset.ci95, standard_error: offset.standard_error }
+            over_offset(offset)
         })
     }
 
-    /// The block test of every head against the best offset and a margin, in the order of [`RelationMetrics::comparisons`].
+    /// The block test of every head against the best offset and a margin.
     pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
-        self.comparisons()
-            .map(|offset| self.test((offset.difference, offset.ci95), offset.standard_error, margin))
-            .collect()
+        self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
     }
 
-    /// The block test of every head against the better of both baselines and a margin, in the order of
-    /// [`RelationMetrics::comparisons`]; none where the tags are no baseline.
+    /// The block test of every head against the better of both baselines and a margin; none where the tags are no baseline.
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
-        let of_head =
-            |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
-        let test = |better: BaselineMargin| self.test((better.difference, better.ci95), better.standard_error, margin);
-        self.by_head.iter().flat_map(of_head).map(test).collect()
+        self.each(|head, direction| Some(self.test(self.versus_better(head, direction)?, margin))).collect()
     }
 
-    /// The block test of every head on the relation against other arcs and a margin, in the order of
-    /// [`RelationMetrics::specificities_mut`]; `is_above` only where the head is `margin_over_offset` above the best offset, too, so
-    /// that it has a label.
+    /// The block test of every head on the relation against other arcs and a margin; `is_above` only where the head is
+    /// `margin_over_offset` above the best offset, too, so that it has a label.
     pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
-            let found = head.specific.get(direction).as_ref()?;
+            let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
             let offset = head.versus_offset.get(direction).as_ref();
             let is_labelled = offset.is_some_and(|versus| Bound::AtLeast.holds(versus.difference, margin_over_offset));
-            let of = |error| self.with_others.estimate(found.difference, error, Scale::Real);
-            let estimate = found.standard_error.and_then(of);
-            let p = estimate.map(|estimate| estimate.p_above(margin));
-            let is_above = is_labelled && Bound::AtLeast.holds(found.difference, margin);
-            Some(MarginExcess { difference: found.difference, ci95: found.ci95, p, is_above })
+            let estimate = standard_error.and_then(|error| self.with_others.estimate(value, error, Scale::Real));
+            Some(MarginExcess {
+                difference: ShareDifference { value, ci95, standard_error },
+                p: estimate.map(|estimate| estimate.p_above(margin)),
+                is_above: is_labelled && Bound::AtLeast.holds(value, margin),
+            })
         };
-        self.by_head
-            .iter()
-            .flat_map(|head| Direction::BOTH.into_iter().filter_map(move |direction| test(head, direction)))
-            .collect()
+        self.each(test).collect()
     }
 
     /// The block test of a difference of two accuracies over the words of the relation.
-    fn test(&self, (value, ci95): (f64, Option<Interval>), standard_error: Option<f64>, margin: f64) -> MarginExcess {
+    fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
+        let ShareDifference { value, standard_error, .. } = difference;
         let p = self.estimate(value, standard_error).map(|estimate| estimate.p_above(margin));
-        MarginExcess { difference: value, ci95, p, is_above: Bound::AtLeast.holds(value, margin) }
+        MarginExcess { difference, p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
     /// A difference of two accuracies over the words of the relation; `None` where it has no standard error, or too few blocks for
@@ -418,9 +378,13 @@ impl RelationMetrics {
 
     /// Takes the comparisons of the best head from the comparisons of all heads.
     pub(super) fn compare_best(&mut self) {
-        let (versus_offset, versus_tags) = (&self.best().versus_offset, &self.best().versus_tags);
-        let of_best = versus_offset.get(self.direction).clone();
-        (self.versus_offset, self.versus_tags) =
-            (of_best.expect("the best head was scored"), versus_tags.get(self.direction).clone());
+        let HeadAccuracy { versus_offset, versus_tags, .. } = self.best();
+        let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
+        (self.versus_offset, self.versus_tags) = (offset.expect("the best head was scored"), tags);
     }
+}
+
+/// The difference of a head from the best offset.
+fn over_offset(&Comparison { difference: value, ci95, standard_error, .. }: &Comparison) -> ShareDifference {
+    ShareDifference { value, ci95, standard_error }
 }

@@ -2,9 +2,8 @@
 
 use anstyle::AnsiColor;
 
-use super::assessment::of_relation;
+use super::assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, of_relation};
 use super::section::Relations;
-use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::explanation::Explanation;

@@ -1,11 +1,16 @@
 //! The metrics of how much cues explain: one table.
 
+use anstyle::AnsiColor;
+
 use super::cues::GROUPS;
 use super::places::{PlaceHeadSums, PlaceSums};
 use super::sentence::{ALL_KEYS, FORMS, TEXT};
 use super::shares::{COUNT, FormShares, Shares, VARIES};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
+use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels::policy::Threshold;
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
@@ -87,9 +92,9 @@ const SHARED: &str = "What several groups say alike is in none of their shares: 
     coefficients of the group do not hold for other sentences.";
 
 /// The metric of fixed places.
-pub(super) const PLACE: &str = "explained_by_place";
+const PLACE: &str = "explained_by_place";
 /// The part of it that offsets leave.
-pub(super) const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
+const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \
     one family have like tokens at like places, which makes it larger.";
@@ -195,3 +200,35 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         chance: None,
     },
 ];
+
+const SHARE: Threshold =
+    Threshold::rule("place_share", 0.5, "smallest `explained_by_place` of `place`: most of what varies within rows");
+
+const OVER_OFFSETS: Threshold = Threshold::rule(
+    "place_over_offsets",
+    0.1,
+    "smallest `explained_by_place_over_offsets` of `place`: a head that goes by offsets has 0",
+);
+
+/// The label of heads that look at fixed places.
+pub(super) const FIXED_PLACES: Detector = Detector {
+    explanation: Explanation {
+        name: "place",
+        measures: "In sequences of like length the head attends to the same places, whatever tokens stand there.",
+        formula: "explained_by_place >= {place_share} and explained_by_place_over_offsets >= {place_over_offsets}, by blocks, the larger \
+            p, q <= {label_q}",
+        chance: "0: attention that depends on the tokens alone; offsets are subtracted",
+        source: "Defined here.",
+        caveats: "In a family of sequences with like tokens at like places, a head that goes by tokens has it, too.",
+    },
+    thresholds: &[&SHARE, &OVER_OFFSETS, &LABEL_Q],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
+    shown: LabelStyle { code: Some("place"), colour: AnsiColor::Cyan, in_controls: false },
+    assess: |evidence, policy| {
+        let scores = [(PLACE, &SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
+        let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));
+        assess_all("place", scores).into_iter().collect()
+    },
+};

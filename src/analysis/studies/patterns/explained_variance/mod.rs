@@ -2,7 +2,6 @@
 //! residual (docs/methodology/explained-variance.md).
 
 mod cues;
-mod labels;
 mod least_squares;
 mod metrics;
 mod observe;
@@ -20,7 +19,7 @@ use crate::stats::blocks::WithTotal;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
-use metrics::{ExplainedInputs, METRICS};
+use metrics::{ExplainedInputs, FIXED_PLACES, METRICS};
 use section::{ExplainedSection, Summed};
 use shares::{of_all_layers, shares};
 use sums::ExplainedSums;
@@ -41,7 +40,7 @@ impl Study for Explained {
         by_default: true,
         counts: Counts::Useful,
         metrics: || metric::listed(METRICS),
-        labels: &[labels::PLACE],
+        labels: &[FIXED_PLACES],
         ..Card::NEW
     };
 

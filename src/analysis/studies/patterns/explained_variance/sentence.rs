@@ -7,7 +7,7 @@ use super::cues::{
     SAME_TOKEN, SEPARATOR, SIBLING, TAG,
 };
 use super::least_squares::pair;
-use crate::corpus::{TreeHead, Upos};
+use crate::corpus::Upos;
 use crate::linalg::lanes::LANES;
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::visibility::Visibility;
@@ -105,12 +105,9 @@ impl SentenceCues {
             }
         }
         // The products of the text are the same in both forms and were summed once.
-        let (all, text) = {
-            let [all, text] = sums;
-            (all.iter().zip(&text).map(|(a, b)| a + b).collect(), text)
-        };
-        let products = |form: usize, cells: Vec<f64>| {
-            let mut cells = cells;
+        let [others, text] = sums;
+        let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
+        let products = |form: usize, mut cells: Vec<f64>| {
             let rows = cues.means[form].iter().zip(&cues.keys[form]);
             rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
             Products { cells, rows: count as u64, keys: cues.keys[form].iter().sum::<usize>() as u64 }
@@ -266,11 +263,7 @@ struct SentenceWords {
 impl SentenceWords {
     fn new(sequence: &Sequence) -> Self {
         let of = sequence.word_of_tokens();
-        let head = |head: TreeHead| match head {
-            TreeHead::Word(head) => Some(head),
-            TreeHead::Root | TreeHead::Unknown => None,
-        };
-        let heads = sequence.tree.iter().flatten().map(|arc| head(arc.head)).collect();
+        let heads = sequence.tree.iter().flatten().map(|arc| arc.head.word()).collect();
         Self { of, heads }
     }
 

@@ -1,6 +1,6 @@
 //! The metrics of the study: one table.
 
-use super::head_sums::{NormSums, SINK_KINDS, SINKS};
+use super::observe::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{FractionsByBlock, Shares};
 use super::sums::{NormBlock, NormExposure};
 use crate::model::grid::HeadGrid;

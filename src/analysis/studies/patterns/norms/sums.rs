@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
-use super::observe::{Buffers, HeadData, observe, places, sees_sink};
+use super::observe::{Buffers, HeadData, NormSums, SINK_KINDS, VECTORS, observe, places, sees_sink};
 use crate::model::forward::visitor::{Mixing, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -118,8 +117,7 @@ impl NormBlock {
     fn add(&mut self, place: usize, sums: &NormSums<f64>, vectors: &[f64]) {
         self.heads[place].add(sums);
         self.vectors.resize(self.heads.len() * vectors.len(), Component::default());
-        let own = &mut self.vectors[place * vectors.len()..][..vectors.len()];
-        add_each(own, vectors);
+        add_each(&mut self.vectors[place * vectors.len()..][..vectors.len()], vectors);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The metrics of pairs of sentences: one table.
 
-use super::sums::{SegmentExposure, SegmentHeadSums};
+use super::design::SegmentHeadSums;
+use super::sums::SegmentExposure;
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::design::Design;
+use super::design::{Design, SegmentHeadSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -13,27 +13,6 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::head_sums::sums_of_a_head;
-
-sums_of_a_head! {
-    /// The sums of one head.
-    pub struct SegmentHeadSums;
-    several {}
-    single {
-        /// Attention between different tokens of text of one sentence.
-        same,
-        /// Attention between any two different tokens of text.
-        any,
-        /// The variation of the attention, as [`Variation`](super::design::Variation) has it.
-        total,
-        /// The part of it that columns explain.
-        column,
-        /// The part that offsets explain beside them.
-        offset,
-        /// The part that the same sentence explains beside both.
-        segment,
-    }
-}
 
 /// The pairs of a block, the same for all heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,16 +106,11 @@ impl Sums for SegmentSums {
     fn observe(&mut self, state: &mut SegmentState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let view = input.attention();
-        let mut sums = SegmentHeadSums::default();
+        let mut sums = state.design.as_mut().map_or_else(SegmentHeadSums::default, |design| design.variation(view));
         if let Some([a, b]) = &state.texts {
             let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
             sums.same = between(a, a) + between(b, b);
             sums.any = sums.same + between(a, b) + between(b, a);
-        }
-        if let Some(design) = &mut state.design {
-            let variation = design.variation(view);
-            (sums.total, sums.column) = (variation.total, variation.column);
-            (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
     }

@@ -4,14 +4,12 @@ use std::ops::Range;
 
 use multiversion::multiversion;
 
-use crate::corpus::TreeHead;
-use crate::sequences::fold::lifts::Lifts;
-use crate::sequences::fold::words::WordAttention;
-use crate::sequences::sequence::GoldArc;
-
 use crate::corpus::relation::{PUNCT, base};
 use crate::linalg::lanes::LANES;
 use crate::linalg::search::{first_at_least, largest};
+use crate::sequences::fold::lifts::Lifts;
+use crate::sequences::fold::words::WordAttention;
+use crate::sequences::sequence::GoldArc;
 
 /// The undirected edges of a gold tree, punctuation removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,13 +24,8 @@ impl GoldEdges {
     /// The edges of a sentence, the words `sentence` of `tree`, without punctuation, roots and words without annotation.
     pub fn new(tree: &[GoldArc], sentence: Range<usize>) -> Self {
         let words: Vec<usize> = sentence.filter(|&word| base(&tree[word].relation) != PUNCT).collect();
-        let heads = words
-            .iter()
-            .map(|&word| match tree[word].head {
-                TreeHead::Word(head) => words.binary_search(&head).ok(),
-                TreeHead::Root | TreeHead::Unknown => None,
-            })
-            .collect();
+        let head = |&word: &usize| words.binary_search(&tree[word].head.word()?).ok();
+        let heads = words.iter().map(head).collect();
         Self { words, heads }
     }
 
@@ -134,6 +127,7 @@ fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], clo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::TreeHead;
     use crate::model::forward::attention::AttentionView;
     use crate::model::grid::visibility::Visibility;
     use crate::sequences::fold::words::FromToken;

@@ -29,12 +29,6 @@ pub struct Difference {
     pub ci95: Option<Interval>,
 }
 
-impl From<Share> for Difference {
-    fn from(Share { accuracy: difference, ci95 }: Share) -> Self {
-        Self { difference, ci95 }
-    }
-}
-
 /// A parser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserAccuracy {
@@ -57,10 +51,25 @@ pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
 }
 
 /// How much more of the same words one gets right than another.
-pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Share {
+pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
     let difference = Jackknife::new(&difference, words).on(Scale::Difference);
-    Share { accuracy: Some(difference.all()), ci95: difference.interval() }
+    Difference { difference: Some(difference.all()), ci95: difference.interval() }
+}
+
+/// The accuracies of parsers on the same words, from the words of each that are right, and how far the first is ahead.
+pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
+    let some = words.iter().any(|&words| words > 0.0);
+    let first = right[0];
+    let of = |(&name, right): (&&str, &Option<PerBlock>)| {
+        let ahead = first.zip(*right).filter(|_| some && name != names[0]);
+        ParserAccuracy {
+            parser: name.to_owned(),
+            share: right.map(|right| share(&right, words)).unwrap_or_default(),
+            ahead: ahead.map(|(first, right)| difference(&first, &right, words)).unwrap_or_default(),
+        }
+    };
+    names.iter().zip(right).map(of).collect()
 }
 
 /// A difference in points, with its sign and half of its interval.
@@ -71,8 +80,6 @@ pub fn signed(points: f64, ci95: Option<Interval>) -> String {
 
 /// The table with numbers to the right.
 pub fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }

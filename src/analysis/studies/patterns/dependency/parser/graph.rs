@@ -4,6 +4,7 @@ use std::iter::zip;
 
 use multiversion::multiversion;
 
+use super::curvature::centre;
 use super::sentence::{Gold, KeptSentence};
 use crate::linalg::lanes::{LANES, across};
 use crate::studies::patterns::dependency::arcs::place_of;
@@ -145,20 +146,14 @@ impl Parser {
         }
         let mut mean = vec![0.0; width];
         for (of_word, dependent) in rows.chunks_exact_mut(nodes * width).zip(dependents()) {
-            let shares = &out[dependent * nodes..][..nodes];
-            mean.fill(0.0);
-            for ((row, &share), node) in of_word.chunks_exact_mut(width).zip(shares).zip(0..) {
+            for (row, node) in of_word.chunks_exact_mut(width).zip(0..) {
                 if node == root {
                     row[of_heads] = 1.0;
                 } else if !self.distances.is_empty() && node != dependent {
                     row[of_heads + 1 + place_of(dependent, node)] = 1.0;
                 }
-                zip(&mut mean, &*row).for_each(|(mean, x)| *mean += share as f32 * x);
             }
-            for (row, &share) in of_word.chunks_exact_mut(width).zip(shares) {
-                let root = share.sqrt() as f32;
-                zip(row, &mean).for_each(|(x, mean)| *x = root * (*x - mean));
-            }
+            centre(of_word, &out[dependent * nodes..][..nodes], &mut mean);
         }
     }
 

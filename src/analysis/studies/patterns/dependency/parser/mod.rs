@@ -2,6 +2,7 @@
 //! own (docs/methodology/parser.md).
 
 mod accuracies;
+mod curvature;
 mod fit;
 mod graph;
 mod lexical;
@@ -67,7 +68,9 @@ impl Study for AttentionParser {
         let [trained, untrained] = of_models(observed);
         let parser = ParserReport::new(trained, untrained, observed.sums(), context);
         let [trained, untrained] = of_models(observed);
-        let parser = parser.with(LinksRead::new(trained, untrained, context));
+        let LinksRead { types, left_out, kept_bytes } = LinksRead::new(trained, untrained, context);
+        let kept_bytes = parser.kept_bytes + kept_bytes;
+        let parser = ParserReport { links: types, links_left_out: left_out, kept_bytes, ..parser };
         (Estimates::none(context.grid.count()), ParserSection { parser })
     }
 }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::accuracies::{Difference, ParserAccuracy, Share, aligned, signed};
-use super::fit::{PENALTY, TOLERANCE};
 use super::links::section::{LinkParser, flat_table, write_summary};
+use super::optimum::FitCourse;
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
@@ -40,7 +40,7 @@ pub struct ParserSection {
 }
 
 /// How much of the gold tree can be read out of the attention of all heads together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserReport {
     /// Sentences with a scored word.
     pub sentences: u64,
@@ -85,30 +85,6 @@ pub struct ParserReport {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
-}
-
-impl Default for ParserReport {
-    fn default() -> Self {
-        Self {
-            sentences: 0,
-            words: 0,
-            roots: 0,
-            none: None,
-            kept_bytes: 0,
-            penalty: PENALTY,
-            tolerance: TOLERANCE,
-            accuracies: Vec::new(),
-            root_accuracy: Share::default(),
-            tree_share: Share::default(),
-            ridges: Vec::new(),
-            relations: Vec::new(),
-            layers: Vec::new(),
-            heads: Vec::new(),
-            fits: Vec::new(),
-            links: Vec::new(),
-            links_left_out: 0,
-        }
-    }
 }
 
 /// The words of a relation.
@@ -178,6 +154,15 @@ pub struct FitReport {
     pub steps: u64,
     /// The length of the gradient at the end.
     pub gradient: f64,
+}
+
+impl FitReport {
+    /// The fits of a parser on each fold.
+    pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
+        [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count: words, loss, steps, gradient })| {
+            Self { parser: parser.to_owned(), fold: fold.to_owned(), words, loss, steps, gradient }
+        })
+    }
 }
 
 impl ParserReport {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::lexical::embeddings::KeptEmbeddings;
+use super::lexical::KeptEmbeddings;
 use super::sentence::{KeptSentence, SeenSentence};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;

@@ -1,8 +1,7 @@
 //! Relations in a sentence, where no head has a label of one.
 
-use super::super::assessment::of_relation;
+use super::super::assessment::{MARGIN, MIN_COUNT, of_relation};
 use super::super::relation::{HeadAccuracy, RelationMetrics};
-use super::super::thresholds::{MARGIN, MIN_COUNT};
 use super::Relations;
 use crate::model::grid::HeadPlace;
 use crate::study::labels::evidence::{Direction, MIN_SENTENCES};

@@ -1,7 +1,5 @@
 //! The sums of dependency relations, per block of sentences.
 
-mod key;
-mod sight;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +13,9 @@ use super::specific::ArcsBeside;
 use super::tags::{CUES, Side};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::LayerClasses;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
@@ -24,8 +23,65 @@ use crate::study::instruments::partners::Partners;
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::Direction;
-pub use key::RelationKey;
-pub use sight::Sight;
+
+/// A relation as it is scored: in a decoder the arcs with the head before the dependent and those with the head after it are
+/// apart, for each is seen from one end alone.
+///
+/// Partials have it as a key of an object, which is a string: the name behind a sign of the side.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct RelationKey {
+    /// The name of the relation.
+    pub name: String,
+    /// The side of the dependent on which the head stands; `None` where queries see both sides.
+    pub side: Option<Side>,
+}
+
+/// The signs of the sides in the keys of partials.
+const SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
+
+impl From<RelationKey> for String {
+    fn from(RelationKey { name, side }: RelationKey) -> Self {
+        let (sign, _) = SIGNS.into_iter().find(|(_, of)| *of == side).expect("every side has a sign");
+        format!("{sign}{name}")
+    }
+}
+
+impl TryFrom<String> for RelationKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let of_sign = |(sign, side)| Some(Self { name: text.strip_prefix(sign)?.to_owned(), side });
+        SIGNS.into_iter().find_map(of_sign).ok_or_else(|| format!("`{text}` is no relation of a partial"))
+    }
+}
+
+/// Whether an arc can be scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    Scored,
+    /// One of its words has the first token of what a decoder reads.
+    WithFirst,
+    /// Its words do not see each other, or in a decoder the later does not see the earlier.
+    OutOfSight,
+}
+
+impl Sight {
+    /// The sight of an arc from a dependent to its head, where queries see these keys in every layer.
+    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
+        if sequence.begins_with(dependent) || sequence.begins_with(head) {
+            return Self::WithFirst;
+        }
+        let even = Even::new(visibility, sequence.ids.len());
+        let (earlier, later) = (&sequence.words[dependent.min(head)], &sequence.words[dependent.max(head)]);
+        let is_seen = if visibility.is_causal() {
+            even.between_words(later, earlier, from) > 0.0
+        } else {
+            even.are_in_sight(earlier, later, from)
+        };
+        if is_seen { Self::Scored } else { Self::OutOfSight }
+    }
+}
 
 /// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,7 +157,7 @@ impl DependencySums {
         self.with_first += other.with_first;
         let mut places = vec![0; other.relations.len()];
         for (key, &theirs) in &other.relations {
-            places[theirs] = place(&mut self.relations, key);
+            places[theirs] = place(&mut self.relations, key.clone());
         }
         self.resize();
         for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
@@ -126,13 +182,9 @@ impl DependencySums {
 }
 
 /// The place of a relation in the table, a new one at the end.
-fn place(relations: &mut BTreeMap<RelationKey, usize>, key: &RelationKey) -> usize {
-    if let Some(&place) = relations.get(key) {
-        return place;
-    }
-    let place = relations.len();
-    relations.insert(key.clone(), place);
-    place
+fn place(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
+    let next = relations.len();
+    *relations.entry(key).or_insert(next)
 }
 
 /// The sums of the relation at a place of a block.
@@ -189,7 +241,7 @@ impl Sums for DependencySums {
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let relations = &mut self.relations;
         let index = |name: &str, side: Side| {
-            place(relations, &RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
+            place(relations, RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
         };
         let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
         let takes = |dependent: usize, head: usize| {
@@ -259,12 +311,8 @@ impl Sums for DependencySums {
                 u64::from(special.most(view, dependent, Some(direction)) > most)
             });
             for &relation in &arc.relations {
-                let hits = &mut block[relation].hits[head];
-                hits[0] += right[0];
-                hits[1] += right[1];
-                let more = &mut block[relation].to_special[head];
-                more[0] += to_special[0];
-                more[1] += to_special[1];
+                block[relation].hits[head].merge(&right);
+                block[relation].to_special[head].merge(&to_special);
                 self.agreements[relation].add(arc, head, right);
                 if !*is_first {
                     self.later[relation].add(arc, head, right);

@@ -2,7 +2,7 @@ use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::sequences::fold::even::{Even, EvenRows};
-use crate::sequences::fold::roles::{OFFSETS, slot};
+use crate::sequences::fold::roles::slot;
 use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Separator, Text};
 use crate::sequences::test_support::sequence;
 use proptest::prelude::*;

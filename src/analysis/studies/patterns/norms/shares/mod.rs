@@ -1,7 +1,7 @@
 //! Shares of the vectors that a head writes, which are no ratios of sums: the part that is the same everywhere, and the
 //! part that differs from sentence to sentence (docs/methodology/norms.md).
 
-use super::head_sums::{SINK_KINDS, VECTORS};
+use super::observe::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, NormBlock, NormExposure};
 use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::pseudo_values::{Replicate, fractions};

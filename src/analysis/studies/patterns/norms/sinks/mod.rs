@@ -3,7 +3,7 @@
 
 use anstyle::AnsiColor;
 
-use super::head_sums::SINKS;
+use super::observe::SINKS;
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
+use crate::study::instruments::head_sums::sums_of_a_head;
 
 /// Each offset of -8 to 8 by itself, after all keys farther to the left and before all farther to the right.
 const BINS: usize = OFFSETS + 2;
@@ -20,18 +21,25 @@ const TERMS: usize = BINS + 1;
 /// leaves is near 1e-15, and what regressors of their own leave is above 1e-5 at any length up to 512.
 const DEPENDENT: f64 = 1e-9;
 
-/// The variation of a head's attention over a pair of sentences.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Variation {
-    /// The sum of the squared differences of all cells from `1/n`, the mean of their row.
-    pub total: f64,
-    /// The part of it that columns explain, beyond noise.
-    pub column: f64,
-    /// The part that offsets explain beside columns, beyond noise.
-    pub offset: f64,
-    /// The part that the same sentence explains beside both, beyond noise; negative if the head attends to the other
-    /// sentence.
-    pub segment: f64,
+sums_of_a_head! {
+    /// The sums of one head.
+    pub struct SegmentHeadSums;
+    several {}
+    single {
+        /// Attention between different tokens of text of one sentence.
+        same,
+        /// Attention between any two different tokens of text.
+        any,
+        /// The sum of the squared differences of all cells from `1/n`, the mean of their row.
+        total,
+        /// The part of it that columns explain, beyond noise.
+        column,
+        /// The part that offsets explain beside columns, beyond noise.
+        offset,
+        /// The part that the same sentence explains beside both, beyond noise; negative if the head attends to the other
+        /// sentence.
+        segment,
+    }
 }
 
 /// The facts of one pair of sentences that all heads share.
@@ -100,7 +108,7 @@ impl Design {
     }
 
     /// The variation of one head.
-    pub fn variation(&mut self, view: AttentionView<'_>) -> Variation {
+    pub fn variation(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
         let Self { contrast, texts, seen, factor, freedom, row, columns } = self;
         let tokens = contrast.len();
         let (mut total, mut products) = (0.0, [0.0; TERMS]);
@@ -130,11 +138,12 @@ impl Design {
         // The residual is noise, and each degree of freedom takes an equal part of it.
         let [of_column, of_offset, of_segment, left] = *freedom;
         let noise = (total - column - offset - segment).max(0.0) / left;
-        Variation {
+        SegmentHeadSums {
             total,
             column: column - of_column * noise,
             offset: offset - of_offset * noise,
             segment: (segment - of_segment * noise) * parts[BINS].signum(),
+            ..SegmentHeadSums::default()
         }
     }
 }

@@ -7,9 +7,9 @@ use multiversion::multiversion;
 
 use super::kept::{KeptLinks, LinkEvidence};
 use crate::linalg::lanes::{LANES, across};
-use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::studies::patterns::dependency::parser::fit::{PENALTY, ROWS, TOLERANCE};
-use crate::studies::patterns::dependency::parser::optimum::newton::newton;
+use crate::studies::patterns::dependency::parser::curvature::{Curvature, ROWS, centre};
+use crate::studies::patterns::dependency::parser::fit::{PENALTY, TOLERANCE, penalty};
+use crate::studies::patterns::dependency::parser::optimum::{FitCourse, newton};
 use crate::study::instruments::linked::sources::LinkSource;
 
 /// A model that chooses among candidates, and how its fit went.
@@ -21,14 +21,8 @@ pub struct ChoiceModel {
     /// The weights of heads on terms divided by their standard deviations, from the source and to it; empty without heads, and 0 where a
     /// term does not vary.
     pub standardised: Vec<[f64; 2]>,
-    /// The sources that it was fitted to.
-    pub sources: u64,
-    /// The mean over sources of the mean of `-ln p` of their targets, without the penalty.
-    pub loss: f64,
-    /// Steps of Newton's method.
-    pub steps: u64,
-    /// The length of the gradient at the end.
-    pub gradient: f64,
+    /// Over sources, of several targets with the mean of their losses.
+    pub course: FitCourse,
 }
 
 impl ChoiceModel {
@@ -56,7 +50,7 @@ impl ChoiceModel {
             for ((slope, scale), at) in zip(zip(&mut *gradient, &scales), at) {
                 *slope = *slope * scale / sources as f64 + 2.0 * PENALTY * at;
             }
-            loss / sources as f64 + PENALTY * at.iter().map(|at| at * at).sum::<f64>()
+            loss / sources as f64 + penalty(at)
         };
         let found =
             newton(size, TOLERANCE, loss_at, |at| curvature(links, evidence, (&weights_at(at), &scales), sources));
@@ -65,10 +59,7 @@ impl ChoiceModel {
             evidence,
             weights: weights_at(&found.at),
             standardised: found.at[..of_heads].as_chunks::<2>().0.to_vec(),
-            sources,
-            loss: found.value - PENALTY * found.at.iter().map(|at| at * at).sum::<f64>(),
-            steps: found.steps,
-            gradient: found.gradient,
+            course: found.course(sources, found.value - penalty(&found.at)),
         }
     }
 
@@ -111,41 +102,26 @@ fn curvature(
     sources: u64,
 ) -> Vec<f64> {
     let size = weights.len();
-    let penalty = |place: usize| if place.is_multiple_of(size + 1) { 2.0 * PENALTY } else { 0.0 };
-    let mut whole: Vec<f64> = (0..size * size).map(penalty).collect();
+    let mut sums = Curvature::new(size, 2.0 * PENALTY);
     let scales: Vec<f32> = scales.iter().map(|&scale| scale as f32).collect();
     let (mut room, mut shares, mut mean) = (Vec::new(), Vec::new(), vec![0.0_f32; size]);
-    // Products of some rows at a time in single precision, their sums in double.
-    let (mut pending, mut part) = (Vec::new(), vec![0.0; size * size]);
-    let mut add = |pending: &mut Vec<f32>| {
-        let own = Matrix::new(pending, pending.len() / size.max(1), size);
-        multiply(MatrixMut::new(&mut part, size, size), own.transposed(), own);
-        zip(&mut whole, &part).for_each(|(sum, more)| *sum += f64::from(*more) / sources as f64);
-        pending.clear();
-    };
+    let mut pending = Vec::new();
     for links in links {
         links.each_source(evidence, &mut room, |source, rows| {
             choose(source, rows, weights, &mut shares);
             let start = pending.len();
             pending.extend(rows.iter().zip(scales.iter().cycle()).map(|(x, scale)| x * scale));
-            let rows = &mut pending[start..];
-            mean.fill(0.0);
-            for (row, &share) in zip(rows.chunks_exact(size), &shares) {
-                zip(&mut mean, row).for_each(|(mean, x)| *mean += share as f32 * x);
-            }
-            for (row, &share) in zip(rows.chunks_exact_mut(size), &shares) {
-                let root = share.sqrt() as f32;
-                zip(row, &mean).for_each(|(x, mean)| *x = root * (*x - mean));
-            }
+            centre(&mut pending[start..], &shares, &mut mean);
             if pending.len() >= ROWS * size {
-                add(&mut pending);
+                sums.add(&pending, sources as f64);
+                pending.clear();
             }
         });
     }
     if !pending.is_empty() {
-        add(&mut pending);
+        sums.add(&pending, sources as f64);
     }
-    whole
+    sums.whole
 }
 
 /// By what the terms of heads are multiplied to have a standard deviation of 1 among the candidates of a source, `[terms]`; 0 where one

@@ -3,9 +3,8 @@
 
 use super::choices::{add_rows, score};
 use super::kept::KeptLinks;
-use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::studies::patterns::dependency::parser::fit::ROWS;
-use crate::studies::patterns::dependency::parser::optimum::proximal::proximal_newton;
+use crate::studies::patterns::dependency::parser::curvature::{Curvature, ROWS};
+use crate::studies::patterns::dependency::parser::optimum::{FitCourse, proximal_newton};
 
 /// The weight of the loss beside the sum of the absolute weights: `C` of scikit-learn (Rao et al. 2021, section 3.4, chose it over
 /// proteins that were not in the test).
@@ -20,14 +19,7 @@ pub struct ContactModel {
     /// The weight of the corrected attention of each head, `[heads]`.
     pub weights: Vec<f64>,
     bias: f64,
-    /// The pairs that it was fitted to.
-    pub pairs: u64,
-    /// The mean of `-ln p`, without the penalty.
-    pub loss: f64,
-    /// Steps of the proximal Newton method.
-    pub steps: u64,
-    /// The length of the shortest subgradient at the end.
-    pub gradient: f64,
+    pub course: FitCourse,
 }
 
 impl ContactModel {
@@ -64,10 +56,7 @@ impl ContactModel {
         Self {
             weights: found.at[..heads].to_vec(),
             bias: found.at[heads],
-            pairs,
-            loss: (found.value - penalty) / LOSS_WEIGHT / pairs as f64,
-            steps: found.steps,
-            gradient: found.gradient,
+            course: found.course(pairs, (found.value - penalty) / LOSS_WEIGHT / pairs as f64),
         }
     }
 
@@ -103,8 +92,7 @@ fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
     let (size, heads) = (at.len(), at.len() - 1);
-    let mut whole = vec![0.0; size * size];
-    let (mut part, mut own, mut scores) = (vec![0.0; size * size], Vec::new(), Vec::new());
+    let (mut sums, mut own, mut scores) = (Curvature::new(size, 0.0), Vec::new(), Vec::new());
     for_each_part(links, &mut Vec::new(), |rows, labels| {
         score(rows, &at[..heads], labels.len(), &mut scores);
         own.clear();
@@ -114,9 +102,7 @@ fn curvature(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
             own.extend(row.iter().map(|x| root * x));
             own.push(root);
         }
-        let own = Matrix::new(&own, labels.len(), size);
-        multiply(MatrixMut::new(&mut part, size, size), own.transposed(), own);
-        whole.iter_mut().zip(&part).for_each(|(sum, more)| *sum += f64::from(*more));
+        sums.add(&own, 1.0);
     });
-    whole
+    sums.whole
 }

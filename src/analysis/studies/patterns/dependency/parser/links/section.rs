@@ -12,6 +12,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::interval::Interval;
 use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, signed};
 use crate::studies::patterns::dependency::parser::fit::TOLERANCE;
+use crate::studies::patterns::dependency::parser::optimum::FitCourse;
 use crate::study::labels::evidence::Side;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
@@ -122,9 +123,16 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
-    /// A fit on a fold, with its steps and the length of the gradient at the end.
-    pub fn new(parser: &str, fold: usize, count: u64, loss: f64, (steps, gradient): (u64, f64)) -> Self {
-        Self { parser: parser.to_owned(), fold: ["even", "odd"][fold].to_owned(), count, loss, steps, gradient }
+    /// The fits of a model on each fold.
+    pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
+        [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count, loss, steps, gradient })| Self {
+            parser: parser.to_owned(),
+            fold: fold.to_owned(),
+            count,
+            loss,
+            steps,
+            gradient,
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
-use crate::studies::patterns::dependency::parser::lexical::embeddings::KeptEmbeddings;
+use crate::studies::patterns::dependency::parser::lexical::KeptEmbeddings;
 
 /// The most bytes of terms that are kept of the sequences of a model together (docs/BOUNDS.md).
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -83,7 +83,8 @@ impl LinkParserSums {
         }
     }
 
-    fn sizes(&self) -> BTreeMap<u64, u64> {
+    /// The bytes of each sequence.
+    pub fn sizes(&self) -> BTreeMap<u64, u64> {
         self.sequences.iter().map(|(&index, sequence)| (index, sequence.bytes())).collect()
     }
 }

@@ -2,15 +2,80 @@
 //!
 //! Attention knows both, so that being ahead of distances alone says little of what heads compute (docs/methodology/parser.md).
 
-pub mod embeddings;
+use std::collections::BTreeMap;
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
+use serde::{Deserialize, Serialize};
 
 use super::fit::TOLERANCE;
-use super::optimum::minimise::{Minimum, minimise};
+use super::optimum::{FitCourse, Minimum, minimise};
+use crate::model::forward::WordEmbeddings;
+use crate::passes::setup::PassSetup;
+use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
-use embeddings::KeptEmbeddings;
+
+/// The embedding of each token of a word, where they are kept.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct KeptEmbeddings {
+    are_kept: bool,
+    /// Empty where they are not kept.
+    of_tokens: BTreeMap<u32, Vec<f32>>,
+    #[serde(skip)]
+    table: Option<WordEmbeddings>,
+}
+
+impl KeptEmbeddings {
+    /// No embedding yet, to be kept.
+    pub fn kept() -> Self {
+        Self { are_kept: true, ..Self::default() }
+    }
+
+    /// Receives the model's embeddings.
+    pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.table.clone_from(&known.embeddings);
+    }
+
+    /// Keeps the embeddings of tokens.
+    pub fn keep<'a>(&mut self, tokens: impl Iterator<Item = &'a u32>) {
+        let Some(table) = self.table.as_ref().filter(|_| self.are_kept) else { return };
+        for &token in tokens {
+            self.of_tokens.entry(token).or_insert_with(|| table.of(token).to_vec());
+        }
+    }
+
+    /// The length of an embedding; `None` where none is kept.
+    pub fn width(&self) -> Option<usize> {
+        self.of_tokens.values().next().map(Vec::len)
+    }
+
+    /// The mean embedding of the tokens of a word; `None` where none is kept.
+    pub fn mean(&self, tokens: &[u32]) -> Option<Vec<f64>> {
+        let mut mean = vec![0.0; self.width()?];
+        for token in tokens {
+            let embedding = self.of_tokens.get(token)?;
+            mean.iter_mut().zip(embedding).for_each(|(mean, &value)| *mean += f64::from(value));
+        }
+        mean.iter_mut().for_each(|value| *value /= tokens.len().max(1) as f64);
+        Some(mean)
+    }
+
+    /// Whether all are finite and of one length, as they may not be in a file.
+    pub fn fit(&self) -> bool {
+        let width = self.width();
+        let is_embedding =
+            |values: &Vec<f32>| Some(values.len()) == width && values.iter().all(|value| value.is_finite());
+        self.of_tokens.values().all(is_embedding)
+    }
+}
+
+impl Merge for KeptEmbeddings {
+    fn merge(&mut self, other: &Self) {
+        for (&token, embedding) in &other.of_tokens {
+            self.of_tokens.entry(token).or_insert_with(|| embedding.clone());
+        }
+    }
+}
 
 /// Principal components of word embeddings that the baseline knows.
 pub const COMPONENTS: usize = 40;
@@ -82,14 +147,7 @@ impl Projected<'_> {
 
 /// The baseline as it was fitted on one fold.
 pub struct LexicalFit {
-    /// The words that it was fitted to.
-    pub words: u64,
-    /// The mean of `-ln p` of their heads, without the penalty.
-    pub loss: f64,
-    /// Steps of L-BFGS.
-    pub steps: u64,
-    /// The length of the gradient at the end.
-    pub gradient: f64,
+    pub course: FitCourse,
     /// The penalty that the fold chose.
     pub ridge: f64,
 }
@@ -111,10 +169,8 @@ impl Lexical {
         context: &EstimationContext,
     ) -> Self {
         let projected = in_parallel(context.threads, [0, 1], |fold: usize| spaces[fold].project(embeddings, sentences));
-        let trials: Vec<(usize, usize, f64)> = [0, 1]
-            .into_iter()
-            .flat_map(|fold| [0, 1].into_iter().flat_map(move |half| RIDGES.map(|ridge| (fold, half, ridge))))
-            .collect();
+        let halves = [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter();
+        let trials: Vec<_> = halves.flat_map(|(fold, half)| RIDGES.map(|ridge| (fold, half, ridge))).collect();
         // What is fitted on one half of the fold leaves of the other, for each penalty.
         let losses = in_parallel(context.threads, trials, |(fold, half, ridge)| {
             let own = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half);
@@ -132,14 +188,8 @@ impl Lexical {
             let own = taken(&projected[fold], |block| block % 2 == fold);
             let found = fit(&own, ridge, TOLERANCE);
             let words = words_of(&own);
-            let fit = LexicalFit {
-                words,
-                loss: loss(&own, &found.at, None) / words.max(1) as f64,
-                steps: found.steps,
-                gradient: found.gradient,
-                ridge,
-            };
-            (fit, found.at)
+            let loss = loss(&own, &found.at, None) / words.max(1) as f64;
+            (LexicalFit { course: found.course(words, loss), ridge }, found.at)
         });
         let scored = (0..sentences.len()).map(|place| {
             let elsewhere = 1 - sentences[place].block % 2;
@@ -153,7 +203,7 @@ impl Lexical {
         });
         let scores = scored.collect();
         let mut fits = found.into_iter().map(|(fit, _)| fit);
-        Self { fits: std::array::from_fn(|_| fits.next().expect("a fit for each fold")), scores }
+        Self { fits: [0, 1].map(|_| fits.next().expect("a fit for each fold")), scores }
     }
 }
 
