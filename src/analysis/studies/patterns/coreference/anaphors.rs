@@ -14,7 +14,6 @@ use crate::stats::blocks::merge_fields;
 /// Kinds of anaphors, by their place in all lists here; an anaphor is of several.
 pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
-/// All anaphors.
 pub const ALL: usize = 0;
 /// The anaphors none of whose antecedents has the same lemma.
 pub const OTHER_LEMMA: usize = 4;
@@ -43,7 +42,6 @@ pub struct MentionCounts {
 
 merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight });
 
-/// The mentions and anaphors of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
@@ -119,7 +117,6 @@ impl Window {
         window
     }
 
-    /// Adds an anaphor of the last entity.
     fn add(&mut self, place: usize, words: &[Annotation]) {
         let entity = self.entities.len() - 1;
         let places = &self.entities[entity];

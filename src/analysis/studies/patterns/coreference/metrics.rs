@@ -16,7 +16,6 @@ pub struct CoreferenceInputs<'a> {
     block: &'a Block,
     visibility: Visibility,
     best: [usize; KINDS.len()],
-    /// The right choices of each kind and way.
     right: [[f64; WAYS.len()]; KINDS.len()],
 }
 
@@ -44,7 +43,6 @@ impl<'a> CoreferenceInputs<'a> {
         Self { block, visibility, best, right: std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]) }
     }
 
-    /// Every cell of the table.
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
     }
@@ -61,7 +59,6 @@ impl<'a> CoreferenceInputs<'a> {
     }
 }
 
-/// The key of a kind of anaphors and a way.
 fn key(kind: usize, way: usize) -> String {
     format!("{}:{}", KINDS[kind], WAYS[way])
 }
@@ -70,11 +67,7 @@ const BY_KIND: Keys = Keys::Each(KINDS.len() * WAYS.len(), |cell| key(cell / WAY
 
 const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
-/// A metric, cell by cell.
-type CoreferenceMetric = Metric<for<'a> fn(&CoreferenceInputs<'a>, usize) -> Fraction>;
-
-/// All metrics of coreference, in the order of the report.
-pub const METRICS: &[CoreferenceMetric] = &[
+pub const METRICS: &[Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "coreference_accuracy",

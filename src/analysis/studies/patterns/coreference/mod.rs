@@ -67,7 +67,6 @@ impl Study for Antecedents {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "no-entities",

@@ -26,10 +26,8 @@ use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, sign
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
-/// The section as it stands in a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreferenceSection {
-    /// The results.
     pub coreference: Coreference,
 }
 
@@ -214,7 +212,6 @@ impl KindMetrics {
         }
     }
 
-    /// The best head less the best rule.
     fn gain(&self) -> f64 {
         let Baselines { nearest, same_lemma, agreement } = self.baselines;
         self.accuracy - nearest.max(same_lemma).max(agreement)

@@ -26,7 +26,6 @@ pub fn ways(visibility: Visibility) -> Range<usize> {
 /// The sums of one kind of anaphors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
-    /// Anaphors that are scored.
     pub anaphors: u64,
     /// Windows with one, without those that only repeat others.
     pub windows: u64,
@@ -45,7 +44,6 @@ impl ScoredSums for KindSums {
 }
 
 impl KindSums {
-    /// No anaphors, for the heads of a model.
     pub fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
     }
@@ -62,16 +60,12 @@ merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 /// One block: the sums of each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,
-    /// The keys that queries see.
     pub visibility: Visibility,
     from: FromToken,
-    /// The counts of anaphors and mentions.
     pub met: MentionCounts,
-    /// The sums of each block.
     pub blocks: Blocks<Block>,
 }
 
@@ -83,7 +77,6 @@ impl CoreferenceSums {
     }
 }
 
-/// A window as these sums see it.
 #[derive(Debug)]
 pub struct CoreferenceState {
     block: usize,

@@ -17,7 +17,6 @@ pub const MAX_BASELINE_OFFSET: i32 = 10;
 /// The baseline's offsets: -10..=10 without 0.
 pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
 
-/// The offsets of the baseline in order, -10 first.
 pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
@@ -38,13 +37,10 @@ pub fn place_of(dependent: usize, head: usize) -> usize {
 /// An arc that is scored: a word with a gold head in a sentence of at least two words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoredArc {
-    /// The position of the dependent.
     pub dependent: usize,
-    /// The position of its gold head.
     pub head: usize,
     /// The place of the head, one of [`PLACES`].
     pub place: usize,
-    /// Whether the dependent has a UPOS.
     pub tagged: bool,
     /// The rule of the tag baseline that predicts it, with the UPOS of the dependent.
     pub cue: Option<Cue>,
@@ -93,13 +89,11 @@ pub fn is_within(sum: i64, arcs: u64) -> bool {
 /// How often one relation's arcs were predicted rightly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
-    /// Arcs scored.
     pub count: u64,
     /// Sentences with such an arc, the first of each family alone.
     pub sentences: u64,
     /// Arcs whose head is at each of the [`PLACES`].
     pub places: [u64; PLACES],
-    /// Arcs whose dependent has a UPOS.
     pub tagged: u64,
     /// Arcs by the UPOS of the dependent and the rule that predicts them; those that no rule predicts are not here.
     pub cues: BTreeMap<Cue, u64>,
@@ -122,12 +116,10 @@ impl ScoredSums for RelationSums {
 }
 
 impl RelationSums {
-    /// No arcs of so many heads.
     pub fn of_heads(heads: usize) -> Self {
         Self { hits: vec![[0; 2]; heads], ..Self::default() }
     }
 
-    /// Counts an arc, and which baselines predict it.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
         self.to_special.resize(heads, [0; 2]);
@@ -169,12 +161,10 @@ pub struct Agreement {
 merge_fields!(Agreement { places, cues });
 
 impl Agreement {
-    /// Makes room for `heads` heads.
     pub fn resize(&mut self, heads: usize) {
         self.places.resize(heads, [[0; PLACES]; 2]);
     }
 
-    /// Makes room for a cue.
     pub fn resize_for(&mut self, cue: Cue, heads: usize) {
         let place = cue.place();
         self.cues.resize(self.cues.len().max(place + 1), Vec::new());
@@ -229,7 +219,6 @@ pub struct DuplicateArcs {
 merge_fields!(DuplicateArcs { words, right });
 
 impl DuplicateArcs {
-    /// Counts an arc.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.right.resize(heads, [[0; PLACES]; 2]);
         self.words[arc.place] += 1;

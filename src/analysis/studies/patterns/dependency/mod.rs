@@ -41,10 +41,8 @@ pub use relation::{
 /// The relations that each head's attention follows.
 pub struct Dependency;
 
-/// A metric of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
-type ArcMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
-
-const METRICS: &[ArcMetric] = &[Metric {
+/// Metrics of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
+const METRICS: &[Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>] = &[Metric {
     explanation: Explanation {
         name: "uas",
         measures: "How often the most attended word is the word's head in the gold tree, in each direction.",

@@ -93,7 +93,6 @@ impl RelationMetrics {
         self.relation.clone() + &side.unwrap_or_default()
     }
 
-    /// A line on the relation's best head.
     pub fn of_best_head(&self) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
@@ -270,7 +269,6 @@ pub(super) struct MarginExcess {
     pub difference: ShareDifference,
     /// The one-sided p-value; `None` where there is no standard error.
     pub p: Option<f64>,
-    /// Whether the estimate is above the margin.
     pub is_above: bool,
 }
 
@@ -299,7 +297,6 @@ impl RelationMetrics {
         self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| of(head, direction))).flatten()
     }
 
-    /// The comparisons of all heads with the best offset.
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
         self.each(|head, direction| head.versus_offset.get(direction).as_ref())
     }
@@ -366,7 +363,6 @@ impl RelationMetrics {
         self.estimate(difference, standard_error.or_else(of_interval))
     }
 
-    /// The entry of the best head.
     fn best(&self) -> &HeadAccuracy {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
@@ -384,7 +380,6 @@ impl RelationMetrics {
     }
 }
 
-/// The difference of a head from the best offset.
 fn over_offset(&Comparison { difference: value, ci95, standard_error, .. }: &Comparison) -> ShareDifference {
     ShareDifference { value, ci95, standard_error }
 }

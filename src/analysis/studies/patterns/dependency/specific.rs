@@ -13,7 +13,6 @@ use super::tags::Side;
 #[derive(Clone, Debug)]
 struct Beside {
     relation: usize,
-    /// Arcs of the relation.
     arcs: u64,
     /// Other arcs: those that `all` pools.
     others: u64,
@@ -80,12 +79,10 @@ impl ArcsBeside {
         self.groups.iter().map(|group| (group.relation, group.arcs))
     }
 
-    /// Begins with another head.
     pub fn begin(&mut self) {
         self.hits.iter_mut().for_each(|hits| hits.fill([0; 2]));
     }
 
-    /// Counts in which directions the arc at a place is predicted.
     pub fn count(&mut self, arc: usize, right: [u64; 2]) {
         let (pool, groups) = &self.of_arcs[arc];
         let [pools, of_groups] = &mut self.hits;

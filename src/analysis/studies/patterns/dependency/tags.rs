@@ -16,7 +16,6 @@ const CLASSES: usize = Upos::ALL.len();
 /// Rules: a UPOS and a side, by the names of the tags and left before right.
 const RULES: usize = CLASSES * Side::BOTH.len();
 
-/// How many [`Cue`]s there are.
 pub const CUES: usize = CLASSES * RULES;
 
 /// The UPOS of a dependent with a rule that predicts its head.
@@ -55,7 +54,6 @@ impl Rules {
         Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
     }
 
-    /// The cues that these rules are.
     pub fn cues(&self) -> impl Iterator<Item = Cue> {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }
@@ -79,7 +77,6 @@ pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     (TagRule::at(rule), of(rule))
 }
 
-/// The first rule with the largest count.
 fn first_largest(count: impl Fn(usize) -> u64) -> usize {
     (0..RULES).rev().max_by_key(|&rule| count(rule)).unwrap_or_default()
 }

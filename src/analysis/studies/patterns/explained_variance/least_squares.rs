@@ -18,7 +18,6 @@ impl Gram {
         Self(cells)
     }
 
-    /// The sum of the products of two variables.
     pub fn at(&self, a: usize, b: usize) -> f64 {
         self.0[pair(a, b)]
     }
@@ -39,7 +38,6 @@ impl Gram {
         self.at(variable, variable) > NOTHING_LEFT * self.largest()
     }
 
-    /// The largest sum of squares.
     fn largest(&self) -> f64 {
         (0..).map(|row| pair(row, row)).map_while(|place| self.0.get(place)).fold(0.0, |most, &cell| most.max(cell))
     }
@@ -61,7 +59,6 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The fit by `variables`.
     pub fn new(gram: &Gram, variables: impl IntoIterator<Item = usize>) -> Self {
         let variables: Vec<usize> = variables.into_iter().collect();
         let SymmetricEigen { eigenvectors, eigenvalues } = gram.among(&variables).symmetric_eigen();

@@ -16,9 +16,7 @@ use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
 pub(super) struct ExplainedInputs<'a> {
-    /// The shares of every head.
     pub shares: &'a [FormShares; FORMS],
-    /// The sums of the block.
     pub sums: &'a [FormSums; FORMS],
     /// Sums over pairs of sequences: of all blocks, and of the block.
     pub places: [&'a PlaceSums; 2],
@@ -29,12 +27,10 @@ pub(super) struct ExplainedInputs<'a> {
 }
 
 impl ExplainedInputs<'_> {
-    /// Every cell of the table.
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
     }
 
-    /// A share of one form.
     fn share(
         &self,
         form: usize,
@@ -77,7 +73,6 @@ impl ExplainedInputs<'_> {
     }
 }
 
-/// The names of the forms.
 pub(super) const FORM_NAMES: [&str; FORMS] = ["all-keys", "text"];
 
 const BY_FORM: Keys = Keys::Each(FORMS, |form| FORM_NAMES[form].to_owned());
@@ -91,7 +86,6 @@ const CAVEATS: &str = "Least squares explain what is linear in the cues; a head 
 const SHARED: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
     coefficients of the group do not hold for other sentences.";
 
-/// The metric of fixed places.
 const PLACE: &str = "explained_by_place";
 /// The part of it that offsets leave.
 const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
@@ -99,11 +93,7 @@ const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \
     one family have like tokens at like places, which makes it larger.";
 
-/// A metric, cell by cell.
-type ExplainedMetric = Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>;
-
-/// All metrics of the study, in the order of the report.
-pub(super) const METRICS: &[ExplainedMetric] = &[
+pub(super) const METRICS: &[Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "explained_all",

@@ -14,7 +14,6 @@ use crate::sequences::fold::text::TextAttention;
 /// One head's attention in one sentence, centred within rows, in both forms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentenceSums {
-    /// Its products with each cue.
     pub products: [[f64; CUES]; FORMS],
     pub squares: [f64; FORMS],
 }
@@ -25,7 +24,6 @@ pub type Columns = [Vec<f64>; FORMS];
 /// The cues that depend on query and key and are not offsets.
 const OTHERS: usize = 1 + LISTED + 1;
 
-/// Multiplies a head's attention with the cues of a sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn observe<'a>(
     cues: &'a SentenceCues,

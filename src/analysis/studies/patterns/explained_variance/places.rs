@@ -24,7 +24,6 @@ pub struct PlaceHeadSums {
 
 merge_fields!(PlaceHeadSums { shared, offsets, squares });
 
-/// The sums of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSums {
     /// Sequences behind one of another group.
@@ -63,7 +62,6 @@ pub struct TextRows {
 }
 
 impl TextRows {
-    /// The attention between the tokens at these places.
     pub fn new(places: &[usize], text: &TextAttention) -> Self {
         let row = |&query: &usize| places.iter().map(move |&key| text.row(query)[key]);
         Self { tokens: places.len(), weights: places.iter().flat_map(row).collect() }

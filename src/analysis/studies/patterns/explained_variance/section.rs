@@ -13,9 +13,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Section, View, stored};
 
-/// The section of the report.
 pub struct ExplainedSection {
-    /// Under the key `explained_variance`.
     pub explained_variance: Summed,
 }
 
@@ -52,7 +50,6 @@ fn mean(
 }
 
 impl Summed {
-    /// The means over all heads that the model has.
     pub fn new(shares: &[FormShares; FORMS], has: impl Fn(usize) -> bool) -> Self {
         let form = |form: usize| {
             let shares = &shares[form];
@@ -69,7 +66,6 @@ impl Summed {
     }
 }
 
-/// How many groups the summary names for each form.
 const NAMED: usize = 3;
 
 impl FormSummed {

@@ -39,7 +39,6 @@ pub struct Products {
     pub keys: u64,
 }
 
-/// The cues of a sentence.
 #[derive(Clone, Debug)]
 pub struct SentenceCues {
     /// The places of its tokens of text, which are the rows.
@@ -56,7 +55,6 @@ pub struct SentenceCues {
     pub width: usize,
     /// The keys of each row that have one of the listed cues, cue after cue.
     pub listed: Vec<[Vec<usize>; LISTED]>,
-    /// The keys of each row, by form.
     keys: [Vec<usize>; FORMS],
     /// The mean of each cue over the keys of each form and row.
     means: [Vec<[f64; CUES]>; FORMS],
@@ -67,7 +65,6 @@ pub struct SentenceCues {
 /// The facts about tokens that some cues need, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub struct Lexicon {
-    /// The word embeddings of the weights of the pass.
     pub embeddings: Option<WordEmbeddings>,
     /// The count of each token in the whole corpus.
     pub counts: Option<Arc<TokenCounts>>,
@@ -117,7 +114,6 @@ impl SentenceCues {
         (cues, found)
     }
 
-    /// The cues of single tokens.
     fn without_pairs(sequence: &Sequence, lexicon: &Lexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();
@@ -215,7 +211,6 @@ impl SentenceCues {
     }
 }
 
-/// The cue that a special token is.
 fn special(kind: TokenKind) -> Option<usize> {
     match kind {
         TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
@@ -237,7 +232,6 @@ fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32
     rows
 }
 
-/// Adds the cues of one cell.
 fn add_cell(cell: &CueWeights, products: &mut [f64], row: &mut [f64; CUES]) {
     for (place, &(cue, value)) in cell.iter().enumerate() {
         row[cue] += value;
@@ -254,7 +248,6 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     }
 }
 
-/// The words of tokens, and their tree.
 struct SentenceWords {
     of: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,

@@ -13,16 +13,13 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
 use crate::system::parallel::in_parallel;
 
-/// The groups.
 pub const COUNT: usize = GROUPS.len();
 
 /// The shares of one form: of all cues, of each group alone, and what each adds to all others; null where there is no such
 /// cue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares<T> {
-    /// All cues.
     pub all: T,
-    /// Each group alone.
     pub alone: [T; COUNT],
     /// The share of all cues less the share of all other groups; below 0 if the group makes the fit worse.
     pub unique: [T; COUNT],
@@ -32,13 +29,10 @@ pub struct Shares<T> {
 /// about 1e-7.
 pub const VARIES: f64 = 1e-6;
 
-/// The shares of every head in one form.
 pub struct FormShares {
     /// A fraction of each head for each block and, last, one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
-    /// Whether there are cues for each share.
     pub any: Shares<bool>,
-    /// The cues that are there.
     pub cues: Vec<usize>,
 }
 
@@ -63,12 +57,10 @@ impl Numbers {
         }
     }
 
-    /// The cues that vary.
     fn cues(&self) -> Vec<usize> {
         (0..CUES).filter(|&cue| self.gram.varies(cue)).collect()
     }
 
-    /// Whether there are cues for each share.
     fn any(&self) -> Shares<bool> {
         let alone = GROUPS.map(|group| group.cues().any(|cue| self.gram.varies(cue)));
         Shares { all: alone.contains(&true), alone, unique: alone }
@@ -103,7 +95,6 @@ impl Numbers {
     }
 }
 
-/// The shares of every head in each form.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {

@@ -21,13 +21,11 @@ use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 pub struct ExplainedHeadSums {
     /// Attention times each cue, `[CUES]`: of a row at most 1 in magnitude, so that there is room for 2 · 10^9 rows.
     pub products: Vec<Component>,
-    /// Attention squared.
     pub squares: ExactSum,
 }
 
 merge_fields!(ExplainedHeadSums { products, squares });
 
-/// The sums of one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormSums {
     pub rows: u64,
@@ -37,7 +35,6 @@ pub struct FormSums {
     pub sentences: u64,
     /// Cues times cues, the lower half of their matrix, `[PAIRS]`.
     pub cues: Vec<ExactSum>,
-    /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<ExplainedHeadSums>,
 }
 
@@ -48,7 +45,6 @@ impl FormSums {
         Self { rows: 0, keys: 0, sentences: 0, cues, heads: vec![head; heads] }
     }
 
-    /// Adds the cues of a sentence.
     fn count(&mut self, products: &Products, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
@@ -65,14 +61,11 @@ impl FormSums {
 
 merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block, in both forms.
     pub blocks: Blocks<[FormSums; FORMS]>,
-    /// The sums over pairs of sequences, in each block.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
     lexicon: Lexicon,
@@ -98,7 +91,6 @@ impl ExplainedSums {
     }
 }
 
-/// A sentence with its cues.
 #[derive(Debug)]
 pub struct ExplainedState {
     block: usize,

@@ -15,14 +15,12 @@ pub struct NormInputs<'a> {
     /// The whole corpus: what is nowhere in it has no share of 0, but none.
     corpus: &'a NormExposure,
     sums: &'a NormSums<ExactSum>,
-    /// The heads of its layer.
     layer: &'a [NormSums<ExactSum>],
     shares: &'a Shares,
     /// The place of the block in lists by block.
     block: usize,
 }
 
-/// A cell of a metric.
 type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
 
 impl<'a> NormInputs<'a> {
@@ -44,7 +42,6 @@ impl<'a> NormInputs<'a> {
         }
     }
 
-    /// Every cell of the table.
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
     }
@@ -114,7 +111,6 @@ const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The v
     whatever is attended to.";
 const BARE: &str = "The value bias is left out.";
 
-/// All metrics of the study, in the order of the report.
 pub const METRICS: &[NormMetric] = &[
     Metric {
         explanation: Explanation {

@@ -87,7 +87,6 @@ impl Study for Norms {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "sink-types",
@@ -128,7 +127,6 @@ pub struct LayerMixing {
 }
 
 impl LayerMixing {
-    /// The ratio of a layer, from the sums of its class of layers.
     pub fn new(sums: &AllNorms, layer: usize) -> Self {
         let by_block =
             |of: &dyn Fn(&NormBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
@@ -144,7 +142,6 @@ impl LayerMixing {
 }
 
 impl NormsSection {
-    /// Whether any layer has a ratio.
     pub fn has_any(&self) -> bool {
         self.mixing.iter().any(|layer| layer.mixing_ratio.is_some())
     }

@@ -16,9 +16,7 @@ use crate::stats::exact::{Component, ExactSum, add_each};
 /// The denominators of the metrics, which depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
-    /// Text queries.
     pub queries: u64,
-    /// Sentences with any.
     pub sentences: u64,
     /// The sentences among them that are the first of their family.
     pub families: u64,
@@ -92,11 +90,8 @@ impl MixingSums {
 /// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
-    /// The denominators.
     pub exposure: NormExposure,
-    /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<NormSums<ExactSum>>,
-    /// The sums of each layer; `[layers]`.
     pub layers: Vec<MixingSums>,
     /// `[layers * heads, VECTORS, head_dim]`; empty as long as no head was seen.
     vectors: Vec<Component>,
@@ -123,12 +118,10 @@ impl NormBlock {
 
 merge_fields!(NormBlock { exposure, heads, layers, vectors });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AllNorms {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<NormBlock>,
     /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
     grams: Vec<Vec<f32>>,
@@ -154,7 +147,6 @@ impl AllNorms {
     }
 }
 
-/// A sequence as this study sees it.
 #[derive(Debug)]
 pub struct NormState {
     block: usize,

@@ -13,12 +13,10 @@ pub struct SegmentInputs<'a> {
 }
 
 impl<'a> SegmentInputs<'a> {
-    /// The sums of a head with the pairs of the same block.
     pub fn new(exposure: &'a SegmentExposure, sums: &'a SegmentHeadSums<ExactSum>) -> Self {
         Self { exposure, sums }
     }
 
-    /// Every metric of the table.
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().map(|metric| (metric.value)(self)).collect()
     }
@@ -52,11 +50,7 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
     (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
 const NOISE: &str = "0: what noise would explain is taken off";
 
-/// A metric of a head.
-type SegmentMetric = Metric<for<'a> fn(&SegmentInputs<'a>) -> Fraction>;
-
-/// All metrics of pairs of sentences, in the order of the report.
-pub const METRICS: &[SegmentMetric] = &[
+pub const METRICS: &[Metric<fn(&SegmentInputs<'_>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "same_segment_share",

@@ -109,7 +109,6 @@ impl Section for SegmentsSection {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "segment-pairs",

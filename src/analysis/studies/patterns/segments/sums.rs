@@ -19,11 +19,9 @@ use crate::stats::exact::ExactSum;
 pub struct SegmentExposure {
     /// Pairs of which every query sees every key.
     pub pairs: u64,
-    /// Other pairs, which are left out.
     pub unseen: u64,
     /// Pairs whose first sentence is the first of its family.
     pub first: u64,
-    /// Tokens of text.
     pub queries: u64,
     /// Tokens of pairs with enough cells for the variation.
     pub rows: u64,
@@ -35,12 +33,9 @@ pub struct SegmentExposure {
 
 merge_fields!(SegmentExposure { pairs, unseen, first, queries, rows, same, any });
 
-/// The sums of one block of pairs, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentBlock {
-    /// The pairs.
     pub exposure: SegmentExposure,
-    /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<SegmentHeadSums<ExactSum>>,
 }
 
@@ -52,12 +47,10 @@ impl SegmentBlock {
 
 merge_fields!(SegmentBlock { exposure, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<SegmentBlock>,
 }
 
@@ -68,7 +61,6 @@ impl SegmentSums {
     }
 }
 
-/// A pair as these sums see it.
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,

@@ -22,10 +22,7 @@ use spanning::{GoldEdges, TreeBuffers};
 /// How much of the gold tree is in each head's attention.
 pub struct Trees;
 
-/// A metric of the counts of a block, and of the place of a head.
-type TreeMetric = Metric<fn(&TreeCounts, usize) -> Fraction>;
-
-const METRICS: &[TreeMetric] = &[Metric {
+const METRICS: &[Metric<fn(&TreeCounts, usize) -> Fraction>] = &[Metric {
     explanation: Explanation {
         name: "uuas",
         measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
@@ -78,7 +75,6 @@ impl Study for Trees {
 /// Gold edges that were found in one block of sentences, or in several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeCounts {
-    /// Gold edges.
     pub edges: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
@@ -96,13 +92,11 @@ impl TreeCounts {
 
 merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
-/// The counts of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TreeSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// The sums of each block.
     pub blocks: Blocks<TreeCounts>,
     #[serde(skip)]
     buffers: TreeBuffers,
@@ -115,11 +109,9 @@ impl TreeSums {
     }
 }
 
-/// The block and the gold edges of a sequence.
 #[derive(Debug)]
 pub struct TreeState {
     block: usize,
-    /// The gold edges of each sentence with any.
     gold: Vec<GoldEdges>,
     /// The factors of each class of layers.
     lifts: Vec<Lifts>,

@@ -29,7 +29,6 @@ impl GoldEdges {
         Self { words, heads }
     }
 
-    /// The number of gold edges.
     pub fn count(&self) -> u64 {
         self.heads.iter().flatten().count() as u64
     }

@@ -113,11 +113,9 @@ pub struct SimpleParsers {
     pub words: PerBlock,
     /// The best head in the better direction; `None`, as of the others, where a fold has no such word.
     pub head: Option<PerBlock>,
-    /// The best offset.
     pub offset: Option<PerBlock>,
     /// The nearest words of word classes; `None` where no such word has one.
     pub tags: Option<PerBlock>,
-    /// The next word.
     pub next: PerBlock,
 }
 
@@ -150,7 +148,6 @@ impl SimpleParsers {
     }
 }
 
-/// The sums of one relation, and the context for its accuracies.
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 impl ArcScores<'_> {
@@ -169,12 +166,10 @@ impl ArcScores<'_> {
         })
     }
 
-    /// The words in sentences with other arcs, by block.
     fn words_beside_others(&self) -> PerBlock {
         self.per_block(|sums| sums.with_others as f64)
     }
 
-    /// The denominator of [`ArcScores::specific`].
     fn basis_of_specific(&self) -> Denominator {
         let words = self.words_beside_others();
         Denominator {
@@ -214,7 +209,6 @@ impl ArcScores<'_> {
     }
 }
 
-/// The tag baseline of a relation.
 struct Tags {
     rules: Rules,
     predicted: Hits,
@@ -269,7 +263,6 @@ fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> 
 }
 
 impl RelationSums {
-    /// The right predictions of a head in a direction, by their places.
     fn hits_of(&self, (place, direction): (usize, usize)) -> u64 {
         self.hits.get(place).map_or(0, |hits| hits[direction])
     }

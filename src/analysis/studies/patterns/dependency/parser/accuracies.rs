@@ -78,7 +78,6 @@ pub fn signed(points: f64, ci95: Option<Interval>) -> String {
     format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus_percent(ci95))
 }
 
-/// The table with numbers to the right.
 pub fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table

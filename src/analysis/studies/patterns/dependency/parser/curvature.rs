@@ -4,7 +4,6 @@ use std::iter::zip;
 
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// Rows whose products are computed together.
 pub const ROWS: usize = 4096;
 
 /// A sum of products `x xᵀ` of rows `x`, `[size, size]`: of some rows at a time in single precision, their sums in double.

@@ -15,7 +15,6 @@ pub const PENALTY: f64 = 1e-4;
 /// The length of the gradient at which a fit ends.
 pub const TOLERANCE: f64 = 1e-6;
 
-/// The penalty of parameters.
 pub fn penalty(at: &[f64]) -> f64 {
     PENALTY * at.iter().map(|at| at * at).sum::<f64>()
 }
@@ -28,16 +27,13 @@ pub fn on_folds<T: Send>(threads: NonZeroUsize, count: usize, of: impl Fn(usize,
     (0..count).map(|_| [next(), next()]).collect()
 }
 
-/// The evidence that a parser goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// Heads, ascending, by their places among all heads.
     pub heads: Vec<usize>,
-    /// Whether it knows how far words are apart.
     pub distances: bool,
 }
 
-/// A parser, and how its fit went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     pub parser: Parser,
@@ -47,7 +43,6 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// Fits a parser to all words with a head.
     pub fn new(sentences: &[&KeptSentence], evidence: &Evidence) -> Self {
         let Evidence { heads, distances } = evidence;
         let scales = scales(sentences, heads);

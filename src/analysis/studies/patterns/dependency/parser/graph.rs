@@ -17,7 +17,6 @@ pub struct Parser {
     pub heads: Vec<usize>,
     /// The weight of the attention of each of them, from the dependent and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
-    /// The score of the root beside its attention.
     pub root: f64,
     /// The score of each distance, by [`place_of`], `[PLACES]`; empty if it knows none.
     pub distances: Vec<f64>,
@@ -26,7 +25,6 @@ pub struct Parser {
 /// Room for the scores of a sentence, reused from sentence to sentence.
 #[derive(Debug, Default)]
 pub struct NodeScores {
-    /// The attention of one head.
     weights: Vec<f32>,
     /// `[nodes, nodes]`: what each row's node has with each column's, by its own attention.
     out: Vec<f64>,
@@ -35,7 +33,6 @@ pub struct NodeScores {
 }
 
 impl Parser {
-    /// Scores the nodes of a sentence as heads of each of its words.
     pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let NodeScores { weights, out, back } = scores;
@@ -186,7 +183,6 @@ impl Gold {
     }
 }
 
-/// Adds multiples of attention to two sums.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], out: &mut [f64], back: &mut [f64]) {
     for ((&weight, out), back) in weights.iter().zip(out).zip(back) {
@@ -195,7 +191,6 @@ fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], out: &mut [f64
     }
 }
 
-/// The products of attention with two others.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn dot_both(weights: &[f32], out: &[f64], back: &[f64]) -> [f64; 2] {
     let mut sums = [[0.0; LANES]; 2];

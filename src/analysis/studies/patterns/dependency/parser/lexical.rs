@@ -31,12 +31,10 @@ impl KeptEmbeddings {
         Self { are_kept: true, ..Self::default() }
     }
 
-    /// Receives the model's embeddings.
     pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.table.clone_from(&known.embeddings);
     }
 
-    /// Keeps the embeddings of tokens.
     pub fn keep<'a>(&mut self, tokens: impl Iterator<Item = &'a u32>) {
         let Some(table) = self.table.as_ref().filter(|_| self.are_kept) else { return };
         for &token in tokens {
@@ -95,7 +93,6 @@ const OF_BUCKET: usize = 1 + 2 * COMPONENTS;
 /// Number of parameters: the buckets', and the root's score with its weights of the word's components.
 const PARAMETERS: usize = BUCKETS * OF_BUCKET + 1 + COMPONENTS;
 
-/// The bucket of another word's distance.
 fn bucket(word: usize, candidate: usize) -> usize {
     let side = if candidate > word { BUCKETS / 2 } else { 0 };
     side + match candidate.abs_diff(word) {
@@ -115,11 +112,9 @@ pub struct LexicalChoice {
     pub targets: Vec<usize>,
 }
 
-/// A sentence with its choices.
 #[derive(Clone, Debug)]
 pub struct LexicalSentence<'a> {
     pub block: usize,
-    /// The ids of the tokens of each word.
     pub words: Vec<&'a [u32]>,
     pub choices: Vec<LexicalChoice>,
 }
@@ -148,21 +143,18 @@ impl Projected<'_> {
 /// The baseline as it was fitted on one fold.
 pub struct LexicalFit {
     pub course: FitCourse,
-    /// The penalty that the fold chose.
     pub ridge: f64,
 }
 
 /// The baseline as it was fitted on each fold, and the scores of all candidates by what was fitted on the other fold, by sentence and
 /// choice.
 pub struct Lexical {
-    /// By the number of the fold.
     pub fits: [LexicalFit; 2],
     /// `[sentences][choices][candidates]`
     pub scores: Vec<Vec<Vec<f64>>>,
 }
 
 impl Lexical {
-    /// Fits the baseline on each fold and scores it on the other.
     pub fn new(
         (embeddings, spaces): (&KeptEmbeddings, &[Space; 2]),
         sentences: &[LexicalSentence<'_>],
@@ -280,7 +272,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The scores of the candidates of a choice.
 fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
     let (word, root) = (choice.word, sentence.root());
     let of_candidate = |&candidate: &usize| {
@@ -329,7 +320,6 @@ fn add(slopes: &mut [f64], factor: f64, values: &[f64]) {
     slopes.iter_mut().zip(values).for_each(|(slope, value)| *slope += factor * value);
 }
 
-/// The likeliest parameters under a penalty.
 fn fit(sentences: &[&Projected<'_>], ridge: f64, tolerance: f64) -> Minimum {
     let words = words_of(sentences).max(1) as f64;
     minimise(PARAMETERS, tolerance, |at, gradient| {

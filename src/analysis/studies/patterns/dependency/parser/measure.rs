@@ -16,7 +16,6 @@ use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::labels::evidence::ByDirection;
 use crate::study::metrics::estimates::EstimationContext;
 
-/// A parser of the report, and the sums that it is fitted on.
 struct Plan<'a> {
     name: String,
     sums: &'a ParserSums,
@@ -25,7 +24,6 @@ struct Plan<'a> {
 
 /// A parser that was fitted on each fold, and what it gets right in the other.
 struct Parsed {
-    /// By the fold that it was fitted on.
     fits: [Fitted; 2],
     tally: Tally,
 }
@@ -53,7 +51,6 @@ fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>
     whole.into_iter().chain((0..layers).map(without)).collect()
 }
 
-/// Fits every parser on each fold and scores it on the other.
 fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     let halves = on_folds(context.threads, plans.len(), |plan, fold| {
         let Plan { sums, evidence, .. } = &plans[plan];
@@ -227,7 +224,6 @@ fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
     without.iter().enumerate().filter(|_| some).map(of).collect()
 }
 
-/// The mean weights of each head over the two folds.
 fn weights(attention: &Parsed, grid: HeadGrid) -> Vec<HeadWeights> {
     let [even, odd] = &attention.fits;
     let both = even.standardised.iter().zip(&odd.standardised);

@@ -29,7 +29,6 @@ use sums::ParserSums;
 /// The tree that can be read out of all heads together.
 pub struct AttentionParser;
 
-/// The seed of the untrained model.
 const SEED: u64 = 0;
 
 impl Study for AttentionParser {
@@ -81,7 +80,6 @@ fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "parser-read-not-used",

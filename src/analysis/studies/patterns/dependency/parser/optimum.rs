@@ -25,11 +25,8 @@ const MOST_HALVINGS: u32 = 60;
 /// Where a function is smallest, as far as the search came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
-    /// The place.
     pub at: Vec<f64>,
-    /// The value there.
     pub value: f64,
-    /// The length of the gradient there.
     pub gradient: f64,
     pub steps: u64,
 }
@@ -41,7 +38,6 @@ impl Minimum {
     }
 }
 
-/// How a fit went.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitCourse {
     /// The words, sources or pairs that it was fitted to.
@@ -196,7 +192,6 @@ pub fn proximal_newton(
     Minimum { at, value, gradient: violation, steps }
 }
 
-/// The shortest subgradient.
 fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
     let of = |(place, (&at, &slope)): (usize, (&f64, &f64))| shortest(at, slope, place < penalised);
     at.iter().zip(gradient).enumerate().map(of).collect()

@@ -32,7 +32,6 @@ pub const PARSERS: [&str; 9] = [
     "tags",
 ];
 
-/// Relations that the summary shows.
 const SHOWN: usize = 6;
 
 pub struct ParserSection {
@@ -157,7 +156,6 @@ pub struct FitReport {
 }
 
 impl FitReport {
-    /// The fits of a parser on each fold.
     pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count: words, loss, steps, gradient })| {
             Self { parser: parser.to_owned(), fold: fold.to_owned(), words, loss, steps, gradient }
@@ -166,7 +164,6 @@ impl FitReport {
 }
 
 impl ParserReport {
-    /// The fits that ended before the gradient was short enough.
     fn unfinished(&self) -> usize {
         self.fits.iter().filter(|fit| fit.gradient > self.tolerance).count()
     }

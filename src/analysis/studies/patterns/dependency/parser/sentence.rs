@@ -18,9 +18,7 @@ use crate::studies::patterns::dependency::sums::Sight;
 /// Where the head of a word is, among the words that can be heads in its sentence and the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gold {
-    /// The word is the root of the sentence.
     Root,
-    /// The word at this place.
     Word(usize),
     /// It is not annotated, or is none of the candidates.
     Unknown,
@@ -29,12 +27,10 @@ pub enum Gold {
 /// A word that can be a dependent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptWord {
-    /// Its head.
     pub gold: Gold,
     pub relation: String,
     /// Whether it is scored: its head is another word, and the two see each other.
     pub scored: bool,
-    /// The ids of its tokens.
     pub tokens: Vec<u32>,
 }
 
@@ -44,7 +40,6 @@ pub struct KeptWord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
     pub block: usize,
-    /// Whether it is the first of its family.
     pub is_first: bool,
     /// Its words; of a decoder those without its first token.
     pub words: Vec<KeptWord>,
@@ -79,19 +74,16 @@ impl KeptSentence {
         })
     }
 
-    /// Its words and the root.
     pub fn nodes(&self) -> usize {
         self.words.len() + 1
     }
 
-    /// The attention of a head, `[nodes, nodes]`, into `weights`.
     pub fn attention(&self, head: usize, weights: &mut Vec<f32>) {
         let size = self.nodes() * self.nodes();
         weights.resize(size, 0.0);
         self.attention[head * size..][..size].reinterpret_cast::<f16>().convert_to_f32_slice(weights);
     }
 
-    /// The bytes that its attention takes.
     pub fn bytes(&self) -> u64 {
         (self.attention.len() * size_of::<u16>()) as u64
     }
@@ -114,7 +106,6 @@ impl KeptSentence {
 /// A sentence while its heads are seen.
 #[derive(Debug)]
 pub struct SeenSentence {
-    /// The part of the sentence that is kept.
     pub kept: KeptSentence,
     /// The tokens of each word, and of the root, `[nodes]`.
     spans: Vec<WordSpan>,

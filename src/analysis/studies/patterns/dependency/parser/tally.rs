@@ -11,7 +11,6 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParserHits {
     pub words: PerBlock,
-    /// Those that are right.
     pub right: PerBlock,
 }
 
@@ -34,7 +33,6 @@ impl ParserHits {
     }
 }
 
-/// Correct predictions of a parser.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// The words of each relation, by the names under which arcs are scored.
@@ -73,7 +71,6 @@ impl Tally {
         tally
     }
 
-    /// Adds the counts of other sentences.
     pub fn and(mut self, other: &Self) -> Self {
         for (name, hits) in &other.relations {
             self.relations.entry(name.clone()).or_default().merge(hits);

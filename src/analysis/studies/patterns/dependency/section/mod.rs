@@ -36,7 +36,6 @@ use tables::{COLUMNS, MAY_GO, tables};
 pub struct Relations {
     /// One object per dependency relation; empty for a corpus without trees.
     pub relations: Vec<RelationMetrics>,
-    /// How many tests the syntactic labels rest on.
     pub tests: Tests,
 }
 
@@ -257,7 +256,6 @@ impl Relations {
     }
 }
 
-/// The limits of what the study shows.
 pub(super) const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "significance-not-asked",
@@ -282,7 +280,6 @@ pub(super) const CAVEATS: &[Caveat] = &[
     },
 ];
 
-/// Whether some word has a head.
 fn has_trees(labels: &Labelling<'_>) -> bool {
     !section::<Relations>(labels.section).relations.is_empty()
 }

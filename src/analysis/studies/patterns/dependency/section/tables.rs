@@ -12,7 +12,6 @@ use crate::study::show::table::TableRows;
 use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, significance, with_interval};
 use crate::system::printable::one_line;
 
-/// The columns of the summary.
 pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     ("relation", true, |relation| one_line(&relation.relation)),
     ("words", false, |relation| relation.count.to_string()),
@@ -45,7 +44,6 @@ fn gain(difference: f64, ci95: Option<Interval>) -> String {
 /// The relations; every head on each of them; the best head of each by distance; the rules of the tag baseline; the relations
 /// as a paper shows them.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
-    /// The values of a relation, with its name.
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
         relation: &'a str,
@@ -84,7 +82,6 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     ]
 }
 
-/// The digits of accuracies.
 const DIGITS: usize = 3;
 
 /// A relation with its best head.

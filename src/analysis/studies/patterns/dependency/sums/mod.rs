@@ -31,13 +31,11 @@ use crate::study::labels::evidence::Direction;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RelationKey {
-    /// The name of the relation.
     pub name: String,
     /// The side of the dependent on which the head stands; `None` where queries see both sides.
     pub side: Option<Side>,
 }
 
-/// The signs of the sides in the keys of partials.
 const SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
 
 impl From<RelationKey> for String {
@@ -56,7 +54,6 @@ impl TryFrom<String> for RelationKey {
     }
 }
 
-/// Whether an arc can be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     Scored,
@@ -83,7 +80,6 @@ impl Sight {
     }
 }
 
-/// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct DependencySums {
@@ -137,7 +133,6 @@ impl DependencySums {
         }
     }
 
-    /// The sums of the relation at this place over all blocks.
     fn total(&self, place: usize) -> RelationSums {
         let mut total = RelationSums::default();
         self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
@@ -151,7 +146,6 @@ impl DependencySums {
         self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
     }
 
-    /// Adds the blocks of another.
     fn add(&mut self, other: &Self) {
         self.out_of_sight += other.out_of_sight;
         self.with_first += other.with_first;
@@ -187,7 +181,6 @@ fn place(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usiz
     *relations.entry(key).or_insert(next)
 }
 
-/// The sums of the relation at a place of a block.
 fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     if block.len() <= place {
         block.resize(place + 1, RelationSums::default());
@@ -195,13 +188,11 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     &mut block[place]
 }
 
-/// The block and the scored arcs of a sequence.
 #[derive(Debug)]
 pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
-    /// The arcs of each relation beside the other arcs of their sentences.
     beside: ArcsBeside,
     /// Where the other ends of arcs are looked for in a decoder, in each class of layers; none in an encoder.
     partners: Vec<Partners>,

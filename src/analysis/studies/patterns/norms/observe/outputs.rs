@@ -15,7 +15,6 @@ pub struct OutputBuffers {
     product: Vec<f64>,
 }
 
-/// The lengths over all text queries.
 #[inline(always)]
 pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
     let HeadData { output, values, norms, .. } = head;

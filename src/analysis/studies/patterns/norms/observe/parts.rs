@@ -49,7 +49,6 @@ pub fn add(
 /// results are a quarter of the registers of AVX-512, so that few queries are left over in short sentences.
 const TOGETHER: usize = 4;
 
-/// The terms of dot products, by lane.
 struct Dots {
     /// The terms of the sum of `|s_i|²`.
     square: [f64; LANES],

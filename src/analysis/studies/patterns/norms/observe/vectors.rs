@@ -51,7 +51,6 @@ pub fn inner<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     across(partial, |a, b| a + b)
 }
 
-/// Adds a bias to a vector of sums.
 #[inline(always)]
 pub fn add_bias(row: &mut [f64], bias: &[f32]) {
     for (value, bias) in row.iter_mut().zip(bias) {

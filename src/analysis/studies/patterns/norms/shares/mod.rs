@@ -9,13 +9,9 @@ use crate::study::metrics::pseudo_values::{Replicate, fractions};
 /// The shares of one head, each with a fraction for every block and, last, one for the whole corpus.
 #[derive(Clone, Debug)]
 pub struct Shares {
-    /// `constant_share`
     pub constant: FractionsByBlock,
-    /// `sentence_share`
     pub sentence: FractionsByBlock,
-    /// `sink_constant_share`
     pub sink_constant: [FractionsByBlock; SINK_KINDS],
-    /// `sink_sentence_share`
     pub sink_sentence: [FractionsByBlock; SINK_KINDS],
 }
 
@@ -31,9 +27,7 @@ struct Squares {
     of_sentences: f64,
     /// `n |mean x|²`
     of_mean: f64,
-    /// Vectors.
     count: f64,
-    /// Sentences with any.
     sentences: f64,
     /// `sum n_s²`
     squared: f64,
@@ -67,7 +61,6 @@ impl Squares {
 /// are good to about 1e-7.
 const VARIES: f64 = 1e-6;
 
-/// A number, or `None` where that is none.
 fn number(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }

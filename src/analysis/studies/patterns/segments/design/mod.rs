@@ -107,7 +107,6 @@ impl Design {
         })
     }
 
-    /// The variation of one head.
     pub fn variation(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
         let Self { contrast, texts, seen, factor, freedom, row, columns } = self;
         let tokens = contrast.len();

@@ -12,11 +12,9 @@ use crate::studies::patterns::dependency::parser::fit::{PENALTY, TOLERANCE, pena
 use crate::studies::patterns::dependency::parser::optimum::{FitCourse, newton};
 use crate::study::instruments::linked::sources::LinkSource;
 
-/// A model that chooses among candidates, and how its fit went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChoiceModel {
     evidence: LinkEvidence,
-    /// The weight of each term, `[terms]`.
     weights: Vec<f64>,
     /// The weights of heads on terms divided by their standard deviations, from the source and to it; empty without heads, and 0 where a
     /// term does not vary.
@@ -26,7 +24,6 @@ pub struct ChoiceModel {
 }
 
 impl ChoiceModel {
-    /// Fits a model of so many heads to all sources.
     pub fn new(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Self {
         let size = evidence.terms(heads);
         let sources: u64 = links.iter().map(|links| links.sources.len() as u64).sum();
@@ -174,7 +171,6 @@ fn multiply_rows(rows: &[f32], weights: &[f64], scores: &mut [f64]) {
     }
 }
 
-/// Adds multiples of rows to slopes.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
     if slopes.is_empty() {

@@ -13,7 +13,6 @@ pub const LOSS_WEIGHT: f64 = 0.15;
 /// The length of the shortest subgradient at which a fit ends: a ten-thousandth of the slope of the penalty.
 pub const CONTACT_TOLERANCE: f64 = 1e-4;
 
-/// A logistic regression that predicts linked pairs, and how its fit went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
     /// The weight of the corrected attention of each head, `[heads]`.

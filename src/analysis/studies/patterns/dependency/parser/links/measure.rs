@@ -22,7 +22,6 @@ use crate::study::metrics::estimates::EstimationContext;
 /// points.
 const FEWEST: u64 = 100;
 
-/// The links of one type with their sequences.
 type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
 /// The models with a name in [`OF_SOURCES`] that see no words, each with the sums that it is fitted on and its evidence.
@@ -45,7 +44,6 @@ fn in_fold<'a>(of_type: &OfType<'a>, fold: usize) -> Vec<&'a KeptLinks> {
     of_type.iter().filter(|(sequence, _)| sequence.block % 2 == fold).map(|(_, links)| *links).collect()
 }
 
-/// A number of each block.
 fn per_block(of_type: &OfType<'_>, number: impl Fn(&LinkedSequence, &KeptLinks) -> f64) -> PerBlock {
     let mut sums = [0.0; BLOCKS];
     of_type.iter().for_each(|(sequence, links)| sums[sequence.block] += number(sequence, links));

@@ -40,7 +40,6 @@ pub const OF_PAIRS: [&str; 5] = ["attention", "attention of an untrained model",
 /// The models that see the attention of the model: being ahead of one of them says nothing of what all heads know beyond rules.
 const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best head"];
 
-/// The models of all types of links of the sample.
 pub struct LinksRead {
     pub types: Vec<LinkParser>,
     /// Sequences with links for which there was no room.
@@ -123,7 +122,6 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
-    /// The fits of a model on each fold.
     pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count, loss, steps, gradient })| Self {
             parser: parser.to_owned(),
@@ -150,18 +148,15 @@ pub fn lead_of(accuracies: &[ParserAccuracy]) -> Lead {
 }
 
 impl LinkParser {
-    /// The name with the side, where it has one.
     fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (target on the {})", side.name()));
         one_line(&(self.name.clone() + &side.unwrap_or_default()))
     }
 
-    /// Whether pairs of words are scored rather than sources.
     fn is_of_pairs(&self) -> bool {
         self.undirected && self.side.is_none()
     }
 
-    /// The length of the gradient at which a fit ends.
     fn tolerance(&self) -> f64 {
         if self.is_of_pairs() { CONTACT_TOLERANCE } else { TOLERANCE }
     }
@@ -199,7 +194,6 @@ impl LinkParser {
             .then(|| format!("the largest weight in the model of links {} by all heads: {of}", self.title()))
     }
 
-    /// The first thing that it lacks, if it is incomplete.
     pub fn defect(&self, grid: HeadGrid) -> Option<String> {
         if self.none.is_some() {
             return None;
@@ -297,7 +291,6 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
 
 /// The models of each type in one flat table.
 pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
-    /// A model of a type.
     #[derive(Serialize)]
     struct ModelRow<'a> {
         #[serde(rename = "type")]

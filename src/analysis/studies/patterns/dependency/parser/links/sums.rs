@@ -30,13 +30,11 @@ pub struct LinkParserSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// By their places in the corpus.
     pub sequences: BTreeMap<u64, LinkedSequence>,
     /// Sequences with scored links, kept or not.
     pub seen: u64,
     /// The first sequence that has no room; none behind it has.
     end: Option<u64>,
-    /// The embeddings of the tokens of words.
     pub embeddings: KeptEmbeddings,
     /// The bytes of all sequences that the workers of a pass have seen.
     #[serde(skip)]
@@ -61,7 +59,6 @@ impl LinkParserSums {
         }
     }
 
-    /// These sums, keeping the embeddings of words.
     pub fn with_embeddings(self) -> Self {
         Self { embeddings: KeptEmbeddings::kept(), ..self }
     }
@@ -83,7 +80,6 @@ impl LinkParserSums {
         }
     }
 
-    /// The bytes of each sequence.
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
         self.sequences.iter().map(|(&index, sequence)| (index, sequence.bytes())).collect()
     }
@@ -103,17 +99,15 @@ impl Merge for LinkParserSums {
     }
 }
 
-/// The number of a sequence with links that has room, with its links.
-pub type LinkParserState = (u64, SeenLinks);
-
 impl Sums for LinkParserSums {
-    type SequenceState = LinkParserState;
+    /// The number of a sequence with links that has room, with its links.
+    type SequenceState = (u64, SeenLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.embeddings.begin_pass(known);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<LinkParserState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let seen = SeenLinks::new(sequence, &self.classes, self.from, self.grid.count())?;
         self.seen += 1;
         let (bytes, index) = (seen.kept.bytes(), sequence.index);
@@ -125,7 +119,7 @@ impl Sums for LinkParserSums {
         Some((index, seen))
     }
 
-    fn observe(&mut self, (index, seen): &mut LinkParserState, event: &mut Event<'_>) {
+    fn observe(&mut self, (index, seen): &mut Self::SequenceState, event: &mut Event<'_>) {
         let input = match event {
             Event::Head(input) => input,
             Event::PackOver => {
