@@ -103,7 +103,8 @@ impl Window {
             (0..window.heads.len()).map(|place| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place));
         window.first = first.collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
-            let mut all: Vec<usize> = of_entity.iter().map(|(_, head)| window.place(*head)).collect();
+            let place = |(_, head): &(&str, usize)| window.heads.partition_point(|other| other < head);
+            let mut all: Vec<usize> = of_entity.iter().map(place).collect();
             let mut places = all.clone();
             places.dedup();
             // The first mention has none before it, nor has another one with the same head word.
@@ -142,10 +143,6 @@ impl Window {
         let chosen = chosen.map(|found| found.unwrap_or(place - 1));
         let right = of_entity.len();
         self.anaphors.push(Anaphor { candidates, entity, right, kinds, chosen });
-    }
-
-    fn place(&self, head: usize) -> usize {
-        self.heads.partition_point(|&other| other < head)
     }
 
     /// Whether this candidate heads a mention of the anaphor's entity.

@@ -293,7 +293,10 @@ impl RelationMetrics {
     }
 
     /// Some value of each head in each direction that has one, both directions of the first head first.
-    fn each<'a, T>(&'a self, of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>) -> impl Iterator<Item = T> {
+    pub(super) fn each<'a, T>(
+        &'a self,
+        of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
+    ) -> impl Iterator<Item = T> {
         self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| of(head, direction))).flatten()
     }
 

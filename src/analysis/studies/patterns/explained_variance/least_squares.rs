@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, SymmetricEigen};
 
 /// A symmetric matrix of sums of products, `[size, size]`, its lower half row after row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gram(Vec<f64>);
+pub struct Gram(pub Vec<f64>);
 
 /// The place of a pair in the lower half of a symmetric matrix.
 pub const fn pair(a: usize, b: usize) -> usize {
@@ -13,11 +13,6 @@ pub const fn pair(a: usize, b: usize) -> usize {
 }
 
 impl Gram {
-    /// A matrix of which `cells` is the lower half, row after row.
-    pub fn new(cells: Vec<f64>) -> Self {
-        Self(cells)
-    }
-
     pub fn at(&self, a: usize, b: usize) -> f64 {
         self.0[pair(a, b)]
     }
@@ -86,9 +81,7 @@ mod tests {
 
     fn gram(variables: &[Vec<f64>]) -> Gram {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        Gram::new(
-            variables.iter().enumerate().flat_map(|(row, a)| variables[..=row].iter().map(|b| dot(a, b))).collect(),
-        )
+        Gram(variables.iter().enumerate().flat_map(|(row, a)| variables[..=row].iter().map(|b| dot(a, b))).collect())
     }
 
     fn products(variables: &[Vec<f64>], target: &[f64]) -> DMatrix<f64> {

@@ -74,7 +74,7 @@ pub fn observe<'a>(
             silent.iter_mut().zip(cues.means(number)).for_each(|(sum, mean)| *sum += mean);
         }
     }
-    let mut products = cues.total_means().map(|means| means.map(|mean| -mean));
+    let mut products = cues.total_means.map(|means| means.map(|mean| -mean));
     products[TEXT].iter_mut().zip(silent).for_each(|(product, mean)| *product += mean);
     let sums = [(all, others_all, columns_all), (other, others_text, columns_text)];
     for (products, (window, others, columns)) in products.iter_mut().zip(sums) {

@@ -59,7 +59,7 @@ pub struct SentenceCues {
     /// The mean of each cue over the keys of each form and row.
     means: [Vec<[f64; CUES]>; FORMS],
     /// The sum of those of all rows.
-    total_means: [[f64; CUES]; FORMS],
+    pub total_means: [[f64; CUES]; FORMS],
 }
 
 /// The facts about tokens that some cues need, as far as they are known.
@@ -203,11 +203,6 @@ impl SentenceCues {
     /// The even attention of a row to each key of a form.
     pub fn even(&self, form: usize, row: usize) -> f64 {
         1.0 / self.keys[form][row] as f64
-    }
-
-    /// The sum of such means of all rows, in each form.
-    pub fn total_means(&self) -> [[f64; CUES]; FORMS] {
-        self.total_means
     }
 }
 

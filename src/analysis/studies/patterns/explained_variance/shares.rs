@@ -50,7 +50,7 @@ impl Numbers {
     fn new(sums: &FormSums) -> Self {
         let heads = &sums.heads;
         Self {
-            gram: Gram::new(sums.cues.iter().map(|sum| sum.value()).collect()),
+            gram: Gram(sums.cues.iter().map(|sum| sum.value()).collect()),
             products: DMatrix::from_fn(CUES, heads.len(), |cue, head| heads[head].products[cue].value()),
             squares: heads.iter().map(|head| head.squares.value()).collect(),
             rows: sums.rows as f64,
@@ -150,7 +150,7 @@ mod tests {
         cells[0] = cue;
         let mut products = DMatrix::zeros(CUES, 1);
         products[0] = product;
-        Numbers { gram: Gram::new(cells), products, squares: vec![squares], rows: 1.0 }
+        Numbers { gram: Gram(cells), products, squares: vec![squares], rows: 1.0 }
     }
 
     #[test]

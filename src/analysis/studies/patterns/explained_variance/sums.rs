@@ -39,12 +39,6 @@ pub struct FormSums {
 }
 
 impl FormSums {
-    fn new(heads: usize) -> Self {
-        let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
-        let cues = vec![ExactSum::default(); PAIRS];
-        Self { rows: 0, keys: 0, sentences: 0, cues, heads: vec![head; heads] }
-    }
-
     fn count(&mut self, products: &Products, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
@@ -78,11 +72,13 @@ pub struct ExplainedSums {
 impl ExplainedSums {
     /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        let block = std::array::from_fn(|_| FormSums::new(grid.count()));
+        let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
+        let (cues, heads) = (vec![ExactSum::default(); PAIRS], vec![head; grid.count()]);
+        let form = FormSums { rows: 0, keys: 0, sentences: 0, cues, heads };
         Self {
             grid,
             visibility,
-            blocks: Blocks::new(block),
+            blocks: Blocks::new([form.clone(), form]),
             places: Blocks::new(PlaceSums::default()),
             lexicon: Lexicon::default(),
             columns: Columns::default(),

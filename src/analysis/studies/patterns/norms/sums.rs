@@ -98,11 +98,6 @@ pub struct NormBlock {
 }
 
 impl NormBlock {
-    fn new(grid: HeadGrid) -> Self {
-        let heads = vec![NormSums::default(); grid.count()];
-        Self { heads, layers: vec![MixingSums::default(); grid.layers], ..Self::default() }
-    }
-
     /// The sums of vectors of a head, `[VECTORS * head_dim]`; empty if none was seen.
     pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
         let width = self.vectors.len() / self.heads.len();
@@ -124,7 +119,7 @@ pub struct AllNorms {
     visibility: Visibility,
     pub blocks: Blocks<NormBlock>,
     /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
-    grams: Vec<Vec<f32>>,
+    pub grams: Vec<Vec<f32>>,
     #[serde(skip)]
     buffers: Buffers,
 }
@@ -132,18 +127,14 @@ pub struct AllNorms {
 impl AllNorms {
     /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
+        let (heads, layers) = (vec![NormSums::default(); grid.count()], vec![MixingSums::default(); grid.layers]);
         Self {
             grid,
             visibility,
-            blocks: Blocks::new(NormBlock::new(grid)),
+            blocks: Blocks::new(NormBlock { heads, layers, ..NormBlock::default() }),
             grams: vec![Vec::new(); grid.count()],
             buffers: Buffers::default(),
         }
-    }
-
-    /// `W_O W_Oᵀ` of a head, `[head_dim, head_dim]`; empty if the head was not seen.
-    pub fn gram(&self, place: usize) -> &[f32] {
-        &self.grams[place]
     }
 }
 
@@ -184,10 +175,10 @@ impl Sums for AllNorms {
         let head = HeadData::new(&input.view);
         let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {
-            self.grams[place].extend(head.gram());
+            self.grams[place].extend(head.output.gram);
         }
         let sums = observe(&state.roles, self.visibility, &head, &mut self.buffers);
-        self.blocks[state.block].add(place, &sums, self.buffers.vectors());
+        self.blocks[state.block].add(place, &sums, &self.buffers.vectors);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {

@@ -8,15 +8,11 @@ use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub struct SegmentInputs<'a> {
-    exposure: &'a SegmentExposure,
-    sums: &'a SegmentHeadSums<ExactSum>,
+    pub exposure: &'a SegmentExposure,
+    pub sums: &'a SegmentHeadSums<ExactSum>,
 }
 
-impl<'a> SegmentInputs<'a> {
-    pub fn new(exposure: &'a SegmentExposure, sums: &'a SegmentHeadSums<ExactSum>) -> Self {
-        Self { exposure, sums }
-    }
-
+impl SegmentInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().map(|metric| (metric.value)(self)).collect()
     }

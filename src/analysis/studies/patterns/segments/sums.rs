@@ -39,12 +39,6 @@ pub struct SegmentBlock {
     pub heads: Vec<SegmentHeadSums<ExactSum>>,
 }
 
-impl SegmentBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![SegmentHeadSums::default(); grid.count()], ..Self::default() }
-    }
-}
-
 merge_fields!(SegmentBlock { exposure, heads });
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,7 +51,8 @@ pub struct SegmentSums {
 impl SegmentSums {
     /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        Self { grid, visibility, blocks: Blocks::new(SegmentBlock::new(grid)) }
+        let block = SegmentBlock { heads: vec![SegmentHeadSums::default(); grid.count()], ..SegmentBlock::default() };
+        Self { grid, visibility, blocks: Blocks::new(block) }
     }
 }
 

@@ -84,12 +84,6 @@ pub struct TreeCounts {
     pub hits: Vec<u64>,
 }
 
-impl TreeCounts {
-    fn new(grid: HeadGrid) -> Self {
-        Self { hits: vec![0; grid.count()], ..Self::default() }
-    }
-}
-
 merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,7 +99,8 @@ pub struct TreeSums {
 impl TreeSums {
     /// Empty sums for a model with `grid` heads, whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self { grid, classes, from, blocks: Blocks::new(TreeCounts::new(grid)), buffers: TreeBuffers::default() }
+        let blocks = Blocks::new(TreeCounts { hits: vec![0; grid.count()], ..TreeCounts::default() });
+        Self { grid, classes, from, blocks, buffers: TreeBuffers::default() }
     }
 }
 

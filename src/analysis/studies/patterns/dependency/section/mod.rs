@@ -1,6 +1,5 @@
 //! The section `relations` of the report: corrected for the number of tests, shown as a table, with its caveats.
 
-mod in_brief;
 mod tables;
 
 use std::fmt::{self, Write};
@@ -17,14 +16,15 @@ use super::relation::{HeadAccuracy, MarginExcess, RelationMetrics, directions};
 use super::tags::Side;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
-use crate::study::labels::evidence::{Comparison, LABEL_Q, Reach};
+use crate::study::labels::evidence::{Comparison, LABEL_Q, MIN_SENTENCES, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Label, Verdict, correct, one_of_each};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
+use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::table_of;
+use crate::study::show::wording::{percent_of, table_of};
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
@@ -61,6 +61,55 @@ pub struct Tests {
 }
 
 impl Relations {
+    /// Why there is no syntactic label, where there is none; labels are told of with their heads.
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
+        let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
+            return InBrief::found(
+                "No word of the corpus has an annotated head, so no relation was tested.".to_owned(),
+            );
+        };
+        if commonest.count < least {
+            let of_it = match commonest.relation.as_str() {
+                "all" => "of all relations together".to_owned(),
+                _ => format!("of {}, the most frequent relation", one_line(&commonest.title())),
+            };
+            let words = ["word", "words"].map(|words| format!("{words} {of_it}"));
+            let mut shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
+            let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
+            let of_sentences = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
+            shortage.times = shortage.times.zip(of_sentences).map(|(words, sentences)| words.max(sentences));
+            return InBrief { shortage: Some(shortage), ..InBrief::default() };
+        }
+        let tested = || all.iter().filter(|relation| relation.count >= least);
+        let fires = |relation: &RelationMetrics| {
+            let mut heads = (0..relation.by_head.len()).flat_map(|place| of_relation(relation, place, policy));
+            heads.any(|found| found.fires)
+        };
+        if tested().any(fires) {
+            return InBrief::default();
+        }
+        let points = 100.0 * policy.share(&MARGIN);
+        let leads = tested().flat_map(|relation| {
+            relation.each(move |head, direction| {
+                Some((head.versus_offset.get(direction).as_ref()?.difference, head.place, relation))
+            })
+        });
+        let nearest = leads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(difference, head, relation)| {
+            let offset = relation.baseline.accuracy;
+            format!(
+                "; nearest is {head} on {}: {} of words, the offset {}",
+                one_line(&relation.title()),
+                percent_of(offset + difference),
+                percent_of(offset)
+            )
+        });
+        let nearest = nearest.unwrap_or_default();
+        InBrief::found(format!(
+            "No head follows a dependency relation: none is {points:.0} points above the best fixed offset{nearest}."
+        ))
+    }
+
     /// How many tests there are, and how many have a q-value of at most the policy's, if there is such a bound.
     fn tests(&self, policy: &Policy) -> Tests {
         let tested = tested(&self.relations, policy);

@@ -78,7 +78,7 @@ pub struct HeadData<'a> {
     attention: AttentionView<'a>,
     values: Values<'a>,
     norms: ValueNorms<'a>,
-    output: Output<'a>,
+    pub output: Output<'a>,
 }
 
 impl<'a> HeadData<'a> {
@@ -94,11 +94,6 @@ impl<'a> HeadData<'a> {
         }
     }
 
-    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`.
-    pub fn gram(&self) -> &'a [f32] {
-        self.output.gram
-    }
-
     fn head_dim(&self) -> usize {
         self.values.bias.len()
     }
@@ -110,17 +105,10 @@ pub struct Buffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
     seen: seen::SeenBuffers,
-    /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink.
-    vectors: Vec<f64>,
+    /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink, of the head observed last.
+    pub vectors: Vec<f64>,
     /// Their products with `W_O W_Oᵀ`.
     products: Vec<f64>,
-}
-
-impl Buffers {
-    /// The sums of vectors of the head that was observed last, `[VECTORS, head_dim]`.
-    pub fn vectors(&self) -> &[f64] {
-        &self.vectors
-    }
 }
 
 /// Sums what one head does in one sequence; the sums of vectors stay in `buffers`.

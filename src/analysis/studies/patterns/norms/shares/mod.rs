@@ -55,6 +55,17 @@ impl Squares {
         let variance = component + within;
         number(component / variance).filter(|_| variance * count > VARIES * each)
     }
+
+    fn less(&self, block: &Self) -> Self {
+        Self {
+            each: self.each - block.each,
+            of_sentences: self.of_sentences - block.of_sentences,
+            of_mean: 0.0,
+            count: self.count - block.count,
+            sentences: self.sentences - block.sentences,
+            squared: self.squared - block.squared,
+        }
+    }
 }
 
 /// The least variance for which a part is reported, as a share of the mean square: contexts are f32, so their squares
@@ -81,7 +92,7 @@ impl QuadraticForm<'_> {
 impl Shares {
     /// The shares of the head at `place`; `total` is all blocks in one.
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
-        let gram = sums.gram(place);
+        let gram = &sums.grams[place];
         let form = QuadraticForm { gram, width: gram.len().isqrt().max(1) };
         let all: Vec<f64> = total.vectors(place).collect();
         let by_block: Vec<Vec<f64>> = sums.blocks.iter().map(|block| block.vectors(place).collect()).collect();
@@ -131,19 +142,6 @@ fn squares(exposure: &NormExposure, block: &NormBlock, place: usize, vector: usi
         count: exposure.queries as f64,
         sentences: exposure.sentences as f64,
         squared: exposure.squared as f64,
-    }
-}
-
-impl Squares {
-    fn less(&self, block: &Self) -> Self {
-        Self {
-            each: self.each - block.each,
-            of_sentences: self.of_sentences - block.of_sentences,
-            of_mean: 0.0,
-            count: self.count - block.count,
-            sentences: self.sentences - block.sentences,
-            squared: self.squared - block.squared,
-        }
     }
 }
 

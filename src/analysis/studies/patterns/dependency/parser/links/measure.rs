@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::choices::{ChoiceModel, is_right};
-use super::contacts::ContactModel;
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, are_pairs};
+use super::models::{ChoiceModel, ContactModel, is_right};
 use super::section::{LinkFit, LinkParser, LinkWeights, LinksRead, OF_PAIRS, OF_SOURCES, lead_of};
 use super::sums::LinkParserSums;
 use crate::stats::blocks::{BLOCKS, PerBlock};

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::contacts::CONTACT_TOLERANCE;
+use super::models::CONTACT_TOLERANCE;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::interval::Interval;
 use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, signed};

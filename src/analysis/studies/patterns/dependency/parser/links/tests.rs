@@ -8,9 +8,8 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::choices::ChoiceModel;
-use super::contacts::{CONTACT_TOLERANCE, ContactModel, LOSS_WEIGHT};
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence};
+use super::models::{CONTACT_TOLERANCE, ChoiceModel, ContactModel, LOSS_WEIGHT};
 use super::section::{LinkParser, LinksRead, OF_PAIRS, OF_SOURCES, flat_table, write_summary};
 use super::sums::LinkParserSums;
 use crate::corpus::{LinkSet, LinkType};
