@@ -13,7 +13,7 @@ use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
 /// How many layers, and heads in each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
     /// Layers.
     pub layers: usize,

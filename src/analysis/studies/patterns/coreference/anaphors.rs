@@ -58,8 +58,7 @@ pub struct Window {
 /// A mention with an earlier one of its entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// The places of its candidates in [`Window::heads`]: up to its own head word, those that it sees and, unless the model
-    /// is a decoder, that see it.
+    /// The places of its candidates in [`Window::heads`], up to its own: those that it sees and, unless in a decoder, that see it.
     pub candidates: Range<usize>,
     entity: usize,
     /// The number of candidates that head a mention of its entity.

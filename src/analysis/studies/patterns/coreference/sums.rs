@@ -14,8 +14,7 @@ use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 
-/// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
-/// attends to most, and the one that attends to it most.
+/// The ways attention can point from an anaphor: to the candidate that it attends to most, and that attends to it most.
 pub const WAYS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
 /// The ways that there are where queries see these keys: in a decoder an antecedent sees no anaphor.

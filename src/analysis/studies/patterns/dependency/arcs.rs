@@ -48,8 +48,7 @@ pub struct ScoredArc {
     pub relations: Vec<usize>,
 }
 
-/// The arcs of a tree that are scored, as far as `takes` takes the dependent and the head; `annotations` are those of its
-/// words, if it has any, and `index` gives the place in the table of a relation with the head on a side.
+/// The arcs of a tree that `takes` takes; `index` gives the place in the table of a relation with the head on a side.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
@@ -145,16 +144,12 @@ impl RelationSums {
 /// The numbers of arcs of one relation that both a head and a baseline predict.
 ///
 /// The baseline's offset and its tags are known only when all sentences are counted, so the counts are kept for each of
-/// them; an arc is right for one offset at most, and for one tag at most, so there are two counts per right prediction.
-/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so they are not
-/// kept by block.
+/// them: an arc is right for one of each at most. Only totals are needed, so they are not kept by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and place of the arc's head; `[layers * heads]`, empty
-    /// until a head scores.
+    /// Right predictions by head, direction and place of the arc's head; `[layers * heads]`, empty until a head scores.
     pub places: Vec<[[u64; PLACES]; 2]>,
-    /// Right predictions by [`Cue::place`], head and direction; of a cue that was not met, and after the last that was,
-    /// there is nothing: relations have few, 20 on average and 250 of `all` in EWT dev.
+    /// Right predictions by [`Cue::place`], head and direction; shorter or empty where a cue was not met: relations have few.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 
@@ -206,8 +201,7 @@ fn add_at([first, second]: &mut [[u64; PLACES]; 2], place: usize, right: [u64; 2
     second[place] += right[1];
 }
 
-/// The arcs of one relation in sentences that are not the first of their family: no independent evidence, so the test of a
-/// head against an offset leaves them out.
+/// The arcs of one relation in later sentences of families: no independent evidence, so tests against an offset leave them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
     /// Arcs whose head is at each of the [`PLACES`].
@@ -229,8 +223,7 @@ impl DuplicateArcs {
         add_at(&mut self.right[head], arc.place, right);
     }
 
-    /// Whether these are among the arcs that `total` counts, and those that heads predict rightly or wrongly among those of
-    /// `all`, so that what is left without them is no less than nothing.
+    /// Whether these are among the arcs that `total` counts, and right and wrong predictions among those of `all`.
     pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; PLACES];

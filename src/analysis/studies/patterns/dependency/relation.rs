@@ -18,8 +18,7 @@ use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
-/// The directions in which arcs with the head on a side are scored: in a decoder, whose relations have a side, the one in
-/// which the later word looks for the earlier.
+/// The directions in which arcs with the head on a side are scored: in a decoder the later word looks for the earlier.
 pub fn directions(side: Option<Side>) -> &'static [Direction] {
     match side {
         None => &Direction::BOTH,
@@ -273,8 +272,7 @@ pub(super) struct MarginExcess {
 }
 
 impl RelationMetrics {
-    /// Leaves the accuracy and its difference from the offset, with intervals, of heads below the best fixed offset, which no policy
-    /// labels; the best head stays as it is.
+    /// Leaves accuracy and difference from the offset, with intervals, of heads below the best offset but for the best head.
     pub(super) fn drop_what_no_policy_labels(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
             for direction in Direction::BOTH {
@@ -304,8 +302,7 @@ impl RelationMetrics {
         self.each(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
-    /// A head in one direction against the better of both baselines, which is the tags where they are equally good;
-    /// `None` where the tags are no baseline.
+    /// A head against the better of both baselines, of equal ones the tags; `None` where the tags are no baseline.
     pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
@@ -325,8 +322,7 @@ impl RelationMetrics {
         self.each(|head, direction| Some(self.test(self.versus_better(head, direction)?, margin))).collect()
     }
 
-    /// The block test of every head on the relation against other arcs and a margin; `is_above` only where the head is
-    /// `margin_over_offset` above the best offset, too, so that it has a label.
+    /// The block test of every head against other arcs and a margin; `is_above` only where the head has a label, too.
     pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
@@ -349,16 +345,14 @@ impl RelationMetrics {
         MarginExcess { difference, p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
-    /// A difference of two accuracies over the words of the relation; `None` where it has no standard error, or too few blocks for
-    /// a test.
+    /// A difference of two accuracies; `None` where it has no standard error, or too few blocks for a test.
     pub(super) fn estimate(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// The difference of a head from the best offset. A rounded report has no standard error, which then follows from the interval. `None`
-    /// as [`Self::estimate`].
+    /// The difference of a head from the best offset; in a rounded report the standard error follows from the interval.
     pub(super) fn estimate_of(&self, comparison: &Comparison) -> Option<Estimate> {
         let &Comparison { difference, ci95, standard_error, .. } = comparison;
         // The upper half, since a difference that is dropped is below 0, and an interval ends at -1.

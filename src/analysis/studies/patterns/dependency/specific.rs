@@ -1,8 +1,5 @@
-//! How much better a head finds the arcs of one relation than the other arcs of the same sentences.
-//!
-//! A head that finds all arcs better than a fixed offset is above it on every relation, whatever their names say: with names
-//! permuted within sentences, heads still have labels. What is then left of a head's accuracy on a relation is that on the other
-//! arcs beside it.
+//! How much better a head finds the arcs of one relation than the other arcs of the same sentences: a head that finds all arcs better
+//! than a fixed offset is above it on every relation, and with names permuted within sentences, heads still have labels.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +29,8 @@ pub struct ArcsBeside {
 }
 
 impl ArcsBeside {
-    /// Pools these arcs; `sentence` gives the number of an arc's sentence, and `all` has the places of the relation `all`,
-    /// one for each side in a decoder, where arcs are beside those on their own side alone.
+    /// Pools these arcs; `sentence` numbers the sentence of an arc, and `all` has the places of the relation `all`, in a decoder one for
+    /// each side, where arcs are beside those on their own side alone.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
         let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();

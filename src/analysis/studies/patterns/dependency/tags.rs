@@ -1,7 +1,5 @@
-//! The tag baseline: the prediction of a word's head from word classes alone (docs/methodology/dependency.md).
-//!
-//! A rule is a UPOS and a side: the head of a word is the nearest word of that UPOS on that side. At most one rule is
-//! right for an arc, that of the head's own UPOS and side; so one count per arc is kept.
+//! The tag baseline (docs/methodology/dependency.md): a rule is a UPOS and a side, and the head of a word is the nearest word of that
+//! UPOS on that side. At most one rule is right for an arc, that of the head's own UPOS and side; so one count per arc is kept.
 
 use std::collections::BTreeMap;
 

@@ -42,10 +42,8 @@ impl Gram {
 /// to about 1e-12.
 const NOTHING_LEFT: f64 = 1e-10;
 
-/// The least-squares fit by some variables, whatever is fitted: the pseudo-inverse of their sums of products.
-///
-/// Where some variables are combinations of others, the coefficients are the smallest of those that fit as well, so that
-/// what they say of other data does not depend on the order of the variables.
+/// The least-squares fit by some variables, whatever is fitted: the pseudo-inverse of their sums of products. Of coefficients that fit
+/// as well the smallest are taken, so that what they say of other data does not depend on the order of the variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     variables: Vec<usize>,
@@ -63,9 +61,8 @@ impl Fit {
         Self { variables, inverse }
     }
 
-    /// The sums of squares that the fit explains of some data, `2 β'b - β'G β`, one for each of several that are fitted, `β`
-    /// being fitted to other data; below 0 if the fit is worse than none. `fitted` and `products`, `[all variables, fitted]`,
-    /// have the products with each variable of the other data and of these.
+    /// The sums of squares that the fit explains of some data, `2 β'b - β'G β`, `β` being fitted to other data; below 0 if it is worse than
+    /// none. `fitted` and `products`, `[all variables, fitted]`, have the products with each variable of the other data and of these.
     pub fn explained(&self, fitted: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
         let Self { variables, inverse } = self;
         let coefficients = inverse * fitted.select_rows(variables);

@@ -1,5 +1,4 @@
-//! Explained attention: how much of a head's attention all known cues explain together, how much each adds, and the
-//! residual (docs/methodology/explained-variance.md).
+//! Explained attention: how much of a head's attention known cues explain (docs/methodology/explained-variance.md).
 
 mod cues;
 mod least_squares;

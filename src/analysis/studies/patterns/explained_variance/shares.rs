@@ -15,8 +15,7 @@ use crate::system::parallel::in_parallel;
 
 pub const COUNT: usize = GROUPS.len();
 
-/// The shares of one form: of all cues, of each group alone, and what each adds to all others; null where there is no such
-/// cue.
+/// The shares of one form, of all cues, of each group alone, and beside all others; null where there is no such cue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares<T> {
     pub all: T,

@@ -43,10 +43,8 @@ impl GoldEdges {
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
-    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, W times `lifts`.
-    ///
-    /// Prim's algorithm from the first word; among equal weights the lowest index joins first, to the word that joined
-    /// earlier.
+    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, W times `lifts`: Prim's algorithm from the first word; among
+    /// equal weights the lowest index joins first, to the word that joined earlier.
     pub fn in_spanning_tree(&self, attention: &WordAttention, lifts: &Lifts, buffers: &mut TreeBuffers) -> u64 {
         if self.count() == 0 {
             return 0;

@@ -21,8 +21,7 @@ use crate::study::metrics::metric::Denominator;
 mod tests;
 
 impl RelationMetrics {
-    /// The fractions of each block, `None` for a block without such a word; with the agreements over all blocks, and
-    /// the words that are left out of the test.
+    /// The metrics from each block, `None` for one without such a word; `later` are the words that are left out of the test.
     pub(super) fn new(
         key: &RelationKey,
         blocks: &[Option<&RelationSums>],
@@ -107,8 +106,7 @@ impl RelationMetrics {
     }
 }
 
-/// The right predictions of the simplest parsers on the words of a relation, by block: what each of them goes by is chosen on
-/// one fold and scored on the other.
+/// The right predictions of the simplest parsers by block, each chosen on one fold and scored on the other.
 pub struct SimpleParsers {
     pub words: PerBlock,
     /// The best head in the better direction; `None`, as of the others, where a fold has no such word.
@@ -120,8 +118,7 @@ pub struct SimpleParsers {
 }
 
 impl SimpleParsers {
-    /// The words with this relation, by a name under which arcs are scored, in sums of a model with so many heads. In a
-    /// decoder one head in one direction is right on one side alone.
+    /// The words with this relation in sums of so many heads; in a decoder one head in one direction is right on one side alone.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {
@@ -157,12 +154,9 @@ impl ArcScores<'_> {
             sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
         };
         let found = Jackknife::new(&self.per_block(of_head), &self.words_beside_others());
-        (self.total.with_others > 0).then(|| Specificity {
-            difference: found.all(),
-            ci95: found.interval(),
-            standard_error: found.standard_error(),
-            p: None,
-            q: None,
+        (self.total.with_others > 0).then(|| {
+            let (difference, ci95, standard_error) = (found.all(), found.interval(), found.standard_error());
+            Specificity { difference, ci95, standard_error, p: None, q: None }
         })
     }
 
@@ -180,8 +174,7 @@ impl ArcScores<'_> {
         }
     }
 
-    /// `both` are the words on which both are right; `later` those on which only the one or the other is, in sentences that
-    /// are not the first of their family, which the test leaves out.
+    /// `later` are the words on which only the one or the other is right, in sentences that the test leaves out.
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
@@ -195,17 +188,8 @@ impl ArcScores<'_> {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &tags.by_block);
         let (head_only, tags_only) = (head.right - both, tags.right - both);
-        TagComparison {
-            difference,
-            ci95,
-            standard_error,
-            head_only,
-            tags_only,
-            lead: difference,
-            lead_ci95: ci95,
-            p: None,
-            q: None,
-        }
+        let (lead, lead_ci95) = (difference, ci95);
+        TagComparison { difference, ci95, standard_error, head_only, tags_only, lead, lead_ci95, p: None, q: None }
     }
 }
 

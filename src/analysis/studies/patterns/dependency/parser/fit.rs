@@ -98,8 +98,8 @@ fn dependents(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
     words.filter(|(_, word)| word.gold != Gold::Unknown).map(|(place, _)| place)
 }
 
-/// By what the attention of each head, from a word and to it, is multiplied to have a standard deviation of 1 among the heads
-/// that a word could have, `[heads]`; 0 where it does not vary: then it says nothing.
+/// Factors that give the attention of each head, from a word and to it, a standard deviation of 1 among the heads that a word could
+/// have, `[heads]`; 0 where it does not vary.
 fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
     let candidates: usize = sentences.iter().map(|sentence| dependents(sentence).count() * sentence.words.len()).sum();
     let mut weights = Vec::new();

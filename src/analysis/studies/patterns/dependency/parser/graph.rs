@@ -9,8 +9,7 @@ use super::sentence::{Gold, KeptSentence};
 use crate::linalg::lanes::{LANES, across};
 use crate::studies::patterns::dependency::arcs::place_of;
 
-/// A graph-based parser without anything but attention, or distances, or both: the score of a word's head is linear in the
-/// attention between the two words, in both directions.
+/// A graph-based parser: the score of a word's head is linear in the attention between the two, in both directions, or in distances.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parser {
     /// The heads that it reads, ascending, by their places among all heads.
@@ -81,8 +80,7 @@ impl Parser {
         loss
     }
 
-    /// The sum of `-ln p` of the gold heads over the words with a head; its derivatives by the weights, the root and the distances
-    /// are added to `slopes`, in this order.
+    /// The sum of `-ln p` of the gold heads; its derivatives by weights, root and distances, in this order, are added to `slopes`.
     pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let loss = self.shares(sentence, scores);
@@ -112,8 +110,8 @@ impl Parser {
         loss
     }
 
-    /// Appends to `rows` what the second derivatives of the loss are made of: with `p` the shares of the nodes `x` as heads of a word,
-    /// these are `sum p (x - m)(x - m)ᵀ`, `m = sum p x`; a row is `sqrt p (x - m)`. The attention of heads is multiplied by `scales`.
+    /// Appends the rows whose products sum to the second derivatives of the loss: see [`centre`], of the nodes as heads of each word. The
+    /// attention of heads is multiplied by `scales`.
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
     pub fn curvature(
         &self,
@@ -154,8 +152,7 @@ impl Parser {
         }
     }
 
-    /// The word that each word most likely depends on, `[words]`, the first of equal ones; `None` of a word without others. And
-    /// whether the root is likelier than any of them.
+    /// The word that each word most likely depends on, and whether the root is likelier: [`likeliest`] of each, `[words]`.
     pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
@@ -163,8 +160,8 @@ impl Parser {
     }
 }
 
-/// The word that scores highest as the head of a word, the first of equal ones, and whether the root scores higher; `row` has the
-/// scores of all nodes, the root last.
+/// The word that scores highest as the head of a word, the first of equal ones, `None` of a word without others; and whether the root,
+/// whose score is the last of the row, is higher.
 pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
     let root = row.len() - 1;
     let others = (0..root).filter(|&head| head != dependent);

@@ -1,6 +1,5 @@
-//! The baseline of the parser that sees no attention: how far words are apart, and which words they are by their embeddings.
-//!
-//! Attention knows both, so that being ahead of distances alone says little of what heads compute (docs/methodology/parser.md).
+//! The baseline of the parser that sees no attention: how far words are apart, and which they are by their embeddings. Attention
+//! knows both, so being ahead of distances alone says little of what heads compute (docs/methodology/parser.md).
 
 use std::collections::BTreeMap;
 
@@ -146,8 +145,7 @@ pub struct LexicalFit {
     pub ridge: f64,
 }
 
-/// The baseline as it was fitted on each fold, and the scores of all candidates by what was fitted on the other fold, by sentence and
-/// choice.
+/// The baseline as it was fitted on each fold, and the scores of all candidates by what was fitted on the other fold.
 pub struct Lexical {
     pub fits: [LexicalFit; 2],
     /// `[sentences][choices][candidates]`
@@ -287,8 +285,7 @@ fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &
     scores.extend(choice.candidates.iter().map(of_candidate));
 }
 
-/// The sum of the means of `-ln p` of the right candidates over all choices with one, without the penalty; its derivatives are added to
-/// `slopes`.
+/// The sum over choices of the mean of `-ln p` of the right candidates, no penalty; its derivatives are added to `slopes`.
 fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
     for sentence in sentences {

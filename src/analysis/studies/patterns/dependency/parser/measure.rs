@@ -1,13 +1,12 @@
 //! Parsers fitted on each fold and scored on the other, beside simpler ones.
 
-use super::accuracies::{ParserAccuracy, accuracies, difference, share};
+use super::accuracies::{ParserAccuracy, ParserHits, Tally, accuracies, difference, share};
 use super::fit::{Evidence, Fitted, PENALTY, TOLERANCE, on_folds};
 use super::graph::likeliest;
 use super::lexical::{Lexical, LexicalChoice, LexicalFit, LexicalSentence, Space};
 use super::section::{FitReport, HeadWeights, LayerPart, PARSERS, ParserReport, RelationAccuracy, SimpleAccuracies};
 use super::sentence::{Gold, KeptSentence, KeptWord};
 use super::sums::ParserSums;
-use super::tally::{ParserHits, Tally};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::PerBlock;
@@ -151,8 +150,7 @@ fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     }
 }
 
-/// Fits the baseline of distances and embeddings on each fold and tallies it on the other; `None` where the encoder gives no access to its
-/// embeddings.
+/// The baseline of distances and embeddings on each fold, tallied on the other; `None` where there are no embeddings.
 fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
     let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
     let words = [0, 1].map(|fold| {

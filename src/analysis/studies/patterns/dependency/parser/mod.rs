@@ -12,7 +12,6 @@ mod optimum;
 mod section;
 mod sentence;
 mod sums;
-mod tally;
 
 use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};

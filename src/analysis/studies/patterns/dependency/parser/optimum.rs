@@ -50,9 +50,7 @@ pub struct FitCourse {
 }
 
 /// The minimum of a function that writes its gradient and returns its value, searched from 0 until the gradient is not longer
-/// than `tolerance`.
-///
-/// The function is convex, so a step that decreases it by [`ARMIJO`] will do: the curvature along it is never negative.
+/// than `tolerance`. It is convex, so a step that decreases it by [`ARMIJO`] will do: the curvature along it is never negative.
 pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
@@ -73,8 +71,7 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     Minimum { gradient: norm(&gradient), at, value, steps }
 }
 
-/// Goes against a direction by the first of `step` and its halves that decreases a function by [`ARMIJO`] at least: to the place,
-/// gradient and value there. `None` if none does.
+/// Goes against a direction by the first of `step` and its halves that decreases a function ([`is_lower`]); `None` if none does.
 fn descend(
     (at, gradient, value): (&mut [f64], &mut [f64], f64),
     direction: &[f64],
@@ -117,9 +114,7 @@ const MOST_STEPS: u64 = 200;
 /// much as ten evaluations (Shamanskii 1967).
 const GOOD_STEP: f64 = 0.5;
 
-/// The minimum of a function that writes its gradient and returns its value, searched from 0 until the gradient is not longer than
-/// `tolerance`; `curvature` has its second derivatives, `[size, size]` and positive definite, which need
-/// not be exact.
+/// The minimum as [`minimise`] has it; `curvature` has second derivatives, `[size, size]`, positive definite, not always exact.
 pub fn newton(
     size: usize,
     tolerance: f64,
@@ -149,9 +144,8 @@ const INNER: f64 = 0.1;
 /// Most rounds over the coordinates of one model; some hundred are needed where terms are alike.
 const MOST_ROUNDS: usize = 10_000;
 
-/// The minimum of a function of `start.len()` variables and the absolute values of the first `penalised` of them, from `start` until the
-/// shortest subgradient is not longer than `tolerance`. The function writes its gradient and returns its value; `curvature` has its second
-/// derivatives, `[size, size]`, which need not be exact.
+/// The minimum of a function and the absolute values of the first `penalised` of its variables, from `start` until the shortest
+/// subgradient is not longer than `tolerance`; the rest is as in [`newton`].
 pub fn proximal_newton(
     (start, penalised): (Vec<f64>, usize),
     tolerance: f64,
@@ -206,8 +200,7 @@ fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
     }
 }
 
-/// The step to the minimum of the quadratic model at a place with the penalty, by coordinate descent, until the shortest subgradient of the
-/// model is not longer than `tolerance`.
+/// The step to the minimum of the quadratic model with the penalty, until its shortest subgradient is not longer than `tolerance`.
 fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
     let size = at.len();
     let (mut step, mut slopes) = (vec![0.0; size], gradient.to_vec());

@@ -34,9 +34,7 @@ pub struct KeptWord {
     pub tokens: Vec<u32>,
 }
 
-/// A sentence with what the parser knows of it.
-///
-/// Its nodes are its words, and after them the root.
+/// A sentence with what the parser knows of it; its nodes are its words, and after them the root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
     pub block: usize,

@@ -15,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
 /// The sentences with a tree, by their numbers: what the parser learns from is no sum.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ParserSums {
     pub grid: HeadGrid,
     classes: LayerClasses,
@@ -29,14 +29,7 @@ pub struct ParserSums {
 impl ParserSums {
     /// Nothing yet, of a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self {
-            grid,
-            classes,
-            from,
-            sentences: BTreeMap::new(),
-            embeddings: KeptEmbeddings::default(),
-            folded: WordAttention::default(),
-        }
+        Self { grid, classes, from, ..Self::default() }
     }
 
     /// The sentences in blocks of even number, or in those of odd number.

@@ -1,11 +1,11 @@
 use std::num::NonZeroUsize;
 
+use super::accuracies::Tally;
 use super::fit::{Evidence, Fitted, TOLERANCE};
 use super::graph::{NodeScores, Parser};
 use super::section::{PARSERS, ParserReport, ParserSection};
 use super::sentence::{Gold, KeptSentence, SeenSentence};
 use super::sums::ParserSums;
-use super::tally::Tally;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;

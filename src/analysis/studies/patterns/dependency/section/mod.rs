@@ -227,8 +227,7 @@ impl Relations {
         )
     }
 
-    /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
-    /// requires, and removes the q-values of the others, which are not tested.
+    /// Corrects for the number of tests, over the relations with at least as many words as the policy requires.
     fn correct(&mut self, policy: &Policy) {
         let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
         self.correct_family(
@@ -277,8 +276,7 @@ impl Relations {
         }
     }
 
-    /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or
-    /// a held-out one, ignores the choice, so a test of it would not hold its level.
+    /// The accuracy of each head; the interval of a chosen one ignores the choice, so a test of it would not hold its level.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let least = policy.count(&MIN_COUNT);
         let mut numbers = Vec::new();

@@ -32,8 +32,8 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     }),
 ];
 
-/// The columns that may go where there is no room, the first of them first: accuracy out of the half that chose the head, and the
-/// q-value, go last, for the accuracy of the best head of many and its gain mean little without them.
+/// The columns that may go where there is no room, the first of them first: held-out accuracy and the q-value last, for the accuracy
+/// of the best head of many and its gain mean little without them.
 pub(super) const MAY_GO: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// A difference of accuracies in percentage points.
@@ -41,8 +41,7 @@ fn gain(difference: f64, ci95: Option<Interval>) -> String {
     signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
 }
 
-/// The relations; every head on each of them; the best head of each by distance; the rules of the tag baseline; the relations
-/// as a paper shows them.
+/// The tables of the export, the last of them as a paper shows it.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
@@ -116,8 +115,7 @@ fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     TableRows::of("paper", tested(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
-/// Whether the best head has a firm label of the relation in its direction. Its q-value is corrected in the section, over the
-/// family of tests that labels are corrected over.
+/// Whether the best head has a firm label of the relation in its direction, by the q-value that the section has corrected.
 fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| of_relation(relation, place, policy));

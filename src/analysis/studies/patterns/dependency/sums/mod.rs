@@ -24,9 +24,7 @@ use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::Direction;
 
-/// A relation as it is scored: in a decoder the arcs with the head before the dependent and those with the head after it are
-/// apart, for each is seen from one end alone.
-///
+/// A relation as it is scored: in a decoder arcs with the head before and after the dependent are apart, for each is seen from one end.
 /// Partials have it as a key of an object, which is a string: the name behind a sign of the side.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -80,16 +78,15 @@ impl Sight {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct DependencySums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// Words that are not scored: they and their heads do not see each other, or in a decoder the later does not see the
-    /// earlier, in every layer.
+    /// Words that are not scored, for they and their heads are [`Sight::OutOfSight`].
     pub out_of_sight: u64,
-    /// Words that are not scored: they or their heads have the first token of what a decoder reads.
+    /// Words that are not scored, for they or their heads are [`Sight::WithFirst`].
     pub with_first: u64,
     /// The place of each relation in the lists that follow.
     pub relations: BTreeMap<RelationKey, usize>,
@@ -109,8 +106,7 @@ impl DependencySums {
         Self { classes, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
-    /// Sums of these blocks and agreements, which list the relations by their places; every sentence is a family, and every
-    /// query sees every key.
+    /// Sums of these blocks and agreements, by places of relations; every sentence is a family, and every query sees every key.
     pub fn of(
         grid: HeadGrid,
         from: FromToken,
@@ -119,18 +115,7 @@ impl DependencySums {
         agreements: Vec<Agreement>,
     ) -> Self {
         let later = vec![DuplicateArcs::default(); relations.len()];
-        Self {
-            grid,
-            classes: LayerClasses::default(),
-            from,
-            out_of_sight: 0,
-            with_first: 0,
-            relations,
-            agreements,
-            later,
-            blocks,
-            predictions: Predictions::default(),
-        }
+        Self { grid, from, relations, agreements, later, blocks, ..Self::default() }
     }
 
     fn total(&self, place: usize) -> RelationSums {

@@ -82,8 +82,7 @@ pub struct HeadData<'a> {
 }
 
 impl<'a> HeadData<'a> {
-    /// The parts of a view.
-    /// Panics if one is missing.
+    /// The parts of a view. Panics if one is missing.
     pub fn new(view: &HeadView<'a>) -> Self {
         let asked = "what was asked for is lent";
         Self {

@@ -1,5 +1,4 @@
-//! The vectors that are written, `o°_i`, and the part of them that comes from each kind of sink,
-//! `s_i = sum_j A[i,j] f°_j`.
+//! The vectors that are written, `o°_i`, and the part of them from each kind of sink, `s_i = sum_j A[i,j] f°_j`.
 
 use std::ops::Range;
 
@@ -8,8 +7,7 @@ use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Sums vectors, and their squares and products; of the vectors, `[VECTORS, head_dim]`, before and after the product with
-/// `W_O W_Oᵀ`, both are given as zeros.
+/// Sums vectors, `[VECTORS, head_dim]`, before and after the product with `W_O W_Oᵀ`, both given as zeros, and their squares.
 #[inline(always)]
 pub fn add(
     sums: &mut NormSums<f64>,

@@ -1,5 +1,4 @@
-//! Even attention over the keys that each query sees, where it does not see all: norms and outputs of a head with the same
-//! values.
+//! Even attention over the keys that each query sees, where it does not see all: norms and outputs with the head's own values.
 
 use std::ops::Range;
 

@@ -1,7 +1,5 @@
-//! Sums of vectors and of their products, by lanes.
-//!
-//! Plain loops: a closure that is handed on may not be compiled for the instruction set of its caller, and without that
-//! instruction a fused multiply-add is a call.
+//! Sums of vectors and of their products, by lanes, in plain loops: a closure that is handed on may not be compiled for the instruction
+//! set of its caller, and without that instruction a fused multiply-add is a call.
 
 use std::ops::Range;
 

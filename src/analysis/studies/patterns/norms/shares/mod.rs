@@ -1,5 +1,4 @@
-//! Shares of the vectors that a head writes, which are no ratios of sums: the part that is the same everywhere, and the
-//! part that differs from sentence to sentence (docs/methodology/norms.md).
+//! Shares of the vectors that a head writes, which are no ratios of sums (docs/methodology/norms.md).
 
 use super::observe::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, NormBlock, NormExposure};

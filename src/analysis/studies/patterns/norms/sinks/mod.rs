@@ -1,5 +1,4 @@
-//! Labels of heads whose attention rests on a sink, by what they write: `sink:no-op`, `sink:parked`, `sink:opposed`,
-//! `sink:constant`, `sink:broadcast`, `sink:used`.
+//! Labels of heads whose attention rests on a sink, `sink:…`, by what they write.
 
 use anstyle::AnsiColor;
 
@@ -231,9 +230,8 @@ fn negative(measured: Measured) -> Measured {
     turned(measured, |value| 0.0 - value)
 }
 
-/// The assessment of a type of sink: nothing, if the head has no label of a sink, or if `other` comes first and holds.
-///
-/// With two sinks the assessment is of the one with more attention.
+/// The assessment of a type of sink, of two sinks that with more attention: nothing, if the head has no label of a sink, or if `other`
+/// comes first and holds.
 fn typed<'a>(
     label: &str,
     evidence: &'a Evidence<'a>,

@@ -1,9 +1,6 @@
-//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key
-//! are of the same sentence (docs/methodology/segments.md).
-//!
-//! Least squares over all `n * n` cells, with a level for each row: rows of attention all sum to 1. Rows and columns are
-//! taken out of everything by centring (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences.
-//! Their products depend on the pair alone, so they are factored once, for all heads.
+//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key are of the same
+//! sentence (docs/methodology/segments.md): least squares over all `n * n` cells, with a level for each row. Rows and columns are taken out
+//! by centring (Frisch & Waugh 1933); the products of the other 20 regressors are factored once, for all heads.
 
 use std::ops::Range;
 
@@ -147,8 +144,7 @@ impl Design {
     }
 }
 
-/// Cholesky's factor of the lower triangle of a positive semidefinite matrix; a row that is a sum of those before it has
-/// no column of its own.
+/// Cholesky's factor of a positive semidefinite matrix's lower half; a row that is a sum of those before it has no column.
 fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     let mut factor = [[0.0; TERMS]; TERMS];
     for column in 0..TERMS {
@@ -169,8 +165,7 @@ fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     factor
 }
 
-/// The coordinates of products in the regressors made orthogonal one after the other: the square of each is what it
-/// explains beside those before it.
+/// Coordinates of products in regressors made orthogonal one after the other: squared, what each explains beside those before.
 fn solved(factor: &[[f64; TERMS]; TERMS], products: [f64; TERMS]) -> [f64; TERMS] {
     let mut parts = [0.0; TERMS];
     for (term, product) in products.into_iter().enumerate() {

@@ -139,12 +139,11 @@ pub fn lead_of(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
     let known = others.filter_map(|one| Some((one.share.accuracy?, one)));
     let best = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    best.map(|(_, best)| Lead {
-        over: Some(best.parser.clone()),
-        difference: best.ahead.difference,
-        ci95: best.ahead.ci95,
+    best.map_or_else(Lead::default, |(_, ParserAccuracy { parser, ahead, .. })| Lead {
+        over: Some(parser.clone()),
+        difference: ahead.difference,
+        ci95: ahead.ci95,
     })
-    .unwrap_or_default()
 }
 
 impl LinkParser {
@@ -171,11 +170,8 @@ impl LinkParser {
         let attention = format!("{}{}", percent(own.accuracy), plus_minus_percent(own.ci95));
         let lead = self.lead.difference.map_or_else(String::new, |points| signed(points, self.lead.ci95));
         let over = self.lead.over.clone().unwrap_or_default();
-        [self.title(), self.count.to_string(), attention]
-            .into_iter()
-            .chain(names.iter().map(|name| self.of(name)))
-            .chain([lead, over])
-            .collect()
+        let others = names.iter().map(|name| self.of(name));
+        [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
     /// A line on a head where no other has a larger weight on the type.
@@ -205,14 +201,27 @@ impl LinkParser {
     }
 }
 
-/// The models of the tables beside attention, and the columns that may go where there is no room, the first of them first.
-const SHOWN_OF_SOURCES: ([&str; 6], &[usize]) = (
-    ["best head", "place", "same class", "class rules", "distances and embeddings", "attention of an untrained model"],
+/// A table of the summary: its introduction, its first columns, the models beside attention, and the columns that may go where there
+/// is no room, the first of them first.
+type Shown = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
+
+const OF_SOURCES_SHOWN: Shown = (
+    "Links from all attention heads: a linear model of the attention between a source and each candidate, in all heads, says which \
+     candidate is a target; fitted on one half of the sentences and scored on the other, in % of sources. `lead` is over the best \
+     model that does not see this attention:\n",
+    ["links", "sources", "all heads"],
+    &["best head", "place", "same class", "class rules", "distances and embeddings", "attention of an untrained model"],
     &[1, 5, 4, 6, 8, 7, 3],
 );
 
-const SHOWN_OF_PAIRS: ([&str; 4], &[usize]) =
-    (["best head", "separations", "chance", "attention of an untrained model"], &[1, 6, 5]);
+const OF_PAIRS_SHOWN: Shown = (
+    "Undirected links from all attention heads (contact prediction, Rao et al. 2021): of the pairs that a logistic regression on the \
+     corrected attention of all heads finds likeliest, as many as words, the share that is linked, in %; fitted on one half of the \
+     sentences and scored on the other. `lead` is over the best model that does not see this attention:\n",
+    ["links", "pairs", "all heads"],
+    &["best head", "separations", "chance", "attention of an untrained model"],
+    &[1, 6, 5],
+);
 
 fn table(all: &[&LinkParser], [links, count, attention]: [&str; 3], names: &[&str]) -> Table {
     let mut table = plain_table();
@@ -239,34 +248,15 @@ fn table(all: &[&LinkParser], [links, count, attention]: [&str; 3], names: &[&st
 
 /// Lines for the summary; none without links.
 pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> fmt::Result {
-    let some = |is_of_pairs: bool| {
+    for (is_of_pairs, (intro, header, names, may_go)) in [(false, OF_SOURCES_SHOWN), (true, OF_PAIRS_SHOWN)] {
         let own = links.iter().filter(|one| one.none.is_none() && one.is_of_pairs() == is_of_pairs);
         let mut own: Vec<&LinkParser> = own.collect();
         own.sort_by_key(|one| Reverse(one.count));
-        own
-    };
-    let (sources, pairs) = (some(false), some(true));
-    if !sources.is_empty() {
-        writeln!(
-            out,
-            "Links from all attention heads: a linear model of the attention between a source and each candidate, in all heads, says which \
-             candidate is a target; fitted on one half of the sentences and scored on the other, in % of sources. `lead` is over the best \
-             model that does not see this attention:\n"
-        )?;
-        let (names, may_go) = SHOWN_OF_SOURCES;
-        out.table_without(table(&sources, ["links", "sources", "all heads"], &names), may_go);
-        out.blank();
-    }
-    if !pairs.is_empty() {
-        writeln!(
-            out,
-            "Undirected links from all attention heads (contact prediction, Rao et al. 2021): of the pairs that a logistic regression on the \
-             corrected attention of all heads finds likeliest, as many as words, the share that is linked, in %; fitted on one half of the \
-             sentences and scored on the other. `lead` is over the best model that does not see this attention:\n"
-        )?;
-        let (names, may_go) = SHOWN_OF_PAIRS;
-        out.table_without(table(&pairs, ["links", "pairs", "all heads"], &names), may_go);
-        out.blank();
+        if !own.is_empty() {
+            writeln!(out, "{intro}")?;
+            out.table_without(table(&own, header, names), may_go);
+            out.blank();
+        }
     }
     let unfitted: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
     let most = unfitted.iter().max_by_key(|one| one.count);

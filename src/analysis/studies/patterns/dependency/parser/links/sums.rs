@@ -25,7 +25,7 @@ pub const MOST_BYTES_OF_ONE: u64 = MOST_BYTES / 4;
 ///
 /// Kept are the first of the corpus that have room together. Which these are does not depend on the order in which they are seen: a sequence
 /// that comes behind too many bytes of others never has room.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkParserSums {
     grid: HeadGrid,
     classes: LayerClasses,
@@ -46,17 +46,7 @@ pub struct LinkParserSums {
 impl LinkParserSums {
     /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self {
-            grid,
-            classes,
-            from,
-            sequences: BTreeMap::new(),
-            seen: 0,
-            end: None,
-            embeddings: KeptEmbeddings::default(),
-            sizes: Arc::default(),
-            corrected: Vec::new(),
-        }
+        Self { grid, classes, from, ..Self::default() }
     }
 
     pub fn with_embeddings(self) -> Self {
