@@ -69,25 +69,19 @@ pub struct CoreferenceSums {
 }
 
 impl CoreferenceSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
         Self { grid, visibility, from, met: MentionCounts::default(), blocks }
     }
 }
 
-#[derive(Debug)]
-pub struct CoreferenceState {
-    block: usize,
-    window: Window,
-}
-
 merge_fields!(CoreferenceSums[grid, visibility, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
-    type SequenceState = CoreferenceState;
+    /// The block of a window, and the window.
+    type SequenceState = (usize, Window);
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<CoreferenceState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let window = Window::of(sequence, self.visibility, self.from);
         self.met.merge(&window.met);
         let block = block_of(sequence.family.number);
@@ -103,10 +97,10 @@ impl Sums for CoreferenceSums {
             }
             sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
         }
-        (!window.anaphors.is_empty()).then_some(CoreferenceState { block, window })
+        (!window.anaphors.is_empty()).then_some((block, window))
     }
 
-    fn observe(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, event: &mut Event<'_>) {
+    fn observe(&mut self, (block, window): &mut Self::SequenceState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);

@@ -10,24 +10,28 @@ mod relation;
 pub mod section;
 mod specific;
 pub mod sums;
-mod syntactic;
 pub mod tags;
 
 use std::num::NonZeroU64;
+
+use anstyle::AnsiColor;
 
 use crate::corpus::relation::ALL;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
-use crate::study::labels::evidence::Direction;
+use crate::study::labels::evidence::{Direction, LABEL_Q};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 use crate::study::upstream::UpstreamResults;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
+use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, of_relation};
 use relation::{directions, set_shares};
 use section::{Relations, Tests};
 use sums::{DependencySums, RelationKey};
@@ -73,11 +77,11 @@ impl Study for Dependency {
         by_default: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
-        labels: &[syntactic::SYNTACTIC],
+        labels: &[SYNTACTIC],
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
         is_share: |_| true,
-        verdicts: &[syntactic::SPECIFIC, syntactic::BEYOND],
+        verdicts: &[SPECIFIC, BEYOND],
         aim: |label| {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
@@ -135,3 +139,72 @@ impl Study for Dependency {
         UpstreamResults { claims: section.claims(labelling.verdicts), ..UpstreamResults::default() }
     }
 }
+
+/// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and all of them.
+const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
+    dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
+    vocative xcomp";
+
+/// Whether a word is one of these, with or without a subtype: `nsubj:pass`.
+fn is_universal(relation: &str) -> bool {
+    let main = relation.split_once(':').map_or(relation, |(main, _)| main);
+    UNIVERSAL.split_whitespace().any(|known| known == main)
+}
+
+/// Whether a syntactic label is of its relation.
+const SPECIFIC: VerdictRule = VerdictRule {
+    verdict: "a syntactic label is beyond other arcs",
+    statistic: "accuracy on the relation less that on the other arcs of the same sentences",
+    margin: "syntactic_specific_margin {syntactic_specific_margin}",
+    family: "all syntactic labels, firm or borderline, with such a difference",
+    least: "{syntactic_min_count} words of the relation; none of `all`",
+    printed: "the difference with its interval, q",
+};
+
+/// How far a syntactic label reaches.
+const BEYOND: VerdictRule = VerdictRule {
+    verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
+    statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
+    margin: "syntactic_beyond_margin {syntactic_beyond_margin}",
+    family: "all heads, directions and relations with such a lead",
+    least: "{syntactic_min_count} words with a tag baseline",
+    printed: "the lead over tags with its interval, q",
+};
+
+const SYNTACTIC: Detector = Detector {
+    explanation: Explanation {
+        name: "syntactic:<relation>",
+        measures: "The head's attention points from a word to its head in the dependency tree (dep->head), \
+            or from the head to the word (head->dep), for words of one Universal Dependencies relation. \
+            The relation `all` pools every relation but `punct`; `nsubj` pools its subtypes, such as `nsubj:pass`, which also \
+            have labels of their own.",
+        formula: "count >= {syntactic_min_count}, accuracy >= baseline + {syntactic_margin}, the baseline being the best fixed offset on the same words; firm if \
+            the block test of the difference has q <= {label_q} over all heads, directions and relations",
+        chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation; beside it \
+            that of the best tags (\"the head is the nearest word of a UPOS on one side\", by the UPOS of d), and in \
+            `beyond` how far the label reaches, by block tests of q <= {label_q}: beyond the offset (`offset`); beyond other arcs \
+            (`relation`) if the head is also better on the relation than on the other arcs of the same sentences by \
+            {syntactic_specific_margin}; beyond word classes (`tags`) if it is then also above the better of both baselines by \
+            {syntactic_beyond_margin}",
+        source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.2. \
+            Accuracy by the most attended word: Clark et al. 2019, section 4.2. \
+            Significance: block test against the margin, corrected by Benjamini & Hochberg 1995 for all heads, directions \
+            and relations.",
+        caveats: "The accuracy of the best head is biased upwards: compare `heldout_accuracy`. \
+            A label that is beyond the offset alone may be that of a head that follows all arcs alike. Most labels are not beyond \
+            word classes: that the head knows more than these is then not shown. \
+            A tree is one theory of syntax, and the labels depend on it.",
+    },
+    thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
+    is_role: true,
+    parameter: Parameter::Any("syntactic", is_universal),
+    phrase: Phrase::Directed {
+        to_head: "attends from {} words to their heads",
+        to_dependent: "attends from heads to their {} words",
+    },
+    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
+    assess: |evidence, policy| {
+        let Relations { relations, .. } = evidence.section();
+        relations.iter().flat_map(|relation| of_relation(relation, evidence.place, policy)).collect()
+    },
+};

@@ -34,7 +34,7 @@ impl ArcsBeside {
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
         let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();
-        let mut members: Vec<(usize, u64, bool, usize)> = Vec::new();
+        let mut members: Vec<Beside> = Vec::new();
         let mut pooled: Vec<u64> = Vec::new();
         for arc in arcs {
             let place = (sentence(arc), is_causal.then_some(Side::of(arc.head, arc.dependent)));
@@ -46,24 +46,25 @@ impl ArcsBeside {
             pooled[pool] += u64::from(is_pooled);
             let of_relation = |&relation: &usize| {
                 let group = *groups.entry((place.0, relation)).or_insert_with(|| {
-                    members.push((relation, 0, is_pooled, pool));
+                    members.push(Beside { relation, arcs: 0, others: 0, is_pooled, pool });
                     members.len() - 1
                 });
-                members[group].1 += 1;
+                members[group].arcs += 1;
                 group
             };
             found.push((pool, is_pooled, arc.relations.iter().map(of_relation).collect()));
         }
         // Groups without other arcs beside them are left out.
-        let mut places = vec![None; members.len()];
         let mut kept = Vec::new();
-        for (number, (relation, arcs, is_pooled, pool)) in members.into_iter().enumerate() {
-            let others = pooled[pool] - if is_pooled { arcs } else { 0 };
-            if others > 0 {
-                places[number] = Some(kept.len());
-                kept.push(Beside { relation, arcs, others, is_pooled, pool });
+        let place = |group: Beside| {
+            let others = pooled[group.pool] - if group.is_pooled { group.arcs } else { 0 };
+            if others == 0 {
+                return None;
             }
-        }
+            kept.push(Beside { others, ..group });
+            Some(kept.len() - 1)
+        };
+        let places: Vec<Option<usize>> = members.into_iter().map(place).collect();
         let of_arc = |(pool, is_pooled, groups): (usize, bool, Vec<usize>)| {
             (is_pooled.then_some(pool), groups.into_iter().filter_map(|group| places[group]).collect())
         };

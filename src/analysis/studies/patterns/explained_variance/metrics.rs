@@ -73,9 +73,7 @@ impl ExplainedInputs<'_> {
     }
 }
 
-pub(super) const FORM_NAMES: [&str; FORMS] = ["all-keys", "text"];
-
-const BY_FORM: Keys = Keys::Each(FORMS, |form| FORM_NAMES[form].to_owned());
+const BY_FORM: Keys = Keys::Each(FORMS, |form| ["all-keys", "text"][form].to_owned());
 const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
 
 const OURS: &str = "Defined here.";

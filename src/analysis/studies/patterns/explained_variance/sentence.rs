@@ -18,9 +18,7 @@ use crate::study::instruments::cosines::cosines;
 
 /// The two forms: the whole row, and the row over other tokens of text, which then sums to 1.
 pub const FORMS: usize = 2;
-/// Keys are all tokens.
 pub const ALL_KEYS: usize = 0;
-/// Keys are the other tokens of text.
 pub const TEXT: usize = 1;
 
 /// The fewest tokens of text of a sentence in the form [`TEXT`]: of two, each has one key, which has all there is.
@@ -259,7 +257,6 @@ impl SentenceWords {
         self.of[a] != self.of[b]
     }
 
-    /// The syntactic head of the word of a token.
     fn head_of(&self, token: usize) -> Option<usize> {
         *self.heads.get(self.of[token]?)?
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cues::CUES;
-use super::observe::{Columns, SentenceSums, observe};
+use super::observe::{Columns, observe};
 use super::places::{PlaceHeadSums, PlaceSums, TextRows};
 use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
@@ -29,7 +29,6 @@ merge_fields!(ExplainedHeadSums { products, squares });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormSums {
     pub rows: u64,
-    /// Pairs of a row and a key.
     pub keys: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
@@ -70,7 +69,6 @@ pub struct ExplainedSums {
 }
 
 impl ExplainedSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
         let (cues, heads) = (vec![ExactSum::default(); PAIRS], vec![head; grid.count()]);
@@ -143,7 +141,7 @@ impl Sums for ExplainedSums {
             sums.squares += squares;
         }
         self.neighbours.keep(neighbour, view.layer, view.head, || TextRows::new(&cues.text, text));
-        let SentenceSums { products, squares } = observe(cues, text, view, &mut self.columns);
+        let (products, squares) = observe(cues, text, view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);

@@ -24,13 +24,11 @@ pub struct NormExposure {
     pub squared: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any that are the first of their family.
     pub offset_families: [u64; OFFSETS],
     /// Tokens of each kind of sink.
     pub sinks: [u64; SINK_KINDS],
     /// Text queries that see each kind of sink; of punctuation, which need not be there, all of them.
     pub sink_queries: [u64; SINK_KINDS],
-    /// Sentences with any that are the first of their family.
     pub sink_families: [u64; SINK_KINDS],
 }
 
@@ -73,7 +71,6 @@ impl NormExposure {
 pub struct MixingSums {
     /// The mixing ratio, summed over text queries.
     pub ratio: ExactSum,
-    /// The sum under even attention.
     pub even: ExactSum,
 }
 
@@ -125,7 +122,6 @@ pub struct AllNorms {
 }
 
 impl AllNorms {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let (heads, layers) = (vec![NormSums::default(); grid.count()], vec![MixingSums::default(); grid.layers]);
         Self {
@@ -136,12 +132,6 @@ impl AllNorms {
             buffers: Buffers::default(),
         }
     }
-}
-
-#[derive(Debug)]
-pub struct NormState {
-    block: usize,
-    roles: TokenRoles,
 }
 
 impl Merge for AllNorms {
@@ -155,21 +145,22 @@ impl Merge for AllNorms {
 }
 
 impl Sums for AllNorms {
-    type SequenceState = NormState;
+    /// The block of a sequence, and the roles of its tokens.
+    type SequenceState = (usize, TokenRoles);
 
     fn demands(&self) -> Demands {
         Demands::of(Needs { values: true, value_norms: true, outputs: true, mixing: true, ..Needs::ATTENTION })
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<NormState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         self.blocks[block].exposure.add(&roles, self.visibility);
-        Some(NormState { block, roles })
+        Some((block, roles))
     }
 
-    fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
+    fn observe(&mut self, (block, roles): &mut Self::SequenceState, event: &mut Event<'_>) {
         if let Event::Mixing { layer, mixing } = event {
-            self.blocks[state.block].layers[*layer].add(&state.roles, *mixing);
+            self.blocks[*block].layers[*layer].add(roles, *mixing);
         }
         let Event::Head(input) = event else { return };
         let head = HeadData::new(&input.view);
@@ -177,8 +168,8 @@ impl Sums for AllNorms {
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.output.gram);
         }
-        let sums = observe(&state.roles, self.visibility, &head, &mut self.buffers);
-        self.blocks[state.block].add(place, &sums, &self.buffers.vectors);
+        let sums = observe(roles, self.visibility, &head, &mut self.buffers);
+        self.blocks[*block].add(place, &sums, &self.buffers.vectors);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {

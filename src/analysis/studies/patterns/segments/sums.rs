@@ -49,7 +49,6 @@ pub struct SegmentSums {
 }
 
 impl SegmentSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let block = SegmentBlock { heads: vec![SegmentHeadSums::default(); grid.count()], ..SegmentBlock::default() };
         Self { grid, visibility, blocks: Blocks::new(block) }

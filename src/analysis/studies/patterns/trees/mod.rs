@@ -97,7 +97,6 @@ pub struct TreeSums {
 }
 
 impl TreeSums {
-    /// Empty sums for a model with `grid` heads, whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
         let blocks = Blocks::new(TreeCounts { hits: vec![0; grid.count()], ..TreeCounts::default() });
         Self { grid, classes, from, blocks, buffers: TreeBuffers::default() }

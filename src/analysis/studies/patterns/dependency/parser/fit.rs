@@ -2,9 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::curvature::{Curvature, ROWS};
 use super::graph::{NodeScores, Parser};
-use super::optimum::{FitCourse, newton};
+use super::optimum::{Curvature, FitCourse, ROWS, newton};
 use super::sentence::{Gold, KeptSentence};
 use crate::studies::patterns::dependency::arcs::PLACES;
 use crate::system::parallel::in_parallel;

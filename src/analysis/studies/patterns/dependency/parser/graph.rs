@@ -4,7 +4,7 @@ use std::iter::zip;
 
 use multiversion::multiversion;
 
-use super::curvature::centre;
+use super::optimum::centre;
 use super::sentence::{Gold, KeptSentence};
 use crate::linalg::lanes::{LANES, across};
 use crate::studies::patterns::dependency::arcs::place_of;

@@ -7,7 +7,7 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
 use super::fit::TOLERANCE;
-use super::optimum::{FitCourse, Minimum, minimise};
+use super::optimum::{FitCourse, Minimum, dot, minimise};
 use crate::model::forward::WordEmbeddings;
 use crate::passes::setup::PassSetup;
 use crate::stats::blocks::Merge;
@@ -264,10 +264,6 @@ impl Space {
 
 fn words_of(sentences: &[&Projected<'_>]) -> u64 {
     sentences.iter().map(|sentence| sentence.known().count() as u64).sum()
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {

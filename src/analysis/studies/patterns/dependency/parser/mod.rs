@@ -2,7 +2,6 @@
 //! own (docs/methodology/parser.md).
 
 mod accuracies;
-mod curvature;
 mod fit;
 mod graph;
 mod lexical;
@@ -49,15 +48,13 @@ impl Study for AttentionParser {
     fn passes(&self) -> Vec<PassSpec> {
         let sample = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
         let words = |subject: &Subject<'_>| ParserSums::new(subject.grid, subject.classes.clone(), subject.from);
-        let with_embeddings = move |subject: &Subject<'_>| words(subject).with_embeddings();
         let arcs = |subject: &Subject<'_>| DependencySums::new(subject.grid, subject.classes.clone(), subject.from);
         let links = |subject: &Subject<'_>| LinkParserSums::new(subject.grid, subject.classes.clone(), subject.from);
-        let links_with_embeddings = move |subject: &Subject<'_>| links(subject).with_embeddings();
         vec![
-            PassSpec::new(sample(Weights::Trained), with_embeddings),
+            PassSpec::new(sample(Weights::Trained), move |subject| words(subject).with_embeddings()),
             PassSpec::new(sample(Weights::Fresh { seed: SEED }), words),
             PassSpec::new(sample(Weights::Trained), arcs),
-            PassSpec::new(sample(Weights::Trained), links_with_embeddings),
+            PassSpec::new(sample(Weights::Trained), move |subject| links(subject).with_embeddings()),
             PassSpec::new(sample(Weights::Fresh { seed: SEED }), links),
         ]
     }

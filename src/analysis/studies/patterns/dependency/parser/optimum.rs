@@ -2,9 +2,12 @@
 //! Newton's method (section 3.3), and with an L1 penalty by a proximal Newton method: the penalised quadratic model of a step is
 //! minimised by coordinate descent (Friedman, Hastie & Tibshirani 2010; Lee, Sun & Saunders 2014).
 
+use std::iter::zip;
+
 use lbfgs::Lbfgs;
 
 use crate::linalg::cholesky::Cholesky;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
 /// Steps that the approximation of the Hessian remembers: with 30 as with 10 they take little time beside one evaluation, and
 /// fewer evaluations are needed (Liu & Nocedal 1989, table 2).
@@ -32,7 +35,6 @@ pub struct Minimum {
 }
 
 impl Minimum {
-    /// The course of a fit to so many things with this mean loss.
     pub fn course(&self, count: u64, loss: f64) -> FitCourse {
         FitCourse { count, loss, steps: self.steps, gradient: self.gradient }
     }
@@ -99,7 +101,7 @@ fn is_lower((from, to): (f64, f64), promised: f64, shortens: impl FnOnce() -> bo
     to <= from + ARMIJO * promised || (to <= from + from.abs() * ROUNDING && shortens())
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
@@ -228,6 +230,44 @@ fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f
         }
     }
     step
+}
+
+/// Rows whose products are computed together.
+pub const ROWS: usize = 4096;
+
+/// A sum of products `x xᵀ` of rows `x`, `[size, size]`: of some rows at a time in single precision, their sums in double.
+pub struct Curvature {
+    pub whole: Vec<f64>,
+    part: Vec<f32>,
+    size: usize,
+}
+
+impl Curvature {
+    /// A diagonal matrix, to which products are added.
+    pub fn new(size: usize, diagonal: f64) -> Self {
+        let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
+        Self { whole: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
+    }
+
+    /// Adds the products of rows, divided by a count.
+    pub fn add(&mut self, rows: &[f32], count: f64) {
+        let own = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
+        multiply(MatrixMut::new(&mut self.part, self.size, self.size), own.transposed(), own);
+        zip(&mut self.whole, &self.part).for_each(|(sum, more)| *sum += f64::from(*more) / count);
+    }
+}
+
+/// Makes of rows `x` with probabilities `p` the rows `sqrt p (x - m)`, `m = sum p x`; `mean` is room for a row.
+#[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
+pub fn centre(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
+    mean.fill(0.0);
+    for (row, &share) in zip(rows.chunks_exact(mean.len()), shares) {
+        zip(&mut *mean, row).for_each(|(mean, x)| *mean += share as f32 * x);
+    }
+    for (row, &share) in zip(rows.chunks_exact_mut(mean.len()), shares) {
+        let root = share.sqrt() as f32;
+        zip(row, &*mean).for_each(|(x, mean)| *x = root * (*x - mean));
+    }
 }
 
 #[cfg(test)]

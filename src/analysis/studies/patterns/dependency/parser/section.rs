@@ -32,8 +32,6 @@ pub const PARSERS: [&str; 9] = [
     "tags",
 ];
 
-const SHOWN: usize = 6;
-
 pub struct ParserSection {
     pub parser: ParserReport,
 }
@@ -164,10 +162,6 @@ impl FitReport {
 }
 
 impl ParserReport {
-    fn unfinished(&self) -> usize {
-        self.fits.iter().filter(|fit| fit.gradient > self.tolerance).count()
-    }
-
     fn table(&self) -> comfy_table::Table {
         let mut table = plain_table();
         table.set_header(["parser", "right, in %", "attention ahead by"]);
@@ -178,7 +172,7 @@ impl ParserReport {
         aligned(table)
     }
 
-    /// The relations that attention finds best, among those with so many words.
+    /// The six relations that attention finds best, among those with so many words.
     fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
         let is_one = |one: &&RelationAccuracy| {
             let is_base = !one.relation.contains(':') && ![ALL, PUNCT].contains(&one.relation.as_str());
@@ -186,7 +180,7 @@ impl ParserReport {
         };
         let mut strongest: Vec<&RelationAccuracy> = self.relations.iter().filter(is_one).collect();
         strongest.sort_by(|a, b| b.share.accuracy.partial_cmp(&a.share.accuracy).expect("shares are numbers"));
-        strongest.truncate(SHOWN);
+        strongest.truncate(6);
         strongest
     }
 
@@ -218,7 +212,7 @@ impl ParserReport {
         if !parts.is_empty() {
             writeln!(out, "Points lost without a layer (refitted): {}.", parts.join(", "))?;
         }
-        match self.unfinished() {
+        match self.fits.iter().filter(|fit| fit.gradient > self.tolerance).count() {
             0 => Ok(()),
             count => writeln!(
                 out,
@@ -295,7 +289,6 @@ impl Section for ParserSection {
     }
 }
 
-/// The figure of the parser: what each layer carries.
 fn figures(parser: &ParserReport) -> Vec<Figure> {
     let ParserReport { sentences, words, accuracies, layers, .. } = parser;
     let Some(attention) = accuracies.first().filter(|_| !layers.is_empty()) else { return Vec::new() };

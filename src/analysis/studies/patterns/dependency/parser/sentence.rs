@@ -46,7 +46,6 @@ pub struct KeptSentence {
 }
 
 impl KeptSentence {
-    /// A sentence of a model with so many heads, none of which was seen yet; `None` if no word has a head.
     fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         let tree = sequence.tree.as_deref()?;
         let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());

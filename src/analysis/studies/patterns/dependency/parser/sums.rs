@@ -27,7 +27,6 @@ pub struct ParserSums {
 }
 
 impl ParserSums {
-    /// Nothing yet, of a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
         Self { grid, classes, from, ..Self::default() }
     }

@@ -81,8 +81,6 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     ]
 }
 
-const DIGITS: usize = 3;
-
 /// A relation with its best head.
 #[derive(Serialize)]
 struct PaperRow {
@@ -106,7 +104,7 @@ fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
         relation: relation.title(),
         words: relation.count,
         head: format!("{} {}", relation.place, relation.direction.name()),
-        accuracy: with_interval(relation.accuracy, relation.ci95.accuracy, DIGITS),
+        accuracy: with_interval(relation.accuracy, relation.ci95.accuracy, 3),
         offset: relation.baseline.accuracy,
         word_classes: relation.tag_baseline.as_ref().map(|tags| tags.accuracy),
         held_out: relation.heldout_accuracy,

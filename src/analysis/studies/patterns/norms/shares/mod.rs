@@ -5,7 +5,6 @@ use super::sums::{AllNorms, NormBlock, NormExposure};
 use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::pseudo_values::{Replicate, fractions};
 
-/// The shares of one head, each with a fraction for every block and, last, one for the whole corpus.
 #[derive(Clone, Debug)]
 pub struct Shares {
     pub constant: FractionsByBlock,

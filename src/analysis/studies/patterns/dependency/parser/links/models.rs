@@ -8,9 +8,10 @@ use multiversion::multiversion;
 
 use super::kept::{KeptLinks, LinkEvidence};
 use crate::linalg::lanes::{LANES, across};
-use crate::studies::patterns::dependency::parser::curvature::{Curvature, ROWS, centre};
 use crate::studies::patterns::dependency::parser::fit::{PENALTY, TOLERANCE, penalty};
-use crate::studies::patterns::dependency::parser::optimum::{FitCourse, newton, proximal_newton};
+use crate::studies::patterns::dependency::parser::optimum::{
+    Curvature, FitCourse, ROWS, centre, newton, proximal_newton,
+};
 use crate::study::instruments::linked::sources::LinkSource;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -156,21 +156,15 @@ impl LinkParser {
         self.undirected && self.side.is_none()
     }
 
-    fn tolerance(&self) -> f64 {
-        if self.is_of_pairs() { CONTACT_TOLERANCE } else { TOLERANCE }
-    }
-
-    fn of(&self, name: &str) -> String {
-        let found = self.accuracies.iter().find(|one| one.parser == name);
-        percent(found.and_then(|one| one.share.accuracy))
-    }
-
     fn row(&self, names: &[&str]) -> Vec<String> {
         let own = self.accuracies.first().map(|one| one.share).unwrap_or_default();
         let attention = format!("{}{}", percent(own.accuracy), plus_minus_percent(own.ci95));
         let lead = self.lead.difference.map_or_else(String::new, |points| signed(points, self.lead.ci95));
         let over = self.lead.over.clone().unwrap_or_default();
-        let others = names.iter().map(|name| self.of(name));
+        let others = names.iter().map(|name| {
+            let found = self.accuracies.iter().find(|one| one.parser == *name);
+            percent(found.and_then(|one| one.share.accuracy))
+        });
         [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
@@ -272,7 +266,10 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
             counted(left_out, "sequence")
         )?;
     }
-    let unfinished = |one: &LinkParser| one.fits.iter().filter(|fit| fit.gradient > one.tolerance()).count();
+    let unfinished = |one: &LinkParser| {
+        let tolerance = if one.is_of_pairs() { CONTACT_TOLERANCE } else { TOLERANCE };
+        one.fits.iter().filter(|fit| fit.gradient > tolerance).count()
+    };
     match links.iter().map(unfinished).sum::<usize>() {
         0 => Ok(()),
         count => writeln!(out, "{} of links did not come to an end: see parser.links.fits.", counted(count, "fit")),

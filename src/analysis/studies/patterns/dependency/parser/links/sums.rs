@@ -44,7 +44,6 @@ pub struct LinkParserSums {
 }
 
 impl LinkParserSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
         Self { grid, classes, from, ..Self::default() }
     }
