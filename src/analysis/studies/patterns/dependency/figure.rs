@@ -92,11 +92,8 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
 fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };
-        Bar {
-            name: format!("{minus}{}", at.distance.replace('-', "–")),
-            mark: Mark::of(at.accuracy, None),
-            level: None,
-        }
+        let name = format!("{minus}{}", at.distance.replace('-', "–"));
+        Bar { name, mark: Mark::of(at.accuracy, None), level: None }
     };
     let on = |side: Side| relation.by_distance.iter().filter(move |at| at.side == side);
     let left: Vec<&AtDistance> = on(Side::Left).collect();

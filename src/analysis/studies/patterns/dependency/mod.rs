@@ -34,7 +34,7 @@ use arcs::RelationSums;
 use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, of_relation};
 use relation::{directions, set_shares};
 use section::{Relations, Tests};
-use sums::{DependencySums, RelationKey};
+use sums::DependencySums;
 
 pub use measure::SimpleParsers;
 pub use relation::{
@@ -106,15 +106,13 @@ impl Study for Dependency {
         });
         set_shares(&mut relations);
 
-        let of_direction = |block: usize, direction: Direction| {
-            let of_key = |(key, &place): (&RelationKey, &usize)| {
-                let counts = key.name == ALL && directions(key.side).contains(&direction);
-                sums.blocks[block].get(place).filter(|_| counts)
-            };
-            sums.relations.iter().find_map(of_key).cloned().unwrap_or_default()
+        let all = || sums.relations.iter().filter(|(key, _)| key.name == ALL);
+        let of_direction = |block: &Vec<RelationSums>, direction: Direction| {
+            let mut own = all().filter(|(key, _)| directions(key.side).contains(&direction));
+            own.find_map(|(_, &place)| block.get(place)).cloned().unwrap_or_default()
         };
-        let of_block = |block: usize| Direction::BOTH.map(|direction| of_direction(block, direction));
-        let blocks: Vec<[RelationSums; 2]> = (0..sums.blocks.len()).map(of_block).collect();
+        let of_block = |block| Direction::BOTH.map(|direction| of_direction(block, direction));
+        let blocks: Vec<[RelationSums; 2]> = sums.blocks.iter().map(of_block).collect();
         let mut total = <[RelationSums; 2]>::default();
         blocks.iter().for_each(|block| total.merge(block));
         let of_head = |block: Option<usize>, head: usize| {

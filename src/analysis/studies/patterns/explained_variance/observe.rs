@@ -65,7 +65,7 @@ pub fn observe<'a>(
         if mass > 0.0 {
             squares[TEXT] += square * scale * scale - cues.even(TEXT, number);
         } else {
-            silent.iter_mut().zip(cues.means(number)).for_each(|(sum, mean)| *sum += mean);
+            silent.iter_mut().zip(&cues.means[TEXT][number]).for_each(|(sum, mean)| *sum += mean);
         }
     }
     let mut products = cues.total_means.map(|means| means.map(|mean| -mean));

@@ -55,7 +55,7 @@ pub struct SentenceCues {
     pub listed: Vec<[Vec<usize>; LISTED]>,
     keys: [Vec<usize>; FORMS],
     /// The mean of each cue over the keys of each form and row.
-    means: [Vec<[f64; CUES]>; FORMS],
+    pub means: [Vec<[f64; CUES]>; FORMS],
     /// The sum of those of all rows.
     pub total_means: [[f64; CUES]; FORMS],
 }
@@ -191,11 +191,6 @@ impl SentenceCues {
                 }
             }
         }
-    }
-
-    /// The mean of each cue over the keys of a row in the form [`TEXT`].
-    pub fn means(&self, row: usize) -> &[f64; CUES] {
-        &self.means[TEXT][row]
     }
 
     /// The even attention of a row to each key of a form.

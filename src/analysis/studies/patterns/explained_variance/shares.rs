@@ -56,15 +56,6 @@ impl Numbers {
         }
     }
 
-    fn cues(&self) -> Vec<usize> {
-        (0..CUES).filter(|&cue| self.gram.varies(cue)).collect()
-    }
-
-    fn any(&self) -> Shares<bool> {
-        let alone = GROUPS.map(|group| group.cues().any(|cue| self.gram.varies(cue)));
-        Shares { all: alone.contains(&true), alone, unique: alone }
-    }
-
     /// The squares of each head in a block that cues explain which are fitted to all other blocks.
     fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
         const NOTHING: Shares<f64> = Shares { all: 0.0, alone: [0.0; COUNT], unique: [0.0; COUNT] };
@@ -100,7 +91,9 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
         let whole = Numbers::new(&total[form]);
         let blocks: Vec<Numbers> = sums.blocks.iter().map(|block| Numbers::new(&block[form])).collect();
         let explained = in_parallel(context.threads, &blocks, |block| whole.explained_of(block));
-        let any = whole.any();
+        let cues: Vec<usize> = (0..CUES).filter(|&cue| whole.gram.varies(cue)).collect();
+        let alone = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
+        let any = Shares { all: alone.contains(&true), alone, unique: alone };
         // With one block there is nothing to fit to.
         let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
         let of_head = |place: usize| {
@@ -122,7 +115,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
             }
         };
         let heads = (0..whole.squares.len()).map(of_head).collect();
-        FormShares { heads, any, cues: whole.cues() }
+        FormShares { heads, any, cues }
     })
 }
 

@@ -71,19 +71,16 @@ fn hindrance(sums: &ParserSums) -> Option<String> {
     }
     let arcs = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.scored).count();
     let of_fold = |fold| sums.in_fold(fold).into_iter().map(arcs).sum::<usize>();
-    match [of_fold(0), of_fold(1)] {
-        [0, 0] => Some("no word of the sample has another word for its head".to_owned()),
-        [0, _] => Some(one_fold("even")),
-        [_, 0] => Some(one_fold("odd")),
-        _ => None,
-    }
-}
-
-fn one_fold(parity: &str) -> String {
-    format!(
+    let parity = match [of_fold(0), of_fold(1)] {
+        [0, 0] => return Some("no word of the sample has another word for its head".to_owned()),
+        [0, _] => "even",
+        [_, 0] => "odd",
+        _ => return None,
+    };
+    Some(format!(
         "no word in blocks of {parity} number has another word for its head, so there is nothing to fit on or to score on: the \
          sample is too small, or all of it is in few documents"
-    )
+    ))
 }
 
 impl ParserReport {
@@ -192,15 +189,12 @@ fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<Relat
     let of = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);
         let of_rule = |right: Option<PerBlock>| right.and_then(|right| share(&right, &hits.words).accuracy);
+        let [best_head, offset, tags] = [simple.head, simple.offset, simple.tags].map(of_rule);
         RelationAccuracy {
             relation: name.clone(),
             words: total(hits),
             share: share(&hits.right, &hits.words),
-            beside: SimpleAccuracies {
-                best_head: of_rule(simple.head),
-                offset: of_rule(simple.offset),
-                tags: of_rule(simple.tags),
-            },
+            beside: SimpleAccuracies { best_head, offset, tags },
         }
     };
     let mut relations: Vec<RelationAccuracy> = tally.relations.iter().map(of).collect();
@@ -212,11 +206,8 @@ fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
     let whole = hits_of(&attention.tally, ALL);
     let of = |(layer, parsed): (usize, &Parsed)| {
         let right = hits_of(&parsed.tally, ALL).right;
-        LayerPart {
-            layer,
-            without: share(&right, &whole.words).accuracy,
-            lost: difference(&whole.right, &right, &whole.words),
-        }
+        let lost = difference(&whole.right, &right, &whole.words);
+        LayerPart { layer, without: share(&right, &whole.words).accuracy, lost }
     };
     let some = whole.words.iter().any(|&words| words > 0.0);
     without.iter().enumerate().filter(|_| some).map(of).collect()

@@ -46,31 +46,6 @@ pub struct KeptSentence {
 }
 
 impl KeptSentence {
-    fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
-        let tree = sequence.tree.as_deref()?;
-        let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
-        let word = |(place, arc): (usize, &GoldArc)| {
-            let gold = match arc.head {
-                TreeHead::Root => Gold::Root,
-                TreeHead::Word(head) if counted.contains(&head) => Gold::Word(head - counted.start),
-                TreeHead::Word(_) | TreeHead::Unknown => Gold::Unknown,
-            };
-            let is_seen = |head| Sight::of(sequence, visibility, from, (place, head)) == Sight::Scored;
-            let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
-            let tokens = sequence.ids[sequence.words[place].tokens.clone()].to_vec();
-            KeptWord { gold, relation: arc.relation.clone(), scored, tokens }
-        };
-        let words: Vec<KeptWord> =
-            tree.iter().enumerate().filter(|(place, _)| counted.contains(place)).map(word).collect();
-        let nodes = words.len() + 1;
-        words.iter().any(|word| word.gold != Gold::Unknown).then(|| Self {
-            block: block_of(sequence.family.number),
-            is_first: sequence.family.is_first,
-            words,
-            attention: vec![0; heads * nodes * nodes],
-        })
-    }
-
     pub fn nodes(&self) -> usize {
         self.words.len() + 1
     }
@@ -115,9 +90,33 @@ pub struct SeenSentence {
 impl SeenSentence {
     /// A sentence of a model with so many heads; `None` if no word has a head.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
-        let kept = KeptSentence::new(sequence, classes, from, heads)?;
+        let tree = sequence.tree.as_deref()?;
+        let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
+        let word = |(place, arc): (usize, &GoldArc)| {
+            let gold = match arc.head {
+                TreeHead::Root => Gold::Root,
+                TreeHead::Word(head) if counted.contains(&head) => Gold::Word(head - counted.start),
+                TreeHead::Word(_) | TreeHead::Unknown => Gold::Unknown,
+            };
+            let is_seen = |head| Sight::of(sequence, visibility, from, (place, head)) == Sight::Scored;
+            let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
+            let tokens = sequence.ids[sequence.words[place].tokens.clone()].to_vec();
+            KeptWord { gold, relation: arc.relation.clone(), scored, tokens }
+        };
+        let words: Vec<KeptWord> =
+            tree.iter().enumerate().filter(|(place, _)| counted.contains(place)).map(word).collect();
+        if words.iter().all(|word| word.gold == Gold::Unknown) {
+            return None;
+        }
+        let nodes = words.len() + 1;
+        let kept = KeptSentence {
+            block: block_of(sequence.family.number),
+            is_first: sequence.family.is_first,
+            words,
+            attention: vec![0; heads * nodes * nodes],
+        };
         let root = root_token(&sequence.kinds);
-        let mut spans = sequence.words[sequence.counted_words()].to_vec();
+        let mut spans = sequence.words[counted].to_vec();
         // Without such a token its row and its column stay empty.
         let place = root.unwrap_or_default();
         spans.push((place..place + 1).into());

@@ -117,12 +117,6 @@ impl DependencySums {
         Self { grid, from, relations, agreements, later, blocks, ..Self::default() }
     }
 
-    fn total(&self, place: usize) -> RelationSums {
-        let mut total = RelationSums::default();
-        self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
-        total
-    }
-
     /// Makes room for every relation that has a place.
     fn resize(&mut self) {
         self.later.resize(self.relations.len(), DuplicateArcs::default());
@@ -322,7 +316,8 @@ impl Sums for DependencySums {
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
             && self.agreements.iter().zip(&self.later).enumerate().all(|(place, (agreement, later))| {
-                let total = self.total(place);
+                let mut total = RelationSums::default();
+                self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
                 agreement.is_within(&total) && later.is_within(agreement, &total)
             })
     }

@@ -99,19 +99,15 @@ impl LinksRead {
 
 /// Why no model is fitted, given how many sources there are, or linked pairs, in each fold; `None` if one is.
 fn hindrance([even, odd]: [u64; 2], what: &str) -> Option<String> {
-    let one_fold = |parity: &str| {
-        Some(format!(
-            "none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"
-        ))
-    };
-    match (even, odd) {
-        _ if even + odd < FEWEST => {
-            Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd))
-        }
-        (0, _) => one_fold("even"),
-        (_, 0) => one_fold("odd"),
-        _ => None,
+    if even + odd < FEWEST {
+        return Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd));
     }
+    let parity = match (even, odd) {
+        (0, _) => "even",
+        (_, 0) => "odd",
+        _ => return None,
+    };
+    Some(format!("none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"))
 }
 
 impl LinkParser {
@@ -165,19 +161,16 @@ impl LinkParser {
             .iter()
             .flat_map(|lexical| LinkFit::of_folds(OF_SOURCES[1], lexical.fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
-        let weight = |head: usize, end: usize| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]);
+        let weights = |head: usize| {
+            let both = [0, 1].map(|end| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]));
+            LinkWeights { place: context.grid.place(head), from: both[0], to: Some(both[1]) }
+        };
         Self {
             lead: lead_of(&accuracies),
             accuracies,
             ridges: lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect(),
             fits: fits.chain(of_words).collect(),
-            heads: (0..heads)
-                .map(|head| LinkWeights {
-                    place: context.grid.place(head),
-                    from: weight(head, 0),
-                    to: Some(weight(head, 1)),
-                })
-                .collect(),
+            heads: (0..heads).map(weights).collect(),
             ..empty
         }
     }
@@ -218,15 +211,15 @@ impl LinkParser {
         let fits = OF_PAIRS.iter().zip(&models);
         let fits = fits.flat_map(|(name, (fits, _))| LinkFit::of_folds(name, fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
-        let weights = even.weights.iter().zip(&odd.weights).map(|(even, odd)| f64::midpoint(*even, *odd));
+        let weights = |head: usize| {
+            let from = f64::midpoint(even.weights[head], odd.weights[head]);
+            LinkWeights { place: context.grid.place(head), from, to: None }
+        };
         Self {
             lead: lead_of(&accuracies),
             accuracies,
             fits: fits.collect(),
-            heads: weights
-                .enumerate()
-                .map(|(head, from)| LinkWeights { place: context.grid.place(head), from, to: None })
-                .collect(),
+            heads: (0..heads).map(weights).collect(),
             ..empty
         }
     }
