@@ -13,10 +13,11 @@ use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// The right choices of a head in a block, or in all of them, beside what they are held against.
 pub struct CoreferenceInputs<'a> {
-    block: &'a Block,
-    visibility: Visibility,
-    best: [usize; KINDS.len()],
-    right: [[f64; WAYS.len()]; KINDS.len()],
+    pub block: &'a Block,
+    pub visibility: Visibility,
+    /// The baselines that it is held against.
+    pub best: [usize; KINDS.len()],
+    pub right: [[f64; WAYS.len()]; KINDS.len()],
 }
 
 /// The baseline that is right most often, of each kind; the first of equals.
@@ -27,22 +28,7 @@ pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
     })
 }
 
-impl<'a> CoreferenceInputs<'a> {
-    /// A head whose queries see these keys; `best` are the baselines that it is held against.
-    pub fn head((block, visibility): (&'a Block, Visibility), best: [usize; KINDS.len()], head: usize) -> Self {
-        Self {
-            block,
-            visibility,
-            best,
-            right: std::array::from_fn(|kind| block[kind].heads[head].map(|right| right as f64)),
-        }
-    }
-
-    /// A head that takes any candidate as likely as another.
-    pub fn chance((block, visibility): (&'a Block, Visibility), best: [usize; KINDS.len()]) -> Self {
-        Self { block, visibility, best, right: std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]) }
-    }
-
+impl CoreferenceInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
     }

@@ -74,11 +74,16 @@ impl Study for Antecedents {
         });
         let of_head = |number: Option<usize>, place: usize| {
             let (blocks, best, visibility) = classes.of_layer(context.grid.at(place).0);
-            CoreferenceInputs::head((blocks.at(number), *visibility), *best, place).values()
+            let block = blocks.at(number);
+            let right = std::array::from_fn(|kind| block[kind].heads[place].map(|right| right as f64));
+            CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
             let (blocks, best, visibility) = &classes.each()[class];
-            CoreferenceInputs::chance((blocks.at(number), *visibility), *best).values()
+            let block = blocks.at(number);
+            // A head that takes any candidate as likely as another.
+            let right = std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]);
+            CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
         };
         let section = CoreferenceSection { coreference: Coreference::new(sums, context) };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)

@@ -86,7 +86,6 @@ pub struct RelationMetrics {
 }
 
 impl RelationMetrics {
-    /// The name with the side, where it has one.
     pub fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (syntactic head on the {})", side.name()));
         self.relation.clone() + &side.unwrap_or_default()
@@ -263,7 +262,6 @@ pub struct HeadAccuracy {
     pub left_out: ByDirection<Option<Jackknife>>,
 }
 
-/// The test of a difference against a margin.
 pub(super) struct MarginExcess {
     pub difference: ShareDifference,
     /// The one-sided p-value; `None` where there is no standard error.

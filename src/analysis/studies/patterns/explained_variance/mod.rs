@@ -125,14 +125,12 @@ impl Summed {
     }
 }
 
-const NAMED: usize = 3;
-
 impl FormSummed {
-    /// The share as a line: `59 % over all keys (sinks 33, position 7, classes 2)`.
+    /// The share, with the three largest groups, as a line: `59 % over all keys (sinks 33, position 7, classes 2)`.
     fn words(&self, over: &str) -> Option<String> {
         let mut groups: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
         groups.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let named = groups.iter().take(NAMED).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
+        let named = groups.iter().take(3).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
         let named = named.collect::<Vec<_>>().join(", ");
         Some(format!("  {:.0} % over {over} ({named})\n", 100.0 * self.explained?))
     }

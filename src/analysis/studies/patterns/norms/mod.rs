@@ -17,7 +17,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::stats::block_test::{Jackknife, Scale};
-use crate::stats::blocks::PerBlock;
+use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
@@ -69,7 +69,15 @@ impl Study for Norms {
         });
         let seen = |number: Option<usize>, place: usize| {
             let (_, blocks) = of_place(place);
-            NormInputs::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
+            let (block, first) = (blocks.at(number), grid.index(grid.at(place).0, 0));
+            NormInputs {
+                exposure: &block.exposure,
+                corpus: &blocks.total().exposure,
+                sums: &block.heads[place],
+                layer: &block.heads[first..first + grid.heads],
+                shares: &shares[place],
+                block: number.unwrap_or(BLOCKS),
+            }
         };
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
         // The chance level depends on the head; the denominators are those of any head of the class.
@@ -93,7 +101,7 @@ const CAVEATS: &[Caveat] = &[
         text: "The type of a sink says how much of what the head writes comes from there and whether it differs, \
             not whether the model needs it: a constant part may matter, and an output that is small for its layer too.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| labelling.has_label(|label| label.starts_with(sinks::FAMILY)),
+        applies: |labelling| labelling.has_label(|label| label.starts_with("sink:")),
     },
     Caveat {
         id: "mixing-norms",

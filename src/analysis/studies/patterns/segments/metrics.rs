@@ -30,11 +30,6 @@ impl SegmentInputs<'_> {
     }
 }
 
-fn share(seen: &SegmentInputs<'_>) -> Fraction {
-    let SegmentExposure { queries, first, .. } = *seen.exposure;
-    Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(queries, first)
-}
-
 /// Noise has nothing that is explained beyond noise.
 fn noise(seen: &SegmentInputs<'_>) -> Fraction {
     let SegmentExposure { rows, first, .. } = *seen.exposure;
@@ -58,7 +53,10 @@ pub const METRICS: &[Metric<fn(&SegmentInputs<'_>) -> Fraction>] = &[
             caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
         },
         keys: Keys::Single,
-        value: share,
+        value: |seen| {
+            let SegmentExposure { queries, first, .. } = *seen.exposure;
+            Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(queries, first)
+        },
         chance: None,
     },
     Metric {

@@ -9,8 +9,6 @@ use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 
-pub(super) const FAMILY: &str = "sink:";
-
 const NO_OP_PART: Threshold = Threshold::rule(
     "sink_no_op_part",
     0.2,

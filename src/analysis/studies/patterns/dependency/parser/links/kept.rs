@@ -180,7 +180,6 @@ impl LinkedSequence {
         self.links.iter().map(KeptLinks::bytes).sum()
     }
 
-    /// The sources of one of its types with their candidates.
     pub fn lexical(&self, links: &KeptLinks) -> LexicalSentence<'_> {
         let choice = |source: &LinkSource| LexicalChoice {
             word: source.word,

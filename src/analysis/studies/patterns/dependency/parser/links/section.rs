@@ -197,9 +197,9 @@ impl LinkParser {
 
 /// A table of the summary: its introduction, its first columns, the models beside attention, and the columns that may go where there
 /// is no room, the first of them first.
-type Shown = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
+type LinkTable = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
-const OF_SOURCES_SHOWN: Shown = (
+const OF_SOURCES_SHOWN: LinkTable = (
     "Links from all attention heads: a linear model of the attention between a source and each candidate, in all heads, says which \
      candidate is a target; fitted on one half of the sentences and scored on the other, in % of sources. `lead` is over the best \
      model that does not see this attention:\n",
@@ -208,7 +208,7 @@ const OF_SOURCES_SHOWN: Shown = (
     &[1, 5, 4, 6, 8, 7, 3],
 );
 
-const OF_PAIRS_SHOWN: Shown = (
+const OF_PAIRS_SHOWN: LinkTable = (
     "Undirected links from all attention heads (contact prediction, Rao et al. 2021): of the pairs that a logistic regression on the \
      corrected attention of all heads finds likeliest, as many as words, the share that is linked, in %; fitted on one half of the \
      sentences and scored on the other. `lead` is over the best model that does not see this attention:\n",
@@ -240,7 +240,6 @@ fn table(all: &[&LinkParser], [links, count, attention]: [&str; 3], names: &[&st
     table
 }
 
-/// Lines for the summary; none without links.
 pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> fmt::Result {
     for (is_of_pairs, (intro, header, names, may_go)) in [(false, OF_SOURCES_SHOWN), (true, OF_PAIRS_SHOWN)] {
         let own = links.iter().filter(|one| one.none.is_none() && one.is_of_pairs() == is_of_pairs);
@@ -276,7 +275,6 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
     }
 }
 
-/// The models of each type in one flat table.
 pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
     #[derive(Serialize)]
     struct ModelRow<'a> {
