@@ -1,6 +1,6 @@
 //! Numbers and tables as the summary has them.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
@@ -113,6 +113,22 @@ pub fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// A column of a table: its name, whether it holds text, and its cell of a row.
+pub type TableColumn<T> = (&'static str, bool, fn(&T) -> String);
+
+/// A table with a row for each of these; text is on the left of its column, numbers on the right.
+pub fn table_of<T>(columns: &[TableColumn<T>], rows: &[&T]) -> Table {
+    let mut table = plain_table();
+    table.set_header(columns.iter().map(|(name, ..)| *name));
+    for row in rows {
+        table.add_row(columns.iter().map(|(.., cell)| cell(row)));
+    }
+    for (column, (_, is_text, _)) in table.column_iter_mut().zip(columns) {
+        column.set_cell_alignment(if *is_text { CellAlignment::Left } else { CellAlignment::Right });
+    }
     table
 }
 

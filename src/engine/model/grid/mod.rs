@@ -13,7 +13,7 @@ use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
 /// How many layers, and heads in each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
     pub layers: usize,
     pub heads: usize,
@@ -62,7 +62,7 @@ impl HeadGrid {
 }
 
 /// The place of one head in a model; JSON has it with its name, `L7H9`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "NamedHead", into = "NamedHead")]
 pub struct HeadPlace {
     /// Layer, counted from 0.

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::corpus::{Annotation, Mentions, TreeHead, Upos};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
 
 /// Kinds of anaphors, by their place in all lists here; an anaphor is of several.
 pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
-/// All anaphors.
 pub const ALL: usize = 0;
 /// The anaphors none of whose antecedents has the same lemma.
 pub const OTHER_LEMMA: usize = 4;
@@ -22,15 +24,10 @@ pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];
 /// The features that a pronoun and its antecedent agree in.
 const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
 
-/// The mentions and anaphors of a window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
-    pub heads: Vec<usize>,
-    /// The places in `heads` of the words that head an entity's mentions, ascending, each once.
-    entities: Vec<Vec<usize>>,
-    /// The anaphors with right candidates and wrong ones, by the places of their head words.
-    pub anaphors: Vec<Anaphor>,
+/// Counts of anaphors and mentions, scored or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MentionCounts {
+    pub windows: u64,
     /// Mentions with a head word.
     pub mentions: u64,
     /// Mentions without one: the annotation names none, and no tree shows one.
@@ -41,6 +38,19 @@ pub struct Window {
     pub unscored: u64,
     /// Anaphors without an antecedent that is a candidate.
     pub out_of_sight: u64,
+}
+
+merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight });
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
+    pub heads: Vec<usize>,
+    /// The places in `heads` of the words that head an entity's mentions, ascending, each once.
+    entities: Vec<Vec<usize>>,
+    /// The anaphors with right candidates and wrong ones, by the places of their head words.
+    pub anaphors: Vec<Anaphor>,
+    pub met: MentionCounts,
     /// The place of the first head word that each head word can have for a candidate.
     first: Vec<usize>,
 }
@@ -48,8 +58,7 @@ pub struct Window {
 /// A mention with an earlier one of its entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// The places of its candidates in [`Window::heads`]: up to its own head word, those that it sees and, unless the model
-    /// is a decoder, that see it.
+    /// The places of its candidates in [`Window::heads`], up to its own: those that it sees and, unless in a decoder, that see it.
     pub candidates: Range<usize>,
     entity: usize,
     /// The number of candidates that head a mention of its entity.
@@ -77,13 +86,9 @@ impl Window {
         let counted = sequence.counted_words();
         headed.retain(|(_, head)| counted.contains(head));
         heads.retain(|head| counted.contains(head));
-        let mut window = Self {
-            mentions: headed.len() as u64,
-            headless: (mentions.len() - headed.len()) as u64,
-            unmatched,
-            heads,
-            ..Self::default()
-        };
+        let (mentions, headless) = (headed.len() as u64, (mentions.len() - headed.len()) as u64);
+        let met = MentionCounts { windows: 1, mentions, headless, unmatched, ..MentionCounts::default() };
+        let mut window = Self { heads, met, ..Self::default() };
         let even = Even::new(visibility, sequence.ids.len());
         let span = |place: usize| &sequence.words[window.heads[place]];
         let is_candidate = |place: usize, other: usize| {
@@ -97,7 +102,8 @@ impl Window {
             (0..window.heads.len()).map(|place| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place));
         window.first = first.collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
-            let mut all: Vec<usize> = of_entity.iter().map(|(_, head)| window.place(*head)).collect();
+            let place = |(_, head): &(&str, usize)| window.heads.partition_point(|other| other < head);
+            let mut all: Vec<usize> = of_entity.iter().map(place).collect();
             let mut places = all.clone();
             places.dedup();
             // The first mention has none before it, nor has another one with the same head word.
@@ -111,7 +117,6 @@ impl Window {
         window
     }
 
-    /// Adds an anaphor of the last entity.
     fn add(&mut self, place: usize, words: &[Annotation]) {
         let entity = self.entities.len() - 1;
         let places = &self.entities[entity];
@@ -119,11 +124,11 @@ impl Window {
         let before = |place: usize| places.partition_point(|&other| other < place);
         let of_entity = &places[before(candidates.start)..before(place)];
         if of_entity.is_empty() {
-            self.out_of_sight += 1;
+            self.met.out_of_sight += 1;
             return;
         }
         if of_entity.len() == candidates.len() {
-            self.unscored += 1;
+            self.met.unscored += 1;
             return;
         }
         let word = |place: usize| &words[self.heads[place]];
@@ -137,10 +142,6 @@ impl Window {
         let chosen = chosen.map(|found| found.unwrap_or(place - 1));
         let right = of_entity.len();
         self.anaphors.push(Anaphor { candidates, entity, right, kinds, chosen });
-    }
-
-    fn place(&self, head: usize) -> usize {
-        self.heads.partition_point(|&other| other < head)
     }
 
     /// Whether this candidate heads a mention of the anaphor's entity.

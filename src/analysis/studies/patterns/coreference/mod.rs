@@ -2,21 +2,38 @@
 //! (docs/methodology/coreference.md).
 
 mod anaphors;
-mod labels;
 mod metrics;
-mod section;
 mod sums;
 
+use std::fmt::{self, Write};
+use std::num::NonZeroU64;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
+use crate::study::instruments::fold_scores::FoldScores;
+use crate::study::labels::evidence::MIN_QUERIES;
+use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::section;
+use crate::study::section::{Section, View, section, stored};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::TableRows;
+use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, table_of};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use metrics::{CoreferenceInputs, METRICS, best_baselines};
-use section::{Coreference, CoreferenceSection};
-use sums::CoreferenceSums;
+use crate::system::counted::{counted, plural};
+use crate::system::printable::one_line;
+use anaphors::{BASELINES, KINDS, MentionCounts};
+use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
+use sums::{CoreferenceSums, KindSums, WAYS};
 
 /// The heads that find what a word refers back to.
 pub struct Antecedents;
@@ -32,7 +49,7 @@ impl Study for Antecedents {
         in_first_run: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
-        labels: &[labels::COREFERENCE],
+        labels: &[COREFERENCE],
         caveats: CAVEATS,
         range: |metric| if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 },
         is_share: |metric| metric == "coreference_accuracy",
@@ -57,18 +74,22 @@ impl Study for Antecedents {
         });
         let of_head = |number: Option<usize>, place: usize| {
             let (blocks, best, visibility) = classes.of_layer(context.grid.at(place).0);
-            CoreferenceInputs::head((blocks.at(number), *visibility), *best, place).values()
+            let block = blocks.at(number);
+            let right = std::array::from_fn(|kind| block[kind].heads[place].map(|right| right as f64));
+            CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
             let (blocks, best, visibility) = &classes.each()[class];
-            CoreferenceInputs::chance((blocks.at(number), *visibility), *best).values()
+            let block = blocks.at(number);
+            // A head that takes any candidate as likely as another.
+            let right = std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]);
+            CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
         };
         let section = CoreferenceSection { coreference: Coreference::new(sums, context) };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "no-entities",
@@ -84,6 +105,270 @@ const CAVEATS: &[Caveat] = &[
         applies: |labelling| section::<CoreferenceSection>(labelling.section).coreference.mentions > 0,
     },
 ];
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreferenceSection {
+    pub coreference: Coreference,
+}
+
+/// Mentions and anaphors of the corpus, and how well heads and rules find antecedents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Coreference {
+    /// Windows of whole sentences.
+    pub windows: u64,
+    /// Mentions with a head word; 0 where the corpus has no `Entity=`.
+    pub mentions: u64,
+    /// Mentions without one, which are left out: the annotation names none, and no tree shows one.
+    pub headless: u64,
+    /// Brackets that open or close no mention, which are left out.
+    pub unmatched: u64,
+    /// Anaphors that are not scored, since every candidate is right.
+    pub unscored: u64,
+    /// Anaphors that are not scored in the layers with the narrowest window, whose queries see no antecedent; absent if there
+    /// are none. The kinds are of the layers that see most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub out_of_sight: Option<NonZeroU64>,
+    /// One object for each kind of anaphors that there are.
+    pub kinds: Vec<KindMetrics>,
+}
+
+/// How well heads and rules find the antecedents of one kind of anaphors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KindMetrics {
+    /// `all`; by the UPOS of the head word `pronoun` (PRON), `proper` (PROPN) and `common` (others); `other-lemma`, those
+    /// none of whose antecedents has the same lemma.
+    pub kind: String,
+    /// Scored anaphors.
+    pub count: u64,
+    /// Windows with one.
+    pub windows: u64,
+    /// The best head on all data.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The direction in which it is best: `anaphor->antecedent` or `antecedent->anaphor`.
+    pub direction: String,
+    /// Its accuracy on all data: biased upwards, since it was chosen on the same data. That of each head is in its metrics.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+    /// Accuracy of the heads chosen on one half of the blocks and scored on the other, pooled; null where one half has no
+    /// such anaphor.
+    #[schemars(range(min = 0, max = 1))]
+    pub heldout_accuracy: Option<f64>,
+    /// The accuracy of each rule without a head.
+    pub baselines: Baselines,
+    /// Right candidates / candidates.
+    #[schemars(range(min = 0, max = 1))]
+    pub chance: f64,
+    /// The 95 % intervals.
+    pub ci95: KindIntervals,
+}
+
+/// The accuracy of rules that choose a candidate without a head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Baselines {
+    /// The nearest candidate.
+    #[schemars(range(min = 0, max = 1))]
+    pub nearest: f64,
+    /// The nearest with the same lemma, else the nearest.
+    #[schemars(range(min = 0, max = 1))]
+    pub same_lemma: f64,
+    /// The nearest that agrees in number, gender and person where both are annotated, else the nearest.
+    #[schemars(range(min = 0, max = 1))]
+    pub agreement: f64,
+}
+
+/// The intervals of a kind's accuracies, with the selections as they are; null where no two blocks have such an anaphor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KindIntervals {
+    /// Interval of the best head's accuracy.
+    pub accuracy: Option<Interval>,
+    /// Interval of the accuracy of the heads chosen on the other half.
+    pub heldout_accuracy: Option<Interval>,
+    /// Interval of the best head's accuracy less that of the best rule.
+    pub gain: Option<Interval>,
+}
+
+impl Coreference {
+    /// The section that these sums give: of the layers whose queries see most antecedents.
+    pub fn new(classes: &ByClass<CoreferenceSums>, context: &EstimationContext) -> Self {
+        let out_of_sight = classes.each().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
+        let sums = classes.each().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
+        let MentionCounts { windows, mentions, headless, unmatched, unscored, .. } = sums.met;
+        let total = sums.blocks.total();
+        let best = best_baselines(&total);
+        let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
+            let blocks: Vec<Option<&KindSums>> = sums.blocks.iter().map(|block| Some(&block[kind])).collect();
+            KindMetrics::new(kind, &FoldScores::new(&blocks, &KindSums::new(context.grid)), best[kind], context)
+        });
+        Self { windows, mentions, headless, unmatched, unscored, out_of_sight, kinds: kinds.collect() }
+    }
+
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+        let Self { windows, mentions, headless, unmatched, unscored, out_of_sight, kinds } = self;
+        if *mentions == 0 {
+            writeln!(
+                out,
+                "No word of the corpus has an entity annotated (`Entity=`), so no coreference label was tested."
+            )?;
+        } else if let Some(all) = kinds.first() {
+            writeln!(
+                out,
+                "Coreference, {} in {windows} {} of whole sentences: best head for each kind of anaphor \
+                 beside rules without a head, in % of anaphors, ± half of the 95 % interval:\n",
+                counted(*mentions, "mention"),
+                plural(windows, "window", "windows")
+            )?;
+            let least = policy.count(&MIN_QUERIES);
+            // Kinds that no label can rest on are in the report only, unless there are no others.
+            let shown: Vec<&KindMetrics> =
+                kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
+            out.table_without(table_of(&COLUMNS, &shown), MAY_GO);
+            writeln!(out)?;
+            if all.count < least {
+                writeln!(out, "A coreference label needs {}, so none was tested.", counted(least, "anaphor"))?;
+            }
+            if *unscored > 0 {
+                let are = plural(unscored, "is", "are");
+                let anaphors = counted(*unscored, "more anaphor");
+                writeln!(out, "{anaphors} {are} not scored: every candidate is right.")?;
+            }
+            if let Some(hidden) = out_of_sight {
+                let anaphors = counted(hidden.get(), "anaphor");
+                writeln!(out, "In layers with a window, {anaphors} without an antecedent in sight: not scored there.")?;
+            }
+        } else {
+            writeln!(
+                out,
+                "No mention of the corpus has right and wrong candidates before it, so no coreference was tested."
+            )?;
+        }
+        if headless + unmatched > 0 {
+            writeln!(
+                out,
+                "Left out of coreference: {} of `Entity=` that {} no mention, {} without a head word.",
+                counted(*unmatched, "bracket"),
+                plural(unmatched, "opens or closes", "open or close"),
+                counted(*headless, "mention")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Place and way of the head that is right most often; ties go to the lowest place, then to the first way.
+fn best_head(sums: &KindSums) -> (usize, usize) {
+    let cells = sums.heads.iter().enumerate().flat_map(|(head, ways)| (0..ways.len()).map(move |way| (head, way)));
+    let right = |(head, way): (usize, usize)| sums.heads[head][way];
+    cells.reduce(|best, next| if right(next) > right(best) { next } else { best }).expect("there are heads")
+}
+
+impl KindMetrics {
+    /// The accuracies of one kind; `best` is the best of the baselines.
+    fn new(kind: usize, scored: &FoldScores<'_, KindSums>, best: usize, context: &EstimationContext) -> Self {
+        let total = &scored.total;
+        let (place, way) = best_head(total);
+        let over = |right: &PerBlock| Jackknife::new(right, &scored.words);
+        let right = scored.per_block(|sums| sums.heads[place][way] as f64);
+        let of_rule = scored.per_block(|sums| sums.baselines[best] as f64);
+        let (heldout_accuracy, heldout_interval) =
+            scored.held_out(best_head, |sums, &(place, way)| sums.heads[place][way]);
+        let [nearest, same_lemma, agreement] = total.baselines.map(|right| scored.share(right));
+        Self {
+            kind: KINDS[kind].to_owned(),
+            count: total.anaphors,
+            windows: total.windows,
+            place: context.grid.place(place),
+            direction: WAYS[way].to_owned(),
+            accuracy: scored.share(total.heads[place][way]),
+            heldout_accuracy,
+            baselines: Baselines { nearest, same_lemma, agreement },
+            chance: total.chance.value() / total.anaphors as f64,
+            ci95: KindIntervals {
+                accuracy: scored.interval(&right),
+                heldout_accuracy: heldout_interval,
+                gain: over(&right).minus(&over(&of_rule)).on(Scale::Difference).interval(),
+            },
+        }
+    }
+
+    fn gain(&self) -> f64 {
+        let Baselines { nearest, same_lemma, agreement } = self.baselines;
+        self.accuracy - nearest.max(same_lemma).max(agreement)
+    }
+}
+
+const COLUMNS: [TableColumn<KindMetrics>; 11] = [
+    ("anaphors", true, |kind| one_line(&kind.kind)),
+    ("number", false, |kind| kind.count.to_string()),
+    ("head", true, |kind| kind.place.to_string()),
+    ("direction", true, |kind| one_line(&kind.direction)),
+    ("accuracy", false, |kind| percent(Some(kind.accuracy)) + &plus_minus_percent(kind.ci95.accuracy)),
+    ("held-out", false, |kind| percent(kind.heldout_accuracy) + &plus_minus_percent(kind.ci95.heldout_accuracy)),
+    ("nearest", false, |kind| percent(Some(kind.baselines.nearest))),
+    ("same lemma", false, |kind| percent(Some(kind.baselines.same_lemma))),
+    ("agreement", false, |kind| percent(Some(kind.baselines.agreement))),
+    ("chance", false, |kind| percent(Some(kind.chance))),
+    ("over best rule", false, |kind| signed(100.0 * kind.gain(), 1) + &plus_minus_percent(kind.ci95.gain)),
+];
+
+/// The columns that may go where there is no room, the first of them first, and held-out accuracy last.
+const MAY_GO: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
+
+const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
+
+stored!(CoreferenceSection { coreference: Coreference });
+
+impl Section for CoreferenceSection {
+    fn view(&self, policy: &Policy) -> View<'_> {
+        View {
+            summary: Summary::written(|out| self.coreference.write_summary(out, policy)),
+            figures: figures(&self.coreference),
+            tables: vec![TableRows::of("coreference", &self.coreference.kinds)],
+            ..View::default()
+        }
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let broken = self.coreference.kinds.iter().find(|kind| grid.stray([kind.place]).is_some());
+        broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
+    }
+}
+
+fn figures(coreference: &Coreference) -> Vec<Figure> {
+    if coreference.kinds.is_empty() {
+        return Vec::new();
+    }
+    let row = |kind: &KindMetrics| {
+        let alone = |value: f64| Mark::of(Some(value), None);
+        let rules = kind.baselines;
+        ForestRow {
+            name: format!("{} ({})", kind.kind, kind.count),
+            note: kind.place.to_string(),
+            marks: vec![
+                Mark::of(kind.heldout_accuracy, kind.ci95.heldout_accuracy),
+                alone(rules.nearest),
+                alone(rules.same_lemma),
+                alone(rules.agreement),
+            ],
+        }
+    };
+    let chart = Chart::Forest(Forest {
+        scale: "anaphors whose antecedent is found".to_owned(),
+        shares: true,
+        nothing: None,
+        marks: ["best head, held out", "nearest", "same lemma", "agreement"].map(str::to_owned).to_vec(),
+        rows: coreference.kinds.iter().map(row).collect(),
+    });
+    vec![Figure {
+        name: "coreference",
+        title: "Antecedents beside rules without a head".to_owned(),
+        reading: "For each kind of anaphors the share whose antecedent is found: by the head that is best on one half of the \
+            sentences, scored on the other, with its 95 % interval, and by three rules that use no head."
+            .to_owned(),
+        chart,
+    }]
+}
 
 #[cfg(test)]
 mod tests;

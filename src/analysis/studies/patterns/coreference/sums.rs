@@ -4,17 +4,17 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::anaphors::{BASELINES, KINDS, Window};
+use super::anaphors::{BASELINES, KINDS, MentionCounts, Window};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
+use crate::study::instruments::fold_scores::ScoredSums;
 
-/// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
-/// attends to most, and the one that attends to it most.
+/// The ways attention can point from an anaphor: to the candidate that it attends to most, and that attends to it most.
 pub const WAYS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
 /// The ways that there are where queries see these keys: in a decoder an antecedent sees no anaphor.
@@ -25,7 +25,6 @@ pub fn ways(visibility: Visibility) -> Range<usize> {
 /// The sums of one kind of anaphors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
-    /// Anaphors that are scored.
     pub anaphors: u64,
     /// Windows with one, without those that only repeat others.
     pub windows: u64,
@@ -37,8 +36,14 @@ pub struct KindSums {
     pub heads: Vec<[u64; WAYS.len()]>,
 }
 
+impl ScoredSums for KindSums {
+    fn scored(&self) -> u64 {
+        self.anaphors
+    }
+}
+
 impl KindSums {
-    fn new(grid: HeadGrid) -> Self {
+    pub fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
     }
 
@@ -54,66 +59,31 @@ merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 /// One block: the sums of each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
 
-/// Counts of anaphors and mentions, scored or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MentionCounts {
-    pub windows: u64,
-    /// Mentions with a head word.
-    pub mentions: u64,
-    /// Mentions without one.
-    pub headless: u64,
-    /// Brackets that open or close no mention.
-    pub unmatched: u64,
-    /// Anaphors of which every candidate is right.
-    pub unscored: u64,
-    /// Anaphors without an antecedent that is a candidate.
-    pub out_of_sight: u64,
-}
-
-merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight });
-
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,
-    /// The keys that queries see.
     pub visibility: Visibility,
     from: FromToken,
-    /// The counts of anaphors and mentions.
     pub met: MentionCounts,
-    /// The sums of each block.
     pub blocks: Blocks<Block>,
 }
 
 impl CoreferenceSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
         Self { grid, visibility, from, met: MentionCounts::default(), blocks }
     }
 }
 
-/// A window as these sums see it.
-#[derive(Debug)]
-pub struct CoreferenceState {
-    block: usize,
-    window: Window,
-}
-
 merge_fields!(CoreferenceSums[grid, visibility, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
-    type SequenceState = CoreferenceState;
+    /// The block of a window, and the window.
+    type SequenceState = (usize, Window);
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<CoreferenceState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let window = Window::of(sequence, self.visibility, self.from);
-        let MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight } = &mut self.met;
-        *windows += 1;
-        *mentions += window.mentions;
-        *headless += window.headless;
-        *unmatched += window.unmatched;
-        *unscored += window.unscored;
-        *out_of_sight += window.out_of_sight;
+        self.met.merge(&window.met);
         let block = block_of(sequence.family.number);
         for (kind, sums) in self.blocks[block].iter_mut().enumerate() {
             let of_kind = window.anaphors.iter().filter(|anaphor| anaphor.kinds[kind]);
@@ -127,10 +97,10 @@ impl Sums for CoreferenceSums {
             }
             sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
         }
-        (!window.anaphors.is_empty()).then_some(CoreferenceState { block, window })
+        (!window.anaphors.is_empty()).then_some((block, window))
     }
 
-    fn observe(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, event: &mut Event<'_>) {
+    fn observe(&mut self, (block, window): &mut Self::SequenceState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);

@@ -5,8 +5,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::anaphors::Window;
-use super::sums::MentionCounts;
+use super::anaphors::{MentionCounts, Window};
 use super::*;
 use crate::corpus::{Annotation, SentenceFamily, Upos};
 use crate::evaluation::results::Results;
@@ -78,7 +77,7 @@ fn empty(heads: usize) -> CoreferenceSums {
 #[test]
 fn an_example_by_hand() {
     let found = Window::of(&example(), Visibility::ALL, FromToken::Mean);
-    assert_eq!((&found.heads, found.mentions, found.unscored), (&vec![0, 2, 4, 7], 4, 0));
+    assert_eq!((&found.heads, found.met.mentions, found.met.unscored), (&vec![0, 2, 4, 7], 4, 0));
     let [he, she] = &found.anaphors[..] else { panic!("{:?}", found.anaphors) };
     // Bob is right for "he", and the nearest; "she" is not "he", nor agrees with him.
     assert_eq!((he.candidates.end, he.right, he.chosen), (2, 1, [1, 1, 1]));
@@ -120,7 +119,7 @@ fn anaphors_have_right_candidates_and_wrong_ones() {
     let words =
         [("Ann", Propn, "", "(e1)"), ("ANN", Propn, "", "(e1)"), ("x", Noun, "", "(e2)"), ("ann", Propn, "", "(e1)")];
     let found = Window::of(&window(0, &words), Visibility::ALL, FromToken::Mean);
-    assert_eq!((found.anaphors.len(), found.unscored), (1, 1));
+    assert_eq!((found.anaphors.len(), found.met.unscored), (1, 1));
     assert_eq!(found.anaphors[0].kinds, [true, false, true, false, false]);
     assert_eq!((found.anaphors[0].right, found.anaphors[0].chosen), (2, [2, 1, 2]));
     // Two mentions with one head word, neither before the other: "(e1(e1" on one word.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::tags::{CUES, Cue, Side};
+use crate::corpus::Annotation;
 use crate::corpus::relation::scored_as;
-use crate::corpus::{Annotation, TreeHead};
 use crate::sequences::sequence::GoldArc;
-use crate::stats::blocks::merge_fields;
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::instruments::fold_scores::ScoredSums;
 
 /// The farthest offset of the baseline "the head is the word at `d+k`".
@@ -17,7 +17,6 @@ pub const MAX_BASELINE_OFFSET: i32 = 10;
 /// The baseline's offsets: -10..=10 without 0.
 pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
 
-/// The offsets of the baseline in order, -10 first.
 pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
@@ -38,13 +37,10 @@ pub fn place_of(dependent: usize, head: usize) -> usize {
 /// An arc that is scored: a word with a gold head in a sentence of at least two words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoredArc {
-    /// The position of the dependent.
     pub dependent: usize,
-    /// The position of its gold head.
     pub head: usize,
     /// The place of the head, one of [`PLACES`].
     pub place: usize,
-    /// Whether the dependent has a UPOS.
     pub tagged: bool,
     /// The rule of the tag baseline that predicts it, with the UPOS of the dependent.
     pub cue: Option<Cue>,
@@ -52,8 +48,7 @@ pub struct ScoredArc {
     pub relations: Vec<usize>,
 }
 
-/// The arcs of a tree that are scored, as far as `takes` takes the dependent and the head; `annotations` are those of its
-/// words, if it has any, and `index` gives the place in the table of a relation with the head on a side.
+/// The arcs of a tree that `takes` takes; `index` gives the place in the table of a relation with the head on a side.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
@@ -63,11 +58,8 @@ pub fn scored_arcs(
     if tree.len() < 2 {
         return Vec::new();
     }
-    let scored = tree.iter().enumerate().filter_map(|(dependent, arc)| match arc.head {
-        TreeHead::Word(head) => Some((dependent, head, &arc.relation)),
-        TreeHead::Root | TreeHead::Unknown => None,
-    });
-    scored
+    let arcs = tree.iter().enumerate();
+    arcs.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?, &arc.relation)))
         .filter(|&(dependent, head, _)| takes(dependent, head))
         .map(|(dependent, head, relation)| ScoredArc {
             dependent,
@@ -96,13 +88,11 @@ pub fn is_within(sum: i64, arcs: u64) -> bool {
 /// How often one relation's arcs were predicted rightly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
-    /// Arcs scored.
     pub count: u64,
     /// Sentences with such an arc, the first of each family alone.
     pub sentences: u64,
     /// Arcs whose head is at each of the [`PLACES`].
     pub places: [u64; PLACES],
-    /// Arcs whose dependent has a UPOS.
     pub tagged: u64,
     /// Arcs by the UPOS of the dependent and the rule that predicts them; those that no rule predicts are not here.
     pub cues: BTreeMap<Cue, u64>,
@@ -125,12 +115,10 @@ impl ScoredSums for RelationSums {
 }
 
 impl RelationSums {
-    /// No arcs of so many heads.
     pub fn of_heads(heads: usize) -> Self {
         Self { hits: vec![[0; 2]; heads], ..Self::default() }
     }
 
-    /// Counts an arc, and which baselines predict it.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
         self.to_special.resize(heads, [0; 2]);
@@ -156,28 +144,22 @@ impl RelationSums {
 /// The numbers of arcs of one relation that both a head and a baseline predict.
 ///
 /// The baseline's offset and its tags are known only when all sentences are counted, so the counts are kept for each of
-/// them; an arc is right for one offset at most, and for one tag at most, so there are two counts per right prediction.
-/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so they are not
-/// kept by block.
+/// them: an arc is right for one of each at most. Only totals are needed, so they are not kept by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and place of the arc's head; `[layers * heads]`, empty
-    /// until a head scores.
+    /// Right predictions by head, direction and place of the arc's head; `[layers * heads]`, empty until a head scores.
     pub places: Vec<[[u64; PLACES]; 2]>,
-    /// Right predictions by [`Cue::place`], head and direction; of a cue that was not met, and after the last that was,
-    /// there is nothing: relations have few, 20 on average and 250 of `all` in EWT dev.
+    /// Right predictions by [`Cue::place`], head and direction; shorter or empty where a cue was not met: relations have few.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 
 merge_fields!(Agreement { places, cues });
 
 impl Agreement {
-    /// Makes room for `heads` heads.
     pub fn resize(&mut self, heads: usize) {
         self.places.resize(heads, [[0; PLACES]; 2]);
     }
 
-    /// Makes room for a cue.
     pub fn resize_for(&mut self, cue: Cue, heads: usize) {
         let place = cue.place();
         self.cues.resize(self.cues.len().max(place + 1), Vec::new());
@@ -186,13 +168,9 @@ impl Agreement {
 
     /// Adds 1 for each direction in which a head was right; there is room for it.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        let places = &mut self.places[head];
-        places[0][arc.place] += right[0];
-        places[1][arc.place] += right[1];
+        add_at(&mut self.places[head], arc.place, right);
         if let Some(cue) = arc.cue {
-            let both = &mut self.cues[cue.place()][head];
-            both[0] += right[0];
-            both[1] += right[1];
+            self.cues[cue.place()][head].merge(&right);
         }
     }
 
@@ -218,8 +196,12 @@ impl Agreement {
     }
 }
 
-/// The arcs of one relation in sentences that are not the first of their family: no independent evidence, so the test of a
-/// head against an offset leaves them out.
+fn add_at([first, second]: &mut [[u64; PLACES]; 2], place: usize, right: [u64; 2]) {
+    first[place] += right[0];
+    second[place] += right[1];
+}
+
+/// The arcs of one relation in later sentences of families: no independent evidence, so tests against an offset leave them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
     /// Arcs whose head is at each of the [`PLACES`].
@@ -231,7 +213,6 @@ pub struct DuplicateArcs {
 merge_fields!(DuplicateArcs { words, right });
 
 impl DuplicateArcs {
-    /// Counts an arc.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.right.resize(heads, [[0; PLACES]; 2]);
         self.words[arc.place] += 1;
@@ -239,13 +220,10 @@ impl DuplicateArcs {
 
     /// Adds 1 for each direction in which a head was right about an arc that was counted.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        for (places, right) in self.right[head].iter_mut().zip(right) {
-            places[arc.place] += right;
-        }
+        add_at(&mut self.right[head], arc.place, right);
     }
 
-    /// Whether these are among the arcs that `total` counts, and those that heads predict rightly or wrongly among those of
-    /// `all`, so that what is left without them is no less than nothing.
+    /// Whether these are among the arcs that `total` counts, and right and wrong predictions among those of `all`.
     pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; PLACES];
@@ -255,10 +233,8 @@ impl DuplicateArcs {
             let all_wrong = total.places[place].checked_sub(all);
             right <= all && wrong.zip(all_wrong).is_some_and(|(wrong, all)| wrong <= all)
         };
-        let of_direction = |(right, all): (&[u64; PLACES], &[u64; PLACES])| {
-            (0..PLACES).all(|place| holds(place, right[place], all[place]))
-        };
-        self.right.iter().zip(&all.places).all(|(right, all)| right.iter().zip(all).all(of_direction))
+        let mut of_directions = self.right.as_flattened().iter().zip(all.places.as_flattened());
+        of_directions.all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
     }
 
     /// The right predictions of a head in a direction: of all arcs, and of those whose head is at `place`.
@@ -270,8 +246,7 @@ impl DuplicateArcs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::corpus::Upos;
-    use crate::stats::blocks::Merge;
+    use crate::corpus::{TreeHead, Upos};
 
     fn arc(head: TreeHead, relation: &str) -> GoldArc {
         GoldArc { head, relation: relation.to_owned() }

@@ -1,10 +1,8 @@
 //! The figure of the relations: the best head beside both baselines, each chosen on one half and scored on the other.
 
-use std::cmp::Reverse;
-
-use super::relation::{AtDistance, HeadAccuracy, RelationMetrics};
+use super::assessment::{MARGIN, MIN_COUNT, tested};
+use super::relation::{AtDistance, BaselineIntervals, HeadAccuracy, RelationMetrics};
 use super::tags::Side;
-use super::thresholds::{MARGIN, MIN_COUNT};
 use crate::model::grid::HeadPlace;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
@@ -13,20 +11,17 @@ use crate::system::counted::counted;
 
 pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Figure> {
     let least = policy.count(&MIN_COUNT);
-    let mut shown: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
-    shown.sort_by_key(|relation| Reverse(relation.count));
+    let shown = tested(relations, policy);
     if shown.is_empty() {
         return Vec::new();
     }
     let rare = relations.len() - shown.len();
     let rare = if rare > 0 { format!(" {rare} rarer relations are left out.") } else { String::new() };
-    let chart = Chart::Forest(Forest {
-        scale: "words whose syntactic head is found, held out".to_owned(),
-        shares: true,
-        nothing: None,
-        marks: ["best head", "fixed offset", "word classes"].map(str::to_owned).to_vec(),
-        rows: shown.into_iter().map(row).collect(),
-    });
+    let of_best = |relation: &RelationMetrics| {
+        let note = format!("{} {}", relation.place, relation.direction.name());
+        row(relation, note, Mark::of(relation.heldout_accuracy, relation.ci95.heldout_accuracy), true)
+    };
+    let rows = shown.into_iter().map(of_best).collect();
     vec![Figure {
         name: "relations",
         title: "Dependency relations beside both baselines".to_owned(),
@@ -37,29 +32,31 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
              A head to the right of both baselines need not be shown to be better: labels have the result of the tests (firm, beyond).{rare}",
             counted(least, "word")
         ),
-        chart,
+        chart: forest("words whose syntactic head is found, held out", "best head", rows),
     }]
 }
 
-fn row(relation: &RelationMetrics) -> ForestRow {
-    let RelationMetrics { count, place, direction, ci95, baseline, tag_baseline, .. } = relation;
+/// A relation with the mark of a head, and the baselines over all words or held out.
+fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out: bool) -> ForestRow {
+    let RelationMetrics { count, ci95, baseline, tag_baseline, .. } = relation;
+    let mark = |accuracy: f64, held_out: Option<f64>, ci95: &BaselineIntervals| {
+        if is_held_out { Mark::of(held_out, ci95.heldout_accuracy) } else { Mark::of(Some(accuracy), ci95.accuracy) }
+    };
+    let offset = mark(baseline.accuracy, baseline.heldout_accuracy, &ci95.baseline);
     let tags = tag_baseline.as_ref().zip(ci95.tag_baseline.as_ref());
-    ForestRow {
-        name: format!("{} ({count})", relation.title()),
-        note: format!("{place} {}", direction.name()),
-        marks: vec![
-            Mark::of(relation.heldout_accuracy, ci95.heldout_accuracy),
-            Mark::of(baseline.heldout_accuracy, ci95.baseline.heldout_accuracy),
-            tags.and_then(|(tags, ci95)| Mark::of(tags.heldout_accuracy, ci95.heldout_accuracy)),
-        ],
-    }
+    let tags = tags.and_then(|(tags, ci95)| mark(tags.accuracy, tags.heldout_accuracy, ci95));
+    ForestRow { name: format!("{} ({count})", relation.title()), note, marks: vec![own, offset, tags] }
+}
+
+fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
+    let marks = [head, "fixed offset", "word classes"].map(str::to_owned).to_vec();
+    Chart::Forest(Forest { scale: scale.to_owned(), shares: true, nothing: None, marks, rows })
 }
 
 /// The relations of one head that are drawn: the clearest ones, as many as a card has room for.
 const OF_HEAD: usize = 6;
 
-/// The figures of one head: the relations on which it is above the offset by the margin of labels, or the best head; and by distance
-/// the clearest one that it is the best head of.
+/// The relations on which a head is above the offset by the margin of labels, or the best; and by distance the clearest of the latter.
 pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
     let of = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
@@ -72,8 +69,12 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
     let mut shown: Vec<(f64, Direction, &RelationMetrics)> =
         tested.filter_map(|relation| of(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
     shown.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let rows: Vec<ForestRow> =
-        shown.iter().take(OF_HEAD).map(|(_, direction, relation)| row_of_head(relation, place, *direction)).collect();
+    let of_place = |&(_, direction, relation): &(f64, Direction, &RelationMetrics)| {
+        let own = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
+        let head = relation.by_head.iter().find(|head| head.place == place);
+        row(relation, direction.name().to_owned(), head.and_then(own), false)
+    };
+    let rows: Vec<ForestRow> = shown.iter().take(OF_HEAD).map(of_place).collect();
     let best = shown.iter().map(|(.., relation)| relation).find(|relation| relation.place == place);
     let relations = (!rows.is_empty()).then(|| Figure {
         name: "relations",
@@ -82,42 +83,17 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
             "Accuracy of {place} over all words of each relation, with 95 % intervals, beside the best fixed offset and the best rules by \
              word classes."
         ),
-        chart: Chart::Forest(Forest {
-            scale: String::new(),
-            shares: true,
-            nothing: None,
-            marks: ["head", "fixed offset", "word classes"].map(str::to_owned).to_vec(),
-            rows,
-        }),
+        chart: forest("", "head", rows),
     });
     relations.into_iter().chain(best.and_then(|relation| by_distance(relation))).collect()
 }
 
-fn row_of_head(relation: &RelationMetrics, place: HeadPlace, direction: Direction) -> ForestRow {
-    let RelationMetrics { count, by_head, baseline, tag_baseline, ci95, .. } = relation;
-    let own = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
-    let tags = tag_baseline.as_ref().zip(ci95.tag_baseline.as_ref());
-    ForestRow {
-        name: format!("{} ({count})", relation.title()),
-        note: direction.name().to_owned(),
-        marks: vec![
-            by_head.iter().find(|head| head.place == place).and_then(own),
-            Mark::of(Some(baseline.accuracy), ci95.baseline.accuracy),
-            tags.and_then(|(tags, ci95)| Mark::of(Some(tags.accuracy), ci95.accuracy)),
-        ],
-    }
-}
-
-/// The accuracy of a relation's best head by how far away the syntactic head is, from the far left to the far right; none where the
-/// report does not have it.
+/// The accuracy of a relation's best head by distance, from the far left to the far right; none in older reports.
 fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };
-        Bar {
-            name: format!("{minus}{}", at.distance.replace('-', "–")),
-            mark: Mark::of(at.accuracy, None),
-            level: None,
-        }
+        let name = format!("{minus}{}", at.distance.replace('-', "–"));
+        Bar { name, mark: Mark::of(at.accuracy, None), level: None }
     };
     let on = |side: Side| relation.by_distance.iter().filter(move |at| at.side == side);
     let left: Vec<&AtDistance> = on(Side::Left).collect();

@@ -10,31 +10,31 @@ mod relation;
 pub mod section;
 mod specific;
 pub mod sums;
-mod syntactic;
-mod table;
 pub mod tags;
-mod thresholds;
 
 use std::num::NonZeroU64;
+
+use anstyle::AnsiColor;
 
 use crate::corpus::relation::ALL;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
-use crate::study::labels::evidence::Direction;
+use crate::study::labels::evidence::{Direction, LABEL_Q};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 use crate::study::upstream::UpstreamResults;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
-use section::{Relations, Tests};
-use sums::{DependencySums, RelationKey};
-
+use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, of_relation};
 use relation::{directions, set_shares};
+use section::{Relations, Tests};
+use sums::DependencySums;
 
 pub use measure::SimpleParsers;
 pub use relation::{
@@ -45,10 +45,8 @@ pub use relation::{
 /// The relations that each head's attention follows.
 pub struct Dependency;
 
-/// A metric of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
-type ArcMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
-
-const METRICS: &[ArcMetric] = &[Metric {
+/// Metrics of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
+const METRICS: &[Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>] = &[Metric {
     explanation: Explanation {
         name: "uas",
         measures: "How often the most attended word is the word's head in the gold tree, in each direction.",
@@ -79,11 +77,11 @@ impl Study for Dependency {
         by_default: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
-        labels: &[syntactic::SYNTACTIC],
+        labels: &[SYNTACTIC],
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
         is_share: |_| true,
-        verdicts: &[syntactic::SPECIFIC, syntactic::BEYOND],
+        verdicts: &[SPECIFIC, BEYOND],
         aim: |label| {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
@@ -108,33 +106,23 @@ impl Study for Dependency {
         });
         set_shares(&mut relations);
 
-        let of_direction = |block: usize, direction: Direction| {
-            let of_key = |(key, &place): (&RelationKey, &usize)| {
-                let counts = key.name == ALL && directions(key.side).contains(&direction);
-                sums.blocks[block].get(place).filter(|_| counts)
-            };
-            sums.relations.iter().find_map(of_key).cloned().unwrap_or_default()
+        let all = || sums.relations.iter().filter(|(key, _)| key.name == ALL);
+        let of_direction = |block: &Vec<RelationSums>, direction: Direction| {
+            let mut own = all().filter(|(key, _)| directions(key.side).contains(&direction));
+            own.find_map(|(_, &place)| block.get(place)).cloned().unwrap_or_default()
         };
-        let blocks: Vec<[RelationSums; 2]> = (0..sums.blocks.len())
-            .map(|block| Direction::BOTH.map(|direction| of_direction(block, direction)))
-            .collect();
+        let of_block = |block| Direction::BOTH.map(|direction| of_direction(block, direction));
+        let blocks: Vec<[RelationSums; 2]> = sums.blocks.iter().map(of_block).collect();
         let mut total = <[RelationSums; 2]>::default();
         blocks.iter().for_each(|block| total.merge(block));
         let of_head = |block: Option<usize>, head: usize| {
             let sums = block.map_or(&total, |block| &blocks[block]);
-            METRICS
-                .iter()
-                .flat_map(|metric| metric.keys.places().map(move |cell| (metric.value)(sums, head, cell)))
-                .collect()
+            METRICS.iter().flat_map(|one| one.keys.places().map(move |cell| (one.value)(sums, head, cell))).collect()
         };
         let of_chance = |block: Option<usize>| {
             let sums = block.map_or(&total, |block| &blocks[block]);
-            METRICS
-                .iter()
-                .flat_map(|metric| {
-                    metric.keys.places().map(move |cell| metric.chance.unwrap_or(metric.value)(sums, 0, cell))
-                })
-                .collect()
+            let chances = METRICS.iter().map(|metric| (metric.keys, metric.chance.unwrap_or(metric.value)));
+            chances.flat_map(|(keys, chance)| keys.places().map(move |cell| chance(sums, 0, cell))).collect()
         };
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         let tests = Tests {
@@ -149,3 +137,72 @@ impl Study for Dependency {
         UpstreamResults { claims: section.claims(labelling.verdicts), ..UpstreamResults::default() }
     }
 }
+
+/// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and all of them.
+const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
+    dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
+    vocative xcomp";
+
+/// Whether a word is one of these, with or without a subtype: `nsubj:pass`.
+fn is_universal(relation: &str) -> bool {
+    let main = relation.split_once(':').map_or(relation, |(main, _)| main);
+    UNIVERSAL.split_whitespace().any(|known| known == main)
+}
+
+/// Whether a syntactic label is of its relation.
+const SPECIFIC: VerdictRule = VerdictRule {
+    verdict: "a syntactic label is beyond other arcs",
+    statistic: "accuracy on the relation less that on the other arcs of the same sentences",
+    margin: "syntactic_specific_margin {syntactic_specific_margin}",
+    family: "all syntactic labels, firm or borderline, with such a difference",
+    least: "{syntactic_min_count} words of the relation; none of `all`",
+    printed: "the difference with its interval, q",
+};
+
+/// How far a syntactic label reaches.
+const BEYOND: VerdictRule = VerdictRule {
+    verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
+    statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
+    margin: "syntactic_beyond_margin {syntactic_beyond_margin}",
+    family: "all heads, directions and relations with such a lead",
+    least: "{syntactic_min_count} words with a tag baseline",
+    printed: "the lead over tags with its interval, q",
+};
+
+const SYNTACTIC: Detector = Detector {
+    explanation: Explanation {
+        name: "syntactic:<relation>",
+        measures: "The head's attention points from a word to its head in the dependency tree (dep->head), \
+            or from the head to the word (head->dep), for words of one Universal Dependencies relation. \
+            The relation `all` pools every relation but `punct`; `nsubj` pools its subtypes, such as `nsubj:pass`, which also \
+            have labels of their own.",
+        formula: "count >= {syntactic_min_count}, accuracy >= baseline + {syntactic_margin}, the baseline being the best fixed offset on the same words; firm if \
+            the block test of the difference has q <= {label_q} over all heads, directions and relations",
+        chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation; beside it \
+            that of the best tags (\"the head is the nearest word of a UPOS on one side\", by the UPOS of d), and in \
+            `beyond` how far the label reaches, by block tests of q <= {label_q}: beyond the offset (`offset`); beyond other arcs \
+            (`relation`) if the head is also better on the relation than on the other arcs of the same sentences by \
+            {syntactic_specific_margin}; beyond word classes (`tags`) if it is then also above the better of both baselines by \
+            {syntactic_beyond_margin}",
+        source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.2. \
+            Accuracy by the most attended word: Clark et al. 2019, section 4.2. \
+            Significance: block test against the margin, corrected by Benjamini & Hochberg 1995 for all heads, directions \
+            and relations.",
+        caveats: "The accuracy of the best head is biased upwards: compare `heldout_accuracy`. \
+            A label that is beyond the offset alone may be that of a head that follows all arcs alike. Most labels are not beyond \
+            word classes: that the head knows more than these is then not shown. \
+            A tree is one theory of syntax, and the labels depend on it.",
+    },
+    thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
+    is_role: true,
+    parameter: Parameter::Any("syntactic", is_universal),
+    phrase: Phrase::Directed {
+        to_head: "attends from {} words to their heads",
+        to_dependent: "attends from heads to their {} words",
+    },
+    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
+    assess: |evidence, policy| {
+        let Relations { relations, .. } = evidence.section();
+        relations.iter().flat_map(|relation| of_relation(relation, evidence.place, policy)).collect()
+    },
+};

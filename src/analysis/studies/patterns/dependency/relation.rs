@@ -10,6 +10,7 @@ use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{Estimate, Jackknife, Scale, error_of_half};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
+use crate::study::instruments::fold_scores::ShareDifference;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
@@ -17,8 +18,7 @@ use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
-/// The directions in which arcs with the head on a side are scored: in a decoder, whose relations have a side, the one in
-/// which the later word looks for the earlier.
+/// The directions in which arcs with the head on a side are scored: in a decoder the later word looks for the earlier.
 pub fn directions(side: Option<Side>) -> &'static [Direction] {
     match side {
         None => &Direction::BOTH,
@@ -86,13 +86,11 @@ pub struct RelationMetrics {
 }
 
 impl RelationMetrics {
-    /// The name with the side, where it has one.
     pub fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (syntactic head on the {})", side.name()));
         self.relation.clone() + &side.unwrap_or_default()
     }
 
-    /// A line on the relation's best head.
     pub fn of_best_head(&self) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
@@ -130,8 +128,7 @@ impl RelationMetrics {
                 q: versus.q,
             })
         };
-        let of_head = |head| Direction::BOTH.into_iter().filter_map(move |direction| tracker(head, direction));
-        let mut heads: Vec<Tracker> = self.by_head.iter().flat_map(of_head).collect();
+        let mut heads: Vec<Tracker> = self.each(tracker).collect();
         heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
         Tracked {
             relation: self.relation.clone(),
@@ -231,7 +228,7 @@ pub struct AtDistance {
 }
 
 /// One head's accuracy on one relation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadAccuracy {
     /// The head.
     #[serde(flatten)]
@@ -265,37 +262,15 @@ pub struct HeadAccuracy {
     pub left_out: ByDirection<Option<Jackknife>>,
 }
 
-/// The test of a difference against a margin.
 pub(super) struct MarginExcess {
-    /// The difference.
-    pub difference: f64,
-    /// Its interval.
-    pub ci95: Option<Interval>,
+    pub difference: ShareDifference,
     /// The one-sided p-value; `None` where there is no standard error.
     pub p: Option<f64>,
-    /// Whether the estimate is above the margin.
     pub is_above: bool,
 }
 
-impl MarginExcess {
-    /// The p-value, if the estimate is above the margin.
-    pub fn p_above(&self) -> Option<f64> {
-        self.p.filter(|_| self.is_above)
-    }
-}
-
-/// A head's margin over the better of its relation's baselines.
-pub(super) struct BaselineMargin {
-    /// The head's accuracy less the baseline's.
-    pub difference: f64,
-    /// The interval of that.
-    pub ci95: Option<Interval>,
-    standard_error: Option<f64>,
-}
-
 impl RelationMetrics {
-    /// Leaves the accuracy and its difference from the offset, with intervals, of heads below the best fixed offset, which no policy
-    /// labels; the best head stays as it is.
+    /// Leaves accuracy and difference from the offset, with intervals, of heads below the best offset but for the best head.
     pub(super) fn drop_what_no_policy_labels(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
             for direction in Direction::BOTH {
@@ -313,92 +288,69 @@ impl RelationMetrics {
         }
     }
 
-    /// The comparisons of all heads, both directions of the first head first.
+    /// Some value of each head in each direction that has one, both directions of the first head first.
+    pub(super) fn each<'a, T>(
+        &'a self,
+        of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
+    ) -> impl Iterator<Item = T> {
+        self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| of(head, direction))).flatten()
+    }
+
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
-        self.by_head
-            .iter()
-            .flat_map(|head| Direction::BOTH.map(|direction| head.versus_offset.get(direction)))
-            .flatten()
+        self.each(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
-    /// As above, to change them.
-    pub(super) fn comparisons_mut(&mut self) -> impl Iterator<Item = &mut Comparison> {
-        self.by_head.iter_mut().flat_map(|head| head.versus_offset.both_mut()).flatten()
-    }
-
-    /// The comparisons of all heads with the best tags, in the order of [`RelationMetrics::comparisons`].
-    pub(super) fn tag_comparisons_mut(&mut self) -> impl Iterator<Item = &mut TagComparison> {
-        self.by_head.iter_mut().flat_map(|head| head.versus_tags.both_mut()).flatten()
-    }
-
-    /// The comparisons of all heads with other arcs, in the order of [`RelationMetrics::comparisons`], those without any left out.
-    pub(super) fn specificities_mut(&mut self) -> impl Iterator<Item = &mut Specificity> {
-        self.by_head.iter_mut().flat_map(|head| head.specific.both_mut()).flatten()
-    }
-
-    /// A head in one direction against the better of both baselines, which is the tags where they are equally good;
-    /// `None` where the tags are no baseline.
-    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<BaselineMargin> {
+    /// A head against the better of both baselines, of equal ones the tags; `None` where the tags are no baseline.
+    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
-            BaselineMargin { difference: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
+            ShareDifference { value: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
         } else {
-            BaselineMargin { difference: offset.difference, ci95: offset.ci95, standard_error: offset.standard_error }
+            over_offset(offset)
         })
     }
 
-    /// The block test of every head against the best offset and a margin, in the order of [`RelationMetrics::comparisons`].
+    /// The block test of every head against the best offset and a margin.
     pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
-        self.comparisons()
-            .map(|offset| self.test((offset.difference, offset.ci95), offset.standard_error, margin))
-            .collect()
+        self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
     }
 
-    /// The block test of every head against the better of both baselines and a margin, in the order of
-    /// [`RelationMetrics::comparisons`]; none where the tags are no baseline.
+    /// The block test of every head against the better of both baselines and a margin; none where the tags are no baseline.
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
-        let of_head =
-            |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
-        let test = |better: BaselineMargin| self.test((better.difference, better.ci95), better.standard_error, margin);
-        self.by_head.iter().flat_map(of_head).map(test).collect()
+        self.each(|head, direction| Some(self.test(self.versus_better(head, direction)?, margin))).collect()
     }
 
-    /// The block test of every head on the relation against other arcs and a margin, in the order of
-    /// [`RelationMetrics::specificities_mut`]; `is_above` only where the head is `margin_over_offset` above the best offset, too, so
-    /// that it has a label.
+    /// The block test of every head against other arcs and a margin; `is_above` only where the head has a label, too.
     pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
-            let found = head.specific.get(direction).as_ref()?;
+            let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
             let offset = head.versus_offset.get(direction).as_ref();
             let is_labelled = offset.is_some_and(|versus| Bound::AtLeast.holds(versus.difference, margin_over_offset));
-            let of = |error| self.with_others.estimate(found.difference, error, Scale::Real);
-            let estimate = found.standard_error.and_then(of);
-            let p = estimate.map(|estimate| estimate.p_above(margin));
-            let is_above = is_labelled && Bound::AtLeast.holds(found.difference, margin);
-            Some(MarginExcess { difference: found.difference, ci95: found.ci95, p, is_above })
+            let estimate = standard_error.and_then(|error| self.with_others.estimate(value, error, Scale::Real));
+            Some(MarginExcess {
+                difference: ShareDifference { value, ci95, standard_error },
+                p: estimate.map(|estimate| estimate.p_above(margin)),
+                is_above: is_labelled && Bound::AtLeast.holds(value, margin),
+            })
         };
-        self.by_head
-            .iter()
-            .flat_map(|head| Direction::BOTH.into_iter().filter_map(move |direction| test(head, direction)))
-            .collect()
+        self.each(test).collect()
     }
 
     /// The block test of a difference of two accuracies over the words of the relation.
-    fn test(&self, (value, ci95): (f64, Option<Interval>), standard_error: Option<f64>, margin: f64) -> MarginExcess {
+    fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
+        let ShareDifference { value, standard_error, .. } = difference;
         let p = self.estimate(value, standard_error).map(|estimate| estimate.p_above(margin));
-        MarginExcess { difference: value, ci95, p, is_above: Bound::AtLeast.holds(value, margin) }
+        MarginExcess { difference, p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
-    /// A difference of two accuracies over the words of the relation; `None` where it has no standard error, or too few blocks for
-    /// a test.
+    /// A difference of two accuracies; `None` where it has no standard error, or too few blocks for a test.
     pub(super) fn estimate(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// The difference of a head from the best offset. A rounded report has no standard error, which then follows from the interval. `None`
-    /// as [`Self::estimate`].
+    /// The difference of a head from the best offset; in a rounded report the standard error follows from the interval.
     pub(super) fn estimate_of(&self, comparison: &Comparison) -> Option<Estimate> {
         let &Comparison { difference, ci95, standard_error, .. } = comparison;
         // The upper half, since a difference that is dropped is below 0, and an interval ends at -1.
@@ -406,7 +358,6 @@ impl RelationMetrics {
         self.estimate(difference, standard_error.or_else(of_interval))
     }
 
-    /// The entry of the best head.
     fn best(&self) -> &HeadAccuracy {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
@@ -418,9 +369,12 @@ impl RelationMetrics {
 
     /// Takes the comparisons of the best head from the comparisons of all heads.
     pub(super) fn compare_best(&mut self) {
-        let (versus_offset, versus_tags) = (&self.best().versus_offset, &self.best().versus_tags);
-        let of_best = versus_offset.get(self.direction).clone();
-        (self.versus_offset, self.versus_tags) =
-            (of_best.expect("the best head was scored"), versus_tags.get(self.direction).clone());
+        let HeadAccuracy { versus_offset, versus_tags, .. } = self.best();
+        let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
+        (self.versus_offset, self.versus_tags) = (offset.expect("the best head was scored"), tags);
     }
+}
+
+fn over_offset(&Comparison { difference: value, ci95, standard_error, .. }: &Comparison) -> ShareDifference {
+    ShareDifference { value, ci95, standard_error }
 }

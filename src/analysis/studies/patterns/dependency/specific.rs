@@ -1,8 +1,5 @@
-//! How much better a head finds the arcs of one relation than the other arcs of the same sentences.
-//!
-//! A head that finds all arcs better than a fixed offset is above it on every relation, whatever their names say: with names
-//! permuted within sentences, heads still have labels. What is then left of a head's accuracy on a relation is that on the other
-//! arcs beside it.
+//! How much better a head finds the arcs of one relation than the other arcs of the same sentences: a head that finds all arcs better
+//! than a fixed offset is above it on every relation, and with names permuted within sentences, heads still have labels.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +10,6 @@ use super::tags::Side;
 #[derive(Clone, Debug)]
 struct Beside {
     relation: usize,
-    /// Arcs of the relation.
     arcs: u64,
     /// Other arcs: those that `all` pools.
     others: u64,
@@ -33,12 +29,12 @@ pub struct ArcsBeside {
 }
 
 impl ArcsBeside {
-    /// Pools these arcs; `sentence` gives the number of an arc's sentence, and `all` has the places of the relation `all`,
-    /// one for each side in a decoder, where arcs are beside those on their own side alone.
+    /// Pools these arcs; `sentence` numbers the sentence of an arc, and `all` has the places of the relation `all`, in a decoder one for
+    /// each side, where arcs are beside those on their own side alone.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
         let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();
-        let mut members: Vec<(usize, u64, bool, usize)> = Vec::new();
+        let mut members: Vec<Beside> = Vec::new();
         let mut pooled: Vec<u64> = Vec::new();
         for arc in arcs {
             let place = (sentence(arc), is_causal.then_some(Side::of(arc.head, arc.dependent)));
@@ -50,24 +46,25 @@ impl ArcsBeside {
             pooled[pool] += u64::from(is_pooled);
             let of_relation = |&relation: &usize| {
                 let group = *groups.entry((place.0, relation)).or_insert_with(|| {
-                    members.push((relation, 0, is_pooled, pool));
+                    members.push(Beside { relation, arcs: 0, others: 0, is_pooled, pool });
                     members.len() - 1
                 });
-                members[group].1 += 1;
+                members[group].arcs += 1;
                 group
             };
             found.push((pool, is_pooled, arc.relations.iter().map(of_relation).collect()));
         }
         // Groups without other arcs beside them are left out.
-        let mut places = vec![None; members.len()];
         let mut kept = Vec::new();
-        for (number, (relation, arcs, is_pooled, pool)) in members.into_iter().enumerate() {
-            let others = pooled[pool] - if is_pooled { arcs } else { 0 };
-            if others > 0 {
-                places[number] = Some(kept.len());
-                kept.push(Beside { relation, arcs, others, is_pooled, pool });
+        let place = |group: Beside| {
+            let others = pooled[group.pool] - if group.is_pooled { group.arcs } else { 0 };
+            if others == 0 {
+                return None;
             }
-        }
+            kept.push(Beside { others, ..group });
+            Some(kept.len() - 1)
+        };
+        let places: Vec<Option<usize>> = members.into_iter().map(place).collect();
         let of_arc = |(pool, is_pooled, groups): (usize, bool, Vec<usize>)| {
             (is_pooled.then_some(pool), groups.into_iter().filter_map(|group| places[group]).collect())
         };
@@ -80,12 +77,10 @@ impl ArcsBeside {
         self.groups.iter().map(|group| (group.relation, group.arcs))
     }
 
-    /// Begins with another head.
     pub fn begin(&mut self) {
         self.hits.iter_mut().for_each(|hits| hits.fill([0; 2]));
     }
 
-    /// Counts in which directions the arc at a place is predicted.
     pub fn count(&mut self, arc: usize, right: [u64; 2]) {
         let (pool, groups) = &self.of_arcs[arc];
         let [pools, of_groups] = &mut self.hits;

@@ -1,7 +1,5 @@
-//! The tag baseline: the prediction of a word's head from word classes alone (docs/methodology/dependency.md).
-//!
-//! A rule is a UPOS and a side: the head of a word is the nearest word of that UPOS on that side. At most one rule is
-//! right for an arc, that of the head's own UPOS and side; so one count per arc is kept.
+//! The tag baseline (docs/methodology/dependency.md): a rule is a UPOS and a side, and the head of a word is the nearest word of that
+//! UPOS on that side. At most one rule is right for an arc, that of the head's own UPOS and side; so one count per arc is kept.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +14,6 @@ const CLASSES: usize = Upos::ALL.len();
 /// Rules: a UPOS and a side, by the names of the tags and left before right.
 const RULES: usize = CLASSES * Side::BOTH.len();
 
-/// How many [`Cue`]s there are.
 pub const CUES: usize = CLASSES * RULES;
 
 /// The UPOS of a dependent with a rule that predicts its head.
@@ -55,7 +52,6 @@ impl Rules {
         Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
     }
 
-    /// The cues that these rules are.
     pub fn cues(&self) -> impl Iterator<Item = Cue> {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }
@@ -79,7 +75,6 @@ pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     (TagRule::at(rule), of(rule))
 }
 
-/// The first rule with the largest count.
 fn first_largest(count: impl Fn(usize) -> u64) -> usize {
     (0..RULES).rev().max_by_key(|&rule| count(rule)).unwrap_or_default()
 }

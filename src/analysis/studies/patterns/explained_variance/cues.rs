@@ -3,14 +3,12 @@
 use crate::corpus::Upos;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
 
-/// How many parts of speech there are.
 pub const TAGS: usize = Upos::ALL.len();
 
 /// The first of the offsets -8..8.
 pub const OFFSET: usize = 0;
 /// A key more than 8 tokens to the left; farther to the right has no cue, and is what all offsets are held against.
 pub const FAR_LEFT: usize = OFFSET + OFFSETS;
-/// The first special token.
 pub const FIRST_SPECIAL: usize = FAR_LEFT + 1;
 pub const SEPARATOR: usize = FIRST_SPECIAL + 1;
 /// The first of the cues that only some pairs of tokens have: [`LISTED`] of them.
@@ -19,13 +17,11 @@ pub const LIST: usize = SEPARATOR + 1;
 pub const SAME_TOKEN: usize = LIST;
 /// Another word of the same part of speech.
 pub const SAME_TAG: usize = LIST + 1;
-/// A token of the syntactic head.
 pub const HEAD: usize = LIST + 2;
 /// A token of a dependent.
 pub const DEPENDENT: usize = LIST + 3;
 /// A token of a word with the same syntactic head.
 pub const SIBLING: usize = LIST + 4;
-/// How many cues are lists of pairs.
 pub const LISTED: usize = 5;
 /// How common the key is.
 pub const COMMONNESS: usize = LIST + LISTED;
@@ -35,7 +31,6 @@ pub const COSINE: usize = COMMONNESS + 1;
 pub const TAG: usize = COSINE + 1;
 /// The first token of what a decoder reads.
 pub const FIRST_TOKEN: usize = TAG + TAGS;
-/// How many cues there are.
 pub const CUES: usize = FIRST_TOKEN + 1;
 
 /// The name of a cue in the report.
@@ -59,7 +54,6 @@ pub fn name(cue: usize) -> String {
 
 #[derive(Clone, Copy, Debug)]
 pub struct CueGroup {
-    /// Its name in the report.
     pub name: &'static str,
     has: fn(usize) -> bool,
 }
@@ -86,7 +80,6 @@ impl CueGroup {
         (0..CUES).filter(move |&cue| (self.has)(cue))
     }
 
-    /// All cues of other groups.
     pub fn others(self) -> impl Iterator<Item = usize> {
         (0..CUES).filter(move |&cue| !(self.has)(cue))
     }

@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, SymmetricEigen};
 
 /// A symmetric matrix of sums of products, `[size, size]`, its lower half row after row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gram(Vec<f64>);
+pub struct Gram(pub Vec<f64>);
 
 /// The place of a pair in the lower half of a symmetric matrix.
 pub const fn pair(a: usize, b: usize) -> usize {
@@ -13,12 +13,6 @@ pub const fn pair(a: usize, b: usize) -> usize {
 }
 
 impl Gram {
-    /// A matrix of which `cells` is the lower half, row after row.
-    pub fn new(cells: Vec<f64>) -> Self {
-        Self(cells)
-    }
-
-    /// The sum of the products of two variables.
     pub fn at(&self, a: usize, b: usize) -> f64 {
         self.0[pair(a, b)]
     }
@@ -39,7 +33,6 @@ impl Gram {
         self.at(variable, variable) > NOTHING_LEFT * self.largest()
     }
 
-    /// The largest sum of squares.
     fn largest(&self) -> f64 {
         (0..).map(|row| pair(row, row)).map_while(|place| self.0.get(place)).fold(0.0, |most, &cell| most.max(cell))
     }
@@ -49,10 +42,8 @@ impl Gram {
 /// to about 1e-12.
 const NOTHING_LEFT: f64 = 1e-10;
 
-/// The least-squares fit by some variables, whatever is fitted: the pseudo-inverse of their sums of products.
-///
-/// Where some variables are combinations of others, the coefficients are the smallest of those that fit as well, so that
-/// what they say of other data does not depend on the order of the variables.
+/// The least-squares fit by some variables, whatever is fitted: the pseudo-inverse of their sums of products. Of coefficients that fit
+/// as well the smallest are taken, so that what they say of other data does not depend on the order of the variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     variables: Vec<usize>,
@@ -61,7 +52,6 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The fit by `variables`.
     pub fn new(gram: &Gram, variables: impl IntoIterator<Item = usize>) -> Self {
         let variables: Vec<usize> = variables.into_iter().collect();
         let SymmetricEigen { eigenvectors, eigenvalues } = gram.among(&variables).symmetric_eigen();
@@ -71,9 +61,8 @@ impl Fit {
         Self { variables, inverse }
     }
 
-    /// The sums of squares that the fit explains of some data, `2 β'b - β'G β`, one for each of several that are fitted, `β`
-    /// being fitted to other data; below 0 if the fit is worse than none. `fitted` and `products`, `[all variables, fitted]`,
-    /// have the products with each variable of the other data and of these.
+    /// The sums of squares that the fit explains of some data, `2 β'b - β'G β`, `β` being fitted to other data; below 0 if it is worse than
+    /// none. `fitted` and `products`, `[all variables, fitted]`, have the products with each variable of the other data and of these.
     pub fn explained(&self, fitted: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
         let Self { variables, inverse } = self;
         let coefficients = inverse * fitted.select_rows(variables);
@@ -89,9 +78,7 @@ mod tests {
 
     fn gram(variables: &[Vec<f64>]) -> Gram {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        Gram::new(
-            variables.iter().enumerate().flat_map(|(row, a)| variables[..=row].iter().map(|b| dot(a, b))).collect(),
-        )
+        Gram(variables.iter().enumerate().flat_map(|(row, a)| variables[..=row].iter().map(|b| dot(a, b))).collect())
     }
 
     fn products(variables: &[Vec<f64>], target: &[f64]) -> DMatrix<f64> {

@@ -1,19 +1,22 @@
 //! The metrics of how much cues explain: one table.
 
+use anstyle::AnsiColor;
+
 use super::cues::GROUPS;
 use super::places::{PlaceHeadSums, PlaceSums};
 use super::sentence::{ALL_KEYS, FORMS, TEXT};
 use super::shares::{COUNT, FormShares, Shares, VARIES};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
+use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels::policy::Threshold;
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
 pub(super) struct ExplainedInputs<'a> {
-    /// The shares of every head.
     pub shares: &'a [FormShares; FORMS],
-    /// The sums of the block.
     pub sums: &'a [FormSums; FORMS],
     /// Sums over pairs of sequences: of all blocks, and of the block.
     pub places: [&'a PlaceSums; 2],
@@ -24,12 +27,10 @@ pub(super) struct ExplainedInputs<'a> {
 }
 
 impl ExplainedInputs<'_> {
-    /// Every cell of the table.
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
     }
 
-    /// A share of one form.
     fn share(
         &self,
         form: usize,
@@ -72,10 +73,7 @@ impl ExplainedInputs<'_> {
     }
 }
 
-/// The names of the forms.
-pub(super) const FORM_NAMES: [&str; FORMS] = ["all-keys", "text"];
-
-const BY_FORM: Keys = Keys::Each(FORMS, |form| FORM_NAMES[form].to_owned());
+const BY_FORM: Keys = Keys::Each(FORMS, |form| ["all-keys", "text"][form].to_owned());
 const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
 
 const OURS: &str = "Defined here.";
@@ -86,19 +84,14 @@ const CAVEATS: &str = "Least squares explain what is linear in the cues; a head 
 const SHARED: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
     coefficients of the group do not hold for other sentences.";
 
-/// The metric of fixed places.
-pub(super) const PLACE: &str = "explained_by_place";
+const PLACE: &str = "explained_by_place";
 /// The part of it that offsets leave.
-pub(super) const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
+const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \
     one family have like tokens at like places, which makes it larger.";
 
-/// A metric, cell by cell.
-type ExplainedMetric = Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>;
-
-/// All metrics of the study, in the order of the report.
-pub(super) const METRICS: &[ExplainedMetric] = &[
+pub(super) const METRICS: &[Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "explained_all",
@@ -195,3 +188,35 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         chance: None,
     },
 ];
+
+const SHARE: Threshold =
+    Threshold::rule("place_share", 0.5, "smallest `explained_by_place` of `place`: most of what varies within rows");
+
+const OVER_OFFSETS: Threshold = Threshold::rule(
+    "place_over_offsets",
+    0.1,
+    "smallest `explained_by_place_over_offsets` of `place`: a head that goes by offsets has 0",
+);
+
+/// The label of heads that look at fixed places.
+pub(super) const FIXED_PLACES: Detector = Detector {
+    explanation: Explanation {
+        name: "place",
+        measures: "In sequences of like length the head attends to the same places, whatever tokens stand there.",
+        formula: "explained_by_place >= {place_share} and explained_by_place_over_offsets >= {place_over_offsets}, by blocks, the larger \
+            p, q <= {label_q}",
+        chance: "0: attention that depends on the tokens alone; offsets are subtracted",
+        source: "Defined here.",
+        caveats: "In a family of sequences with like tokens at like places, a head that goes by tokens has it, too.",
+    },
+    thresholds: &[&SHARE, &OVER_OFFSETS, &LABEL_Q],
+    is_role: true,
+    parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
+    shown: LabelStyle { code: Some("place"), colour: AnsiColor::Cyan, in_controls: false },
+    assess: |evidence, policy| {
+        let scores = [(PLACE, &SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
+        let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));
+        assess_all("place", scores).into_iter().collect()
+    },
+};

@@ -1,28 +1,33 @@
-//! Explained attention: how much of a head's attention all known cues explain together, how much each adds, and the
-//! residual (docs/methodology/explained-variance.md).
+//! Explained attention: how much of a head's attention known cues explain (docs/methodology/explained-variance.md).
 
 mod cues;
-mod labels;
 mod least_squares;
 mod metrics;
 mod observe;
 mod places;
-mod section;
 mod sentence;
 mod shares;
 mod sums;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
-use crate::stats::blocks::WithTotal;
+use crate::stats::blocks::{BLOCKS, WithTotal};
+use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric;
+use crate::study::metrics::metric::{self, Fraction};
+use crate::study::section::{Section, View, stored};
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
-use metrics::{ExplainedInputs, METRICS};
-use section::{ExplainedSection, Summed};
-use shares::{of_all_layers, shares};
+use cues::{GROUPS, name};
+use metrics::{ExplainedInputs, FIXED_PLACES, METRICS};
+use sentence::{ALL_KEYS, FORMS, TEXT};
+use shares::{FormShares, Shares, of_all_layers, shares};
 use sums::ExplainedSums;
 
 /// How much of each head's attention known cues explain.
@@ -41,7 +46,7 @@ impl Study for Explained {
         by_default: true,
         counts: Counts::Useful,
         metrics: || metric::listed(METRICS),
-        labels: &[labels::PLACE],
+        labels: &[FIXED_PLACES],
         ..Card::NEW
     };
 
@@ -63,5 +68,87 @@ impl Study for Explained {
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         let all = of_all_layers(&classes.map(|(shares, ..)| shares), context.grid);
         (estimates, ExplainedSection { explained_variance: Summed::new(&all, |place| context.has(place)) })
+    }
+}
+
+/// The cues that were used, and what they explain in the mean of all heads.
+pub struct ExplainedSection {
+    pub explained_variance: Summed,
+}
+
+/// The two forms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summed {
+    /// Over all keys.
+    #[serde(rename = "all-keys")]
+    all_keys: FormSummed,
+    /// Over the other tokens of text.
+    text: FormSummed,
+}
+
+/// One form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct FormSummed {
+    /// The cues that the corpus has.
+    cues: Vec<String>,
+    /// The share that all explain, in the mean of all heads.
+    explained: Option<f64>,
+    /// The share that each group adds to all others, in the mean of all heads; without groups that the corpus lacks.
+    unique: BTreeMap<String, f64>,
+}
+
+/// The mean of a share over the heads that the model has; none if some of them has none.
+fn mean(
+    shares: &FormShares,
+    has: impl Fn(usize) -> bool,
+    of: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
+) -> Option<f64> {
+    let present = shares.heads.iter().enumerate().filter(|(place, _)| has(*place));
+    let known: Option<Vec<f64>> = present.map(|(_, head)| of(head)[BLOCKS].value()).collect();
+    known.filter(|known| !known.is_empty()).map(|known| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+impl Summed {
+    pub fn new(shares: &[FormShares; FORMS], has: impl Fn(usize) -> bool) -> Self {
+        let form = |form: usize| {
+            let shares = &shares[form];
+            let unique = GROUPS.iter().enumerate().filter_map(|(place, group)| {
+                Some((group.name.to_owned(), mean(shares, &has, |head| &head.unique[place])?))
+            });
+            FormSummed {
+                cues: shares.cues.iter().map(|&cue| name(cue)).collect(),
+                explained: mean(shares, &has, |head| &head.all),
+                unique: unique.collect(),
+            }
+        };
+        Self { all_keys: form(ALL_KEYS), text: form(TEXT) }
+    }
+}
+
+impl FormSummed {
+    /// The share, with the three largest groups, as a line: `59 % over all keys (sinks 33, position 7, classes 2)`.
+    fn words(&self, over: &str) -> Option<String> {
+        let mut groups: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
+        groups.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let named = groups.iter().take(3).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
+        let named = named.collect::<Vec<_>>().join(", ");
+        Some(format!("  {:.0} % over {over} ({named})\n", 100.0 * self.explained?))
+    }
+}
+
+stored!(ExplainedSection { explained_variance: Summed });
+
+impl Section for ExplainedSection {
+    fn view(&self, _: &Policy) -> View<'_> {
+        let Summed { all_keys, text } = &self.explained_variance;
+        let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
+        let forms: String = forms.into_iter().flatten().collect();
+        if forms.is_empty() {
+            return View::default();
+        }
+        View::saying(format!(
+            "Variance of attention explained by known cues, mean of heads (in brackets: what goes where one group alone is left out; the rest is shared \
+             between groups):\n{forms}"
+        ))
     }
 }

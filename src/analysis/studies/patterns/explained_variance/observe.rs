@@ -11,28 +11,20 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
 
-/// One head's attention in one sentence, centred within rows, in both forms.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SentenceSums {
-    /// Its products with each cue.
-    pub products: [[f64; CUES]; FORMS],
-    pub squares: [f64; FORMS],
-}
-
 /// Sums over columns in both forms; reused from head to head.
 pub type Columns = [Vec<f64>; FORMS];
 
 /// The cues that depend on query and key and are not offsets.
 const OTHERS: usize = 1 + LISTED + 1;
 
-/// Multiplies a head's attention with the cues of a sentence.
+/// The products of a head's attention, centred within rows, with each cue of a sentence, and its squares, in both forms.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn observe<'a>(
     cues: &'a SentenceCues,
     text: &'a TextAttention,
     view: AttentionView<'a>,
     columns: &'a mut Columns,
-) -> SentenceSums {
+) -> ([[f64; CUES]; FORMS], [f64; FORMS]) {
     let [mut all, mut other] = [[0.0; OFFSETS]; FORMS];
     let [mut others_all, mut others_text] = [[0.0; OTHERS]; FORMS];
     let mut squares = [0.0; FORMS];
@@ -73,10 +65,10 @@ pub fn observe<'a>(
         if mass > 0.0 {
             squares[TEXT] += square * scale * scale - cues.even(TEXT, number);
         } else {
-            silent.iter_mut().zip(cues.means(number)).for_each(|(sum, mean)| *sum += mean);
+            silent.iter_mut().zip(&cues.means[TEXT][number]).for_each(|(sum, mean)| *sum += mean);
         }
     }
-    let mut products = cues.total_means().map(|means| means.map(|mean| -mean));
+    let mut products = cues.total_means.map(|means| means.map(|mean| -mean));
     products[TEXT].iter_mut().zip(silent).for_each(|(product, mean)| *product += mean);
     let sums = [(all, others_all, columns_all), (other, others_text, columns_text)];
     for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
@@ -86,7 +78,7 @@ pub fn observe<'a>(
         products[COSINE] += others[OTHERS - 1];
         keys(cues, columns, products);
     }
-    SentenceSums { products, squares }
+    (products, squares)
 }
 
 /// The weights of a row on the cues that depend on query and key, but for offsets: far to the left, those listed, the cosine.

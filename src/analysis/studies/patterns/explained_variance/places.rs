@@ -1,8 +1,6 @@
-//! Places: how much of a head's attention other sequences have at the same places, whatever tokens stand there.
-//!
-//! Each sequence is held against the one before it in its pack, of another group and of like length. For centred rows `x` and `y` of
-//! two such sequences the mean of `x y` is the square of the mean row, without the noise of a mean over few sequences; so the share is
-//! what the mean row of all other groups would explain (docs/methodology/explained-variance.md).
+//! Places: how much of a head's attention other sequences have at the same places, whatever tokens stand there. For centred rows `x` and
+//! `y` of a sequence and the one before it in its pack, of another group and of like length, the mean of `x y` is the square of the mean
+//! row, without the noise of a mean over few sequences (docs/methodology/explained-variance.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +22,6 @@ pub struct PlaceHeadSums {
 
 merge_fields!(PlaceHeadSums { shared, offsets, squares });
 
-/// The sums of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSums {
     /// Sequences behind one of another group.
@@ -63,7 +60,6 @@ pub struct TextRows {
 }
 
 impl TextRows {
-    /// The attention between the tokens at these places.
     pub fn new(places: &[usize], text: &TextAttention) -> Self {
         let row = |&query: &usize| places.iter().map(move |&key| text.row(query)[key]);
         Self { tokens: places.len(), weights: places.iter().flat_map(row).collect() }
@@ -73,8 +69,7 @@ impl TextRows {
         &self.weights[token * self.tokens..][..self.tokens]
     }
 
-    /// The products with the attention in another sequence, over the tokens that both have: of both rows, the part of them that
-    /// offsets explain, and the mean of their squares.
+    /// The products over the tokens that both have: of both rows, the part that offsets explain, and the mean of their squares.
     pub fn products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);

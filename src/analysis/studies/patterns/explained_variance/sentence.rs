@@ -7,7 +7,7 @@ use super::cues::{
     SAME_TOKEN, SEPARATOR, SIBLING, TAG,
 };
 use super::least_squares::pair;
-use crate::corpus::{TreeHead, Upos};
+use crate::corpus::Upos;
 use crate::linalg::lanes::LANES;
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::visibility::Visibility;
@@ -18,9 +18,7 @@ use crate::study::instruments::cosines::cosines;
 
 /// The two forms: the whole row, and the row over other tokens of text, which then sums to 1.
 pub const FORMS: usize = 2;
-/// Keys are all tokens.
 pub const ALL_KEYS: usize = 0;
-/// Keys are the other tokens of text.
 pub const TEXT: usize = 1;
 
 /// The fewest tokens of text of a sentence in the form [`TEXT`]: of two, each has one key, which has all there is.
@@ -39,7 +37,6 @@ pub struct Products {
     pub keys: u64,
 }
 
-/// The cues of a sentence.
 #[derive(Clone, Debug)]
 pub struct SentenceCues {
     /// The places of its tokens of text, which are the rows.
@@ -56,18 +53,16 @@ pub struct SentenceCues {
     pub width: usize,
     /// The keys of each row that have one of the listed cues, cue after cue.
     pub listed: Vec<[Vec<usize>; LISTED]>,
-    /// The keys of each row, by form.
     keys: [Vec<usize>; FORMS],
     /// The mean of each cue over the keys of each form and row.
-    means: [Vec<[f64; CUES]>; FORMS],
+    pub means: [Vec<[f64; CUES]>; FORMS],
     /// The sum of those of all rows.
-    total_means: [[f64; CUES]; FORMS],
+    pub total_means: [[f64; CUES]; FORMS],
 }
 
 /// The facts about tokens that some cues need, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub struct Lexicon {
-    /// The word embeddings of the weights of the pass.
     pub embeddings: Option<WordEmbeddings>,
     /// The count of each token in the whole corpus.
     pub counts: Option<Arc<TokenCounts>>,
@@ -105,12 +100,9 @@ impl SentenceCues {
             }
         }
         // The products of the text are the same in both forms and were summed once.
-        let (all, text) = {
-            let [all, text] = sums;
-            (all.iter().zip(&text).map(|(a, b)| a + b).collect(), text)
-        };
-        let products = |form: usize, cells: Vec<f64>| {
-            let mut cells = cells;
+        let [others, text] = sums;
+        let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
+        let products = |form: usize, mut cells: Vec<f64>| {
             let rows = cues.means[form].iter().zip(&cues.keys[form]);
             rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
             Products { cells, rows: count as u64, keys: cues.keys[form].iter().sum::<usize>() as u64 }
@@ -120,7 +112,6 @@ impl SentenceCues {
         (cues, found)
     }
 
-    /// The cues of single tokens.
     fn without_pairs(sequence: &Sequence, lexicon: &Lexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();
@@ -202,23 +193,12 @@ impl SentenceCues {
         }
     }
 
-    /// The mean of each cue over the keys of a row in the form [`TEXT`].
-    pub fn means(&self, row: usize) -> &[f64; CUES] {
-        &self.means[TEXT][row]
-    }
-
     /// The even attention of a row to each key of a form.
     pub fn even(&self, form: usize, row: usize) -> f64 {
         1.0 / self.keys[form][row] as f64
     }
-
-    /// The sum of such means of all rows, in each form.
-    pub fn total_means(&self) -> [[f64; CUES]; FORMS] {
-        self.total_means
-    }
 }
 
-/// The cue that a special token is.
 fn special(kind: TokenKind) -> Option<usize> {
     match kind {
         TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
@@ -240,7 +220,6 @@ fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32
     rows
 }
 
-/// Adds the cues of one cell.
 fn add_cell(cell: &CueWeights, products: &mut [f64], row: &mut [f64; CUES]) {
     for (place, &(cue, value)) in cell.iter().enumerate() {
         row[cue] += value;
@@ -257,7 +236,6 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     }
 }
 
-/// The words of tokens, and their tree.
 struct SentenceWords {
     of: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,
@@ -266,11 +244,7 @@ struct SentenceWords {
 impl SentenceWords {
     fn new(sequence: &Sequence) -> Self {
         let of = sequence.word_of_tokens();
-        let head = |head: TreeHead| match head {
-            TreeHead::Word(head) => Some(head),
-            TreeHead::Root | TreeHead::Unknown => None,
-        };
-        let heads = sequence.tree.iter().flatten().map(|arc| head(arc.head)).collect();
+        let heads = sequence.tree.iter().flatten().map(|arc| arc.head.word()).collect();
         Self { of, heads }
     }
 
@@ -278,7 +252,6 @@ impl SentenceWords {
         self.of[a] != self.of[b]
     }
 
-    /// The syntactic head of the word of a token.
     fn head_of(&self, token: usize) -> Option<usize> {
         *self.heads.get(self.of[token]?)?
     }

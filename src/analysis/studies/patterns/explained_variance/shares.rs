@@ -13,16 +13,12 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
 use crate::system::parallel::in_parallel;
 
-/// The groups.
 pub const COUNT: usize = GROUPS.len();
 
-/// The shares of one form: of all cues, of each group alone, and what each adds to all others; null where there is no such
-/// cue.
+/// The shares of one form, of all cues, of each group alone, and beside all others; null where there is no such cue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares<T> {
-    /// All cues.
     pub all: T,
-    /// Each group alone.
     pub alone: [T; COUNT],
     /// The share of all cues less the share of all other groups; below 0 if the group makes the fit worse.
     pub unique: [T; COUNT],
@@ -32,13 +28,10 @@ pub struct Shares<T> {
 /// about 1e-7.
 pub const VARIES: f64 = 1e-6;
 
-/// The shares of every head in one form.
 pub struct FormShares {
     /// A fraction of each head for each block and, last, one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
-    /// Whether there are cues for each share.
     pub any: Shares<bool>,
-    /// The cues that are there.
     pub cues: Vec<usize>,
 }
 
@@ -56,22 +49,11 @@ impl Numbers {
     fn new(sums: &FormSums) -> Self {
         let heads = &sums.heads;
         Self {
-            gram: Gram::new(sums.cues.iter().map(|sum| sum.value()).collect()),
+            gram: Gram(sums.cues.iter().map(|sum| sum.value()).collect()),
             products: DMatrix::from_fn(CUES, heads.len(), |cue, head| heads[head].products[cue].value()),
             squares: heads.iter().map(|head| head.squares.value()).collect(),
             rows: sums.rows as f64,
         }
-    }
-
-    /// The cues that vary.
-    fn cues(&self) -> Vec<usize> {
-        (0..CUES).filter(|&cue| self.gram.varies(cue)).collect()
-    }
-
-    /// Whether there are cues for each share.
-    fn any(&self) -> Shares<bool> {
-        let alone = GROUPS.map(|group| group.cues().any(|cue| self.gram.varies(cue)));
-        Shares { all: alone.contains(&true), alone, unique: alone }
     }
 
     /// The squares of each head in a block that cues explain which are fitted to all other blocks.
@@ -103,14 +85,15 @@ impl Numbers {
     }
 }
 
-/// The shares of every head in each form.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
         let whole = Numbers::new(&total[form]);
         let blocks: Vec<Numbers> = sums.blocks.iter().map(|block| Numbers::new(&block[form])).collect();
         let explained = in_parallel(context.threads, &blocks, |block| whole.explained_of(block));
-        let any = whole.any();
+        let cues: Vec<usize> = (0..CUES).filter(|&cue| whole.gram.varies(cue)).collect();
+        let alone = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
+        let any = Shares { all: alone.contains(&true), alone, unique: alone };
         // With one block there is nothing to fit to.
         let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
         let of_head = |place: usize| {
@@ -132,7 +115,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
             }
         };
         let heads = (0..whole.squares.len()).map(of_head).collect();
-        FormShares { heads, any, cues: whole.cues() }
+        FormShares { heads, any, cues }
     })
 }
 
@@ -159,7 +142,7 @@ mod tests {
         cells[0] = cue;
         let mut products = DMatrix::zeros(CUES, 1);
         products[0] = product;
-        Numbers { gram: Gram::new(cells), products, squares: vec![squares], rows: 1.0 }
+        Numbers { gram: Gram(cells), products, squares: vec![squares], rows: 1.0 }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cues::CUES;
-use super::observe::{Columns, SentenceSums, observe};
+use super::observe::{Columns, observe};
 use super::places::{PlaceHeadSums, PlaceSums, TextRows};
 use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
@@ -21,34 +21,23 @@ use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 pub struct ExplainedHeadSums {
     /// Attention times each cue, `[CUES]`: of a row at most 1 in magnitude, so that there is room for 2 · 10^9 rows.
     pub products: Vec<Component>,
-    /// Attention squared.
     pub squares: ExactSum,
 }
 
 merge_fields!(ExplainedHeadSums { products, squares });
 
-/// The sums of one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormSums {
     pub rows: u64,
-    /// Pairs of a row and a key.
     pub keys: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
     /// Cues times cues, the lower half of their matrix, `[PAIRS]`.
     pub cues: Vec<ExactSum>,
-    /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<ExplainedHeadSums>,
 }
 
 impl FormSums {
-    fn new(heads: usize) -> Self {
-        let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
-        let cues = vec![ExactSum::default(); PAIRS];
-        Self { rows: 0, keys: 0, sentences: 0, cues, heads: vec![head; heads] }
-    }
-
-    /// Adds the cues of a sentence.
     fn count(&mut self, products: &Products, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
@@ -65,14 +54,11 @@ impl FormSums {
 
 merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block, in both forms.
     pub blocks: Blocks<[FormSums; FORMS]>,
-    /// The sums over pairs of sequences, in each block.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
     lexicon: Lexicon,
@@ -83,13 +69,14 @@ pub struct ExplainedSums {
 }
 
 impl ExplainedSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        let block = std::array::from_fn(|_| FormSums::new(grid.count()));
+        let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
+        let (cues, heads) = (vec![ExactSum::default(); PAIRS], vec![head; grid.count()]);
+        let form = FormSums { rows: 0, keys: 0, sentences: 0, cues, heads };
         Self {
             grid,
             visibility,
-            blocks: Blocks::new(block),
+            blocks: Blocks::new([form.clone(), form]),
             places: Blocks::new(PlaceSums::default()),
             lexicon: Lexicon::default(),
             columns: Columns::default(),
@@ -98,7 +85,6 @@ impl ExplainedSums {
     }
 }
 
-/// A sentence with its cues.
 #[derive(Debug)]
 pub struct ExplainedState {
     block: usize,
@@ -155,7 +141,7 @@ impl Sums for ExplainedSums {
             sums.squares += squares;
         }
         self.neighbours.keep(neighbour, view.layer, view.head, || TextRows::new(&cues.text, text));
-        let SentenceSums { products, squares } = observe(cues, text, view, &mut self.columns);
+        let (products, squares) = observe(cues, text, view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::cues::GROUPS;
 use super::*;
 use crate::corpus::{Annotation, TreeHead, Upos};
 use crate::evaluation::results::Results;
@@ -21,7 +20,6 @@ use crate::studies::registry::{default_policy, named};
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::Subject;
-use crate::study::section::Section;
 
 /// How much of its attention the query at a place gives each place of a sentence, but for a common factor.
 type Head = fn(&Sequence, usize, usize) -> f32;

@@ -1,50 +1,28 @@
 //! The metrics of the study: one table.
 
-use super::head_sums::{NormSums, SINK_KINDS, SINKS};
+use super::observe::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{FractionsByBlock, Shares};
-use super::sums::{NormBlock, NormExposure};
-use crate::model::grid::HeadGrid;
-use crate::stats::blocks::BLOCKS;
+use super::sums::NormExposure;
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
 pub struct NormInputs<'a> {
-    exposure: &'a NormExposure,
+    pub exposure: &'a NormExposure,
     /// The whole corpus: what is nowhere in it has no share of 0, but none.
-    corpus: &'a NormExposure,
-    sums: &'a NormSums<ExactSum>,
+    pub corpus: &'a NormExposure,
+    pub sums: &'a NormSums<ExactSum>,
     /// The heads of its layer.
-    layer: &'a [NormSums<ExactSum>],
-    shares: &'a Shares,
+    pub layer: &'a [NormSums<ExactSum>],
+    pub shares: &'a Shares,
     /// The place of the block in lists by block.
-    block: usize,
+    pub block: usize,
 }
 
-/// A cell of a metric.
 type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
 
-impl<'a> NormInputs<'a> {
-    /// The head at `place`, in the block of this number, or in all of them, which `total` has in one.
-    pub fn new(
-        (number, block, total): (Option<usize>, &'a NormBlock, &'a NormBlock),
-        grid: HeadGrid,
-        place: usize,
-        shares: &'a Shares,
-    ) -> Self {
-        let first = grid.index(grid.at(place).0, 0);
-        Self {
-            exposure: &block.exposure,
-            corpus: &total.exposure,
-            sums: &block.heads[place],
-            layer: &block.heads[first..first + grid.heads],
-            shares,
-            block: number.unwrap_or(BLOCKS),
-        }
-    }
-
-    /// Every cell of the table.
+impl NormInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
     }
@@ -114,7 +92,6 @@ const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The v
     whatever is attended to.";
 const BARE: &str = "The value bias is left out.";
 
-/// All metrics of the study, in the order of the report.
 pub const METRICS: &[NormMetric] = &[
     Metric {
         explanation: Explanation {

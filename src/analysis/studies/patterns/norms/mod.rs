@@ -1,25 +1,37 @@
 //! The norms of what each head writes, and the heads whose attention rests on a sink (docs/methodology/norms.md).
 
-mod head_sums;
 mod metrics;
 pub mod observe;
-mod section;
 mod shares;
 mod sinks;
 mod sums;
 
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::grid::HeadGrid;
 use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::exact::ExactSum;
+use crate::stats::interval::Interval;
+use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::section as section_of;
+use crate::study::section::{Section, View, section, stored};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::TableRows;
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use metrics::{METRICS, NormInputs};
-use section::{LayerMixing, NormsSection};
 use shares::Shares;
-use sums::AllNorms;
+use sums::{AllNorms, MixingSums, NormBlock};
 
 /// How much each head writes, and where it comes from.
 pub struct Norms;
@@ -57,7 +69,15 @@ impl Study for Norms {
         });
         let seen = |number: Option<usize>, place: usize| {
             let (_, blocks) = of_place(place);
-            NormInputs::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
+            let (block, first) = (blocks.at(number), grid.index(grid.at(place).0, 0));
+            NormInputs {
+                exposure: &block.exposure,
+                corpus: &blocks.total().exposure,
+                sums: &block.heads[place],
+                layer: &block.heads[first..first + grid.heads],
+                shares: &shares[place],
+                block: number.unwrap_or(BLOCKS),
+            }
         };
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
         // The chance level depends on the head; the denominators are those of any head of the class.
@@ -75,14 +95,13 @@ impl Study for Norms {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "sink-types",
         text: "The type of a sink says how much of what the head writes comes from there and whether it differs, \
             not whether the model needs it: a constant part may matter, and an output that is small for its layer too.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| labelling.has_label(|label| label.starts_with(sinks::FAMILY)),
+        applies: |labelling| labelling.has_label(|label| label.starts_with("sink:")),
     },
     Caveat {
         id: "mixing-norms",
@@ -90,6 +109,118 @@ const CAVEATS: &[Caveat] = &[
             that normalise before their blocks the residual stream grows from layer to layer and is not normalised after the \
             sum: compare layers of one model, not models of different kinds.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| section_of::<NormsSection>(labelling.section).has_any(),
+        applies: |labelling| section::<NormsSection>(labelling.section).has_any(),
     },
 ];
+
+/// The section `mixing` of the report: how much of a token's vector each layer mixes in from other tokens.
+pub struct NormsSection {
+    pub mixing: Vec<LayerMixing>,
+}
+
+/// How much of a token's vector a layer mixes in from other tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerMixing {
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// The mean over tokens of text of the mixing ratio `|mixed| / (|mixed| + |preserved|)`: through attention, the residual
+    /// connection, and the normalisation of their sum or of what attention writes, where there is one. Null if there is no text.
+    #[schemars(range(min = 0, max = 1))]
+    pub mixing_ratio: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The ratio if all heads of the layer attended evenly to the keys that a token sees.
+    #[schemars(range(min = 0, max = 1))]
+    pub even: Option<f64>,
+}
+
+impl LayerMixing {
+    pub fn new(sums: &AllNorms, layer: usize) -> Self {
+        let by_block =
+            |of: &dyn Fn(&NormBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
+        let queries = by_block(&|block| block.exposure.queries as f64);
+        let mean = |part: fn(&MixingSums) -> ExactSum| {
+            let ratios = by_block(&|block| part(&block.layers[layer]).value());
+            let mean = Jackknife::new(&ratios, &queries).on(Scale::Share);
+            (Some(mean.all()).filter(|mean| mean.is_finite()), mean.interval())
+        };
+        let ((mixing_ratio, ci95), (even, _)) = (mean(|sums| sums.ratio), mean(|sums| sums.even));
+        Self { layer, mixing_ratio, ci95, even }
+    }
+}
+
+impl NormsSection {
+    pub fn has_any(&self) -> bool {
+        self.mixing.iter().any(|layer| layer.mixing_ratio.is_some())
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        writeln!(
+            out,
+            "Mixing ratio: the share of a token's vector that comes from other tokens, after attention, residual connection and \
+             normalisation (where that follows), in %, ± half of the 95 % interval, beside the ratio of even attention:\n"
+        )?;
+        let mut table = plain_table();
+        table.set_header(["", "mixing ratio", "even attention"]);
+        for LayerMixing { layer, mixing_ratio, ci95, even } in &self.mixing {
+            table.add_row([format!("L{layer}"), percent(*mixing_ratio) + &plus_minus_percent(*ci95), percent(*even)]);
+        }
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        out.table(table);
+        Ok(())
+    }
+}
+
+stored!(NormsSection { mixing: Vec<LayerMixing> });
+
+impl Section for NormsSection {
+    fn view(&self, _: &Policy) -> View<'_> {
+        let summary = if self.has_any() { Summary::written(|out| self.write_summary(out)) } else { Summary::default() };
+        View { summary, tables: vec![TableRows::of("mixing", &self.mixing)], ..View::default() }
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let is_whole = self.mixing.iter().map(|one| one.layer).eq(0..grid.layers);
+        (!is_whole).then(|| "`mixing` does not have each layer of the model once".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::visitor::Mixing;
+    use crate::model::grid::visibility::Visibility;
+    use crate::passes::observer::{Event, Sums};
+    use crate::sequences::sequence::TokenKind::{FirstSpecial, Text};
+    use crate::sequences::test_support::sequence;
+    use crate::studies::registry::default_policy;
+
+    const GRID: HeadGrid = HeadGrid { layers: 2, heads: 1 };
+
+    #[test]
+    fn a_layers_ratio_is_the_mean_over_tokens_of_text() {
+        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let mut state = sums.begin(&sequence(&[FirstSpecial, Text, Text])).unwrap();
+        let mixing = Mixing { ratios: &[0.875, 0.5, 0.25], even: &[0.0, 0.75, 0.5] };
+        sums.observe(&mut state, &mut Event::Mixing { layer: 1, mixing });
+        let of_layer = |layer| LayerMixing::new(&sums, layer);
+        let expected = LayerMixing { layer: 1, mixing_ratio: Some(0.375), ci95: None, even: Some(0.625) };
+        assert_eq!(of_layer(1), expected);
+        let section = NormsSection { mixing: vec![of_layer(0), of_layer(1)] };
+        let summary = section.view(&default_policy()).summary.to_string();
+        assert!(summary.lines().any(|line| line.split_whitespace().eq(["L1", "37.5", "62.5"])), "{summary}");
+        assert_eq!(section.defect(GRID), None);
+        let short = NormsSection { mixing: vec![of_layer(1)] };
+        assert_eq!(short.defect(GRID).unwrap(), "`mixing` does not have each layer of the model once");
+    }
+
+    #[test]
+    fn without_text_there_is_no_ratio() {
+        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let _ = sums.begin(&sequence(&[FirstSpecial]));
+        let layer = LayerMixing::new(&sums, 0);
+        assert_eq!(layer, LayerMixing { layer: 0, mixing_ratio: None, ci95: None, even: None });
+        let section = NormsSection { mixing: vec![layer] };
+        assert!(!section.has_any() && section.view(&default_policy()).summary.is_empty());
+    }
+}

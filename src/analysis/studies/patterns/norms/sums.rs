@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
-use super::observe::{Buffers, HeadData, observe, places, sees_sink};
+use super::observe::{Buffers, HeadData, NormSums, SINK_KINDS, VECTORS, observe, places, sees_sink};
 use crate::model::forward::visitor::{Mixing, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -17,9 +16,7 @@ use crate::stats::exact::{Component, ExactSum, add_each};
 /// The denominators of the metrics, which depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
-    /// Text queries.
     pub queries: u64,
-    /// Sentences with any.
     pub sentences: u64,
     /// The sentences among them that are the first of their family.
     pub families: u64,
@@ -27,13 +24,11 @@ pub struct NormExposure {
     pub squared: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any that are the first of their family.
     pub offset_families: [u64; OFFSETS],
     /// Tokens of each kind of sink.
     pub sinks: [u64; SINK_KINDS],
     /// Text queries that see each kind of sink; of punctuation, which need not be there, all of them.
     pub sink_queries: [u64; SINK_KINDS],
-    /// Sentences with any that are the first of their family.
     pub sink_families: [u64; SINK_KINDS],
 }
 
@@ -76,7 +71,6 @@ impl NormExposure {
 pub struct MixingSums {
     /// The mixing ratio, summed over text queries.
     pub ratio: ExactSum,
-    /// The sum under even attention.
     pub even: ExactSum,
 }
 
@@ -93,22 +87,14 @@ impl MixingSums {
 /// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
-    /// The denominators.
     pub exposure: NormExposure,
-    /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<NormSums<ExactSum>>,
-    /// The sums of each layer; `[layers]`.
     pub layers: Vec<MixingSums>,
     /// `[layers * heads, VECTORS, head_dim]`; empty as long as no head was seen.
     vectors: Vec<Component>,
 }
 
 impl NormBlock {
-    fn new(grid: HeadGrid) -> Self {
-        let heads = vec![NormSums::default(); grid.count()];
-        Self { heads, layers: vec![MixingSums::default(); grid.layers], ..Self::default() }
-    }
-
     /// The sums of vectors of a head, `[VECTORS * head_dim]`; empty if none was seen.
     pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
         let width = self.vectors.len() / self.heads.len();
@@ -118,49 +104,34 @@ impl NormBlock {
     fn add(&mut self, place: usize, sums: &NormSums<f64>, vectors: &[f64]) {
         self.heads[place].add(sums);
         self.vectors.resize(self.heads.len() * vectors.len(), Component::default());
-        let own = &mut self.vectors[place * vectors.len()..][..vectors.len()];
-        add_each(own, vectors);
+        add_each(&mut self.vectors[place * vectors.len()..][..vectors.len()], vectors);
     }
 }
 
 merge_fields!(NormBlock { exposure, heads, layers, vectors });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AllNorms {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<NormBlock>,
     /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
-    grams: Vec<Vec<f32>>,
+    pub grams: Vec<Vec<f32>>,
     #[serde(skip)]
     buffers: Buffers,
 }
 
 impl AllNorms {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
+        let (heads, layers) = (vec![NormSums::default(); grid.count()], vec![MixingSums::default(); grid.layers]);
         Self {
             grid,
             visibility,
-            blocks: Blocks::new(NormBlock::new(grid)),
+            blocks: Blocks::new(NormBlock { heads, layers, ..NormBlock::default() }),
             grams: vec![Vec::new(); grid.count()],
             buffers: Buffers::default(),
         }
     }
-
-    /// `W_O W_Oᵀ` of a head, `[head_dim, head_dim]`; empty if the head was not seen.
-    pub fn gram(&self, place: usize) -> &[f32] {
-        &self.grams[place]
-    }
-}
-
-/// A sequence as this study sees it.
-#[derive(Debug)]
-pub struct NormState {
-    block: usize,
-    roles: TokenRoles,
 }
 
 impl Merge for AllNorms {
@@ -174,30 +145,31 @@ impl Merge for AllNorms {
 }
 
 impl Sums for AllNorms {
-    type SequenceState = NormState;
+    /// The block of a sequence, and the roles of its tokens.
+    type SequenceState = (usize, TokenRoles);
 
     fn demands(&self) -> Demands {
         Demands::of(Needs { values: true, value_norms: true, outputs: true, mixing: true, ..Needs::ATTENTION })
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<NormState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         self.blocks[block].exposure.add(&roles, self.visibility);
-        Some(NormState { block, roles })
+        Some((block, roles))
     }
 
-    fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
+    fn observe(&mut self, (block, roles): &mut Self::SequenceState, event: &mut Event<'_>) {
         if let Event::Mixing { layer, mixing } = event {
-            self.blocks[state.block].layers[*layer].add(&state.roles, *mixing);
+            self.blocks[*block].layers[*layer].add(roles, *mixing);
         }
         let Event::Head(input) = event else { return };
         let head = HeadData::new(&input.view);
         let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {
-            self.grams[place].extend(head.gram());
+            self.grams[place].extend(head.output.gram);
         }
-        let sums = observe(&state.roles, self.visibility, &head, &mut self.buffers);
-        self.blocks[state.block].add(place, &sums, self.buffers.vectors());
+        let sums = observe(roles, self.visibility, &head, &mut self.buffers);
+        self.blocks[*block].add(place, &sums, &self.buffers.vectors);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {

@@ -1,23 +1,18 @@
 //! The metrics of pairs of sentences: one table.
 
-use super::sums::{SegmentExposure, SegmentHeadSums};
+use super::design::SegmentHeadSums;
+use super::sums::SegmentExposure;
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub struct SegmentInputs<'a> {
-    exposure: &'a SegmentExposure,
-    sums: &'a SegmentHeadSums<ExactSum>,
+    pub exposure: &'a SegmentExposure,
+    pub sums: &'a SegmentHeadSums<ExactSum>,
 }
 
-impl<'a> SegmentInputs<'a> {
-    /// The sums of a head with the pairs of the same block.
-    pub fn new(exposure: &'a SegmentExposure, sums: &'a SegmentHeadSums<ExactSum>) -> Self {
-        Self { exposure, sums }
-    }
-
-    /// Every metric of the table.
+impl SegmentInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().map(|metric| (metric.value)(self)).collect()
     }
@@ -35,11 +30,6 @@ impl<'a> SegmentInputs<'a> {
     }
 }
 
-fn share(seen: &SegmentInputs<'_>) -> Fraction {
-    let SegmentExposure { queries, first, .. } = *seen.exposure;
-    Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(queries, first)
-}
-
 /// Noise has nothing that is explained beyond noise.
 fn noise(seen: &SegmentInputs<'_>) -> Fraction {
     let SegmentExposure { rows, first, .. } = *seen.exposure;
@@ -51,11 +41,7 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
     (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
 const NOISE: &str = "0: what noise would explain is taken off";
 
-/// A metric of a head.
-type SegmentMetric = Metric<for<'a> fn(&SegmentInputs<'a>) -> Fraction>;
-
-/// All metrics of pairs of sentences, in the order of the report.
-pub const METRICS: &[SegmentMetric] = &[
+pub const METRICS: &[Metric<fn(&SegmentInputs<'_>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "same_segment_share",
@@ -67,7 +53,10 @@ pub const METRICS: &[SegmentMetric] = &[
             caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
         },
         keys: Keys::Single,
-        value: share,
+        value: |seen| {
+            let SegmentExposure { queries, first, .. } = *seen.exposure;
+            Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(queries, first)
+        },
         chance: None,
     },
     Metric {

@@ -56,7 +56,7 @@ impl Study for Segments {
         let classes = sums.map(|sums| sums.blocks.with_total());
         let of_head = |number: Option<usize>, place: usize| {
             let block = classes.of_layer(context.grid.at(place).0).at(number);
-            SegmentInputs::new(&block.exposure, &block.heads[place]).values()
+            SegmentInputs { exposure: &block.exposure, sums: &block.heads[place] }.values()
         };
         let of_chance =
             |number: Option<usize>, class: usize| SegmentInputs::chances(&classes.each()[class].at(number).exposure);
@@ -109,7 +109,6 @@ impl Section for SegmentsSection {
     }
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "segment-pairs",

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::design::Design;
+use super::design::{Design, SegmentHeadSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -13,38 +13,15 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::head_sums::sums_of_a_head;
-
-sums_of_a_head! {
-    /// The sums of one head.
-    pub struct SegmentHeadSums;
-    several {}
-    single {
-        /// Attention between different tokens of text of one sentence.
-        same,
-        /// Attention between any two different tokens of text.
-        any,
-        /// The variation of the attention, as [`Variation`](super::design::Variation) has it.
-        total,
-        /// The part of it that columns explain.
-        column,
-        /// The part that offsets explain beside them.
-        offset,
-        /// The part that the same sentence explains beside both.
-        segment,
-    }
-}
 
 /// The pairs of a block, the same for all heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentExposure {
     /// Pairs of which every query sees every key.
     pub pairs: u64,
-    /// Other pairs, which are left out.
     pub unseen: u64,
     /// Pairs whose first sentence is the first of its family.
     pub first: u64,
-    /// Tokens of text.
     pub queries: u64,
     /// Tokens of pairs with enough cells for the variation.
     pub rows: u64,
@@ -56,40 +33,28 @@ pub struct SegmentExposure {
 
 merge_fields!(SegmentExposure { pairs, unseen, first, queries, rows, same, any });
 
-/// The sums of one block of pairs, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentBlock {
-    /// The pairs.
     pub exposure: SegmentExposure,
-    /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<SegmentHeadSums<ExactSum>>,
-}
-
-impl SegmentBlock {
-    fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![SegmentHeadSums::default(); grid.count()], ..Self::default() }
-    }
 }
 
 merge_fields!(SegmentBlock { exposure, heads });
 
-/// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
     visibility: Visibility,
-    /// The sums of each block.
     pub blocks: Blocks<SegmentBlock>,
 }
 
 impl SegmentSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        Self { grid, visibility, blocks: Blocks::new(SegmentBlock::new(grid)) }
+        let block = SegmentBlock { heads: vec![SegmentHeadSums::default(); grid.count()], ..SegmentBlock::default() };
+        Self { grid, visibility, blocks: Blocks::new(block) }
     }
 }
 
-/// A pair as these sums see it.
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,
@@ -127,16 +92,11 @@ impl Sums for SegmentSums {
     fn observe(&mut self, state: &mut SegmentState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let view = input.attention();
-        let mut sums = SegmentHeadSums::default();
+        let mut sums = state.design.as_mut().map_or_else(SegmentHeadSums::default, |design| design.variation(view));
         if let Some([a, b]) = &state.texts {
             let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
             sums.same = between(a, a) + between(b, b);
             sums.any = sums.same + between(a, b) + between(b, a);
-        }
-        if let Some(design) = &mut state.design {
-            let variation = design.variation(view);
-            (sums.total, sums.column) = (variation.total, variation.column);
-            (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
     }

@@ -94,7 +94,7 @@ fn an_example_by_hand() {
     let same = 2.0 / 4.0 + 3.0 / 3.0;
     assert!((total.heads[0].same.value() - same).abs() < 1e-6, "{:?}", total.heads[0].same.value());
     assert_eq!(total.heads[0].same, total.heads[0].any);
-    let values: Vec<f64> = SegmentInputs::new(&total.exposure, &total.heads[0])
+    let values: Vec<f64> = SegmentInputs { exposure: &total.exposure, sums: &total.heads[0] }
         .values()
         .iter()
         .map(|value| value.value().unwrap())

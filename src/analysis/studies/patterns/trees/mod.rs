@@ -1,24 +1,28 @@
 //! The gold tree in the maximum spanning tree of a head's attention (docs/methodology/trees.md).
 
 pub mod spanning;
-mod sums;
 
+use serde::{Deserialize, Serialize};
+
+use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Event, Sums};
 use crate::passes::pass::Pass;
+use crate::sequences::fold::lifts::Lifts;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 use crate::study::section::NoSection;
 use crate::study::{Card, Observed, PassSpec, Study, columns};
-use sums::{TreeCounts, TreeSums};
+use spanning::{GoldEdges, TreeBuffers};
 
 /// How much of the gold tree is in each head's attention.
 pub struct Trees;
 
-/// A metric of the counts of a block, and of the place of a head.
-type TreeMetric = Metric<fn(&TreeCounts, usize) -> Fraction>;
-
-const METRICS: &[TreeMetric] = &[Metric {
+const METRICS: &[Metric<fn(&TreeCounts, usize) -> Fraction>] = &[Metric {
     explanation: Explanation {
         name: "uuas",
         measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
@@ -65,5 +69,101 @@ impl Study for Trees {
             METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(blocks.at(number), 0)).collect()
         };
         (Estimates::new(&columns(self), context, of_head, of_chance), NoSection)
+    }
+}
+
+/// Gold edges that were found in one block of sentences, or in several pooled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeCounts {
+    pub edges: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// The edges in the chain of adjacent words.
+    pub chain_hits: u64,
+    /// The edges in each head's spanning tree; `[layers * heads]`.
+    pub hits: Vec<u64>,
+}
+
+merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TreeSums {
+    grid: HeadGrid,
+    classes: LayerClasses,
+    from: FromToken,
+    pub blocks: Blocks<TreeCounts>,
+    #[serde(skip)]
+    buffers: TreeBuffers,
+}
+
+impl TreeSums {
+    pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
+        let blocks = Blocks::new(TreeCounts { hits: vec![0; grid.count()], ..TreeCounts::default() });
+        Self { grid, classes, from, blocks, buffers: TreeBuffers::default() }
+    }
+}
+
+#[derive(Debug)]
+pub struct TreeState {
+    block: usize,
+    gold: Vec<GoldEdges>,
+    /// The factors of each class of layers.
+    lifts: Vec<Lifts>,
+}
+
+merge_fields!(TreeSums[grid, classes, from] { blocks });
+
+impl Sums for TreeSums {
+    type SequenceState = TreeState;
+
+    fn begin(&mut self, sequence: &Sequence) -> Option<TreeState> {
+        let of_tree = |tree| sequence.candidates().into_iter().map(|sentence| GoldEdges::new(tree, sentence)).collect();
+        let mut gold: Vec<GoldEdges> = sequence.tree.as_deref().map_or_else(Vec::new, of_tree);
+        gold.retain(|sentence| sentence.count() > 0);
+        let block = block_of(sequence.family.number);
+        let counts = &mut self.blocks[block];
+        for sentence in &gold {
+            counts.edges += sentence.count();
+            counts.sentences += u64::from(sequence.family.is_first);
+            counts.chain_hits += sentence.in_chain();
+        }
+        let kinds = self.classes.kinds().iter();
+        let lifts = kinds.map(|&visibility| Lifts::new(sequence, visibility, self.from)).collect();
+        Some(TreeState { block, gold, lifts })
+    }
+
+    fn observe(&mut self, TreeState { block, gold, lifts }: &mut TreeState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        if gold.is_empty() {
+            return;
+        }
+        let head = self.grid.index(input.view.layer, input.view.head);
+        let lifts = &lifts[self.classes.of(input.view.layer)];
+        let words = input.words(self.from);
+        for sentence in gold {
+            self.blocks[*block].hits[head] += sentence.in_spanning_tree(words, lifts, &mut self.buffers);
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
+        (self.grid, self.from, &self.classes) == (grid, from, classes)
+            && self.blocks.fit(|counts| counts.hits.len() == grid.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn a_sentence_without_an_edge_is_not_counted() {
+        let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, LayerClasses::default(), FromToken::Mean);
+        // One word has no edge, four have three.
+        for sentence in [sentence(0, 1, "root"), sentence(1, 4, "nsubj")] {
+            assert!(sums.begin(&sentence).is_some());
+        }
+        let TreeCounts { edges, sentences, .. } = sums.blocks.total();
+        assert_eq!((edges, sentences), (3, 1));
     }
 }

@@ -4,14 +4,12 @@ use std::ops::Range;
 
 use multiversion::multiversion;
 
-use crate::corpus::TreeHead;
-use crate::sequences::fold::lifts::Lifts;
-use crate::sequences::fold::words::WordAttention;
-use crate::sequences::sequence::GoldArc;
-
 use crate::corpus::relation::{PUNCT, base};
 use crate::linalg::lanes::LANES;
 use crate::linalg::search::{first_at_least, largest};
+use crate::sequences::fold::lifts::Lifts;
+use crate::sequences::fold::words::WordAttention;
+use crate::sequences::sequence::GoldArc;
 
 /// The undirected edges of a gold tree, punctuation removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,17 +24,11 @@ impl GoldEdges {
     /// The edges of a sentence, the words `sentence` of `tree`, without punctuation, roots and words without annotation.
     pub fn new(tree: &[GoldArc], sentence: Range<usize>) -> Self {
         let words: Vec<usize> = sentence.filter(|&word| base(&tree[word].relation) != PUNCT).collect();
-        let heads = words
-            .iter()
-            .map(|&word| match tree[word].head {
-                TreeHead::Word(head) => words.binary_search(&head).ok(),
-                TreeHead::Root | TreeHead::Unknown => None,
-            })
-            .collect();
+        let head = |&word: &usize| words.binary_search(&tree[word].head.word()?).ok();
+        let heads = words.iter().map(head).collect();
         Self { words, heads }
     }
 
-    /// The number of gold edges.
     pub fn count(&self) -> u64 {
         self.heads.iter().flatten().count() as u64
     }
@@ -51,10 +43,8 @@ impl GoldEdges {
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
-    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, W times `lifts`.
-    ///
-    /// Prim's algorithm from the first word; among equal weights the lowest index joins first, to the word that joined
-    /// earlier.
+    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, W times `lifts`: Prim's algorithm from the first word; among
+    /// equal weights the lowest index joins first, to the word that joined earlier.
     pub fn in_spanning_tree(&self, attention: &WordAttention, lifts: &Lifts, buffers: &mut TreeBuffers) -> u64 {
         if self.count() == 0 {
             return 0;
@@ -134,6 +124,7 @@ fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], clo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::TreeHead;
     use crate::model::forward::attention::AttentionView;
     use crate::model::grid::visibility::Visibility;
     use crate::sequences::fold::words::FromToken;

@@ -11,10 +11,9 @@ use super::sums::{DependencySums, RelationKey};
 use super::tags::{Rules, Side, single};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
-use crate::stats::interval::Interval;
 use crate::stats::significance::mcnemar;
 use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
-use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
+use crate::study::labels::evidence::{Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
 
@@ -22,8 +21,7 @@ use crate::study::metrics::metric::Denominator;
 mod tests;
 
 impl RelationMetrics {
-    /// The fractions of each block, `None` for a block without such a word; with the agreements over all blocks, and
-    /// the words that are left out of the test.
+    /// The metrics from each block, `None` for one without such a word; `later` are the words that are left out of the test.
     pub(super) fn new(
         key: &RelationKey,
         blocks: &[Option<&RelationSums>],
@@ -44,50 +42,30 @@ impl RelationMetrics {
         let tags = (total.tagged > 0).then(|| Tags::new(&scored));
 
         let of_head = |place: usize| {
-            let seen = directions(key.side);
-            let compared = [0, 1].map(|direction| {
-                if !seen.contains(&Direction::BOTH[direction]) || !context.has(place) {
-                    return None;
-                }
-                let head = scored.predicted(|sums| sums.hits_of((place, direction)));
-                let both = agreement.places[place][direction][offset];
-                let alone = head.right - both;
-                let [later_right, later_both] = later.right((place, direction), offset);
+            let mut entry = HeadAccuracy { place: grid.place(place), ..HeadAccuracy::default() };
+            for &direction in directions(key.side).iter().filter(|_| context.has(place)) {
+                let side = direction as usize;
+                let head = scored.predicted(|sums| sums.hits_of((place, side)));
+                let both = agreement.places[place][side][offset];
+                let [later_right, later_both] = later.right((place, side), offset);
                 let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
-                let offset = scored.versus_offset(&head, &by_offset, both, later_alone);
-                let specific = scored.specific(place, direction);
-                let tags = tags.as_ref().map(|tags| {
-                    let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
+                let more = scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |more| more[side] as f64));
+                let to_special = more.iter().sum::<f64>() / total.count as f64;
+                *entry.accuracy.get_mut(direction) = Some(scored.share(head.right));
+                *entry.ci95.get_mut(direction) = scored.interval(&head.by_block);
+                *entry.where_offset_wrong.get_mut(direction) = ratio(head.right - both, total.count - by_offset.right);
+                *entry.to_special.get_mut(direction) = (key.side.is_none() || side == 0).then_some(to_special);
+                *entry.versus_offset.get_mut(direction) =
+                    Some(scored.versus_offset(&head, &by_offset, both, later_alone));
+                *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|tags| {
+                    let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
                 });
-                let more =
-                    scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |more| more[direction] as f64));
-                let to_special = more.iter().sum::<f64>() / total.count as f64;
-                Some(BaselineComparison {
-                    accuracy: scored.share(head.right),
-                    ci95: scored.interval(&head.by_block),
-                    alone,
-                    to_special: Some(to_special).filter(|_| key.side.is_none() || direction == 0),
-                    offset,
-                    tags,
-                    specific,
-                    left_out: context
-                        .leaves_out
-                        .then(|| Jackknife::new(&head.by_block, &scored.words).on(Scale::Share)),
-                })
-            });
-            let missed = total.count - by_offset.right;
-            HeadAccuracy {
-                place: grid.place(place),
-                accuracy: ByDirection::new(|direction| Some(compared[direction].as_ref()?.accuracy)),
-                ci95: ByDirection::new(|direction| compared[direction].as_ref()?.ci95),
-                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].as_ref()?.alone, missed)),
-                to_special: ByDirection::new(|direction| compared[direction].as_ref()?.to_special),
-                versus_offset: ByDirection::new(|direction| Some(compared[direction].as_ref()?.offset.clone())),
-                versus_tags: ByDirection::new(|direction| compared[direction].as_ref()?.tags.clone()),
-                specific: ByDirection::new(|direction| compared[direction].as_ref()?.specific.clone()),
-                left_out: ByDirection::new(|direction| compared[direction].as_ref()?.left_out.clone()),
+                *entry.specific.get_mut(direction) = scored.specific(place, side);
+                let left_out = || Jackknife::new(&head.by_block, &scored.words).on(Scale::Share);
+                *entry.left_out.get_mut(direction) = context.leaves_out.then(left_out);
             }
+            entry
         };
         let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
         let direction = Direction::BOTH[best.1];
@@ -128,23 +106,19 @@ impl RelationMetrics {
     }
 }
 
-/// The right predictions of the simplest parsers on the words of a relation, by block: what each of them goes by is chosen on
-/// one fold and scored on the other.
+/// The right predictions of the simplest parsers by block, each chosen on one fold and scored on the other.
 pub struct SimpleParsers {
     pub words: PerBlock,
     /// The best head in the better direction; `None`, as of the others, where a fold has no such word.
     pub head: Option<PerBlock>,
-    /// The best offset.
     pub offset: Option<PerBlock>,
     /// The nearest words of word classes; `None` where no such word has one.
     pub tags: Option<PerBlock>,
-    /// The next word.
     pub next: PerBlock,
 }
 
 impl SimpleParsers {
-    /// The words with this relation, by a name under which arcs are scored, in sums of a model with so many heads. In a
-    /// decoder one head in one direction is right on one side alone.
+    /// The words with this relation in sums of so many heads; in a decoder one head in one direction is right on one side alone.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {
@@ -171,22 +145,7 @@ impl SimpleParsers {
     }
 }
 
-/// The sums of one relation, and the context for its accuracies.
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
-
-/// One head in one direction beside the baselines.
-struct BaselineComparison {
-    accuracy: f64,
-    ci95: Option<Interval>,
-    /// Words on which the head is right and the best offset is not.
-    alone: u64,
-    /// The share of words for which a special token has more weight than every other word.
-    to_special: Option<f64>,
-    offset: Comparison,
-    tags: Option<TagComparison>,
-    specific: Option<Specificity>,
-    left_out: Option<Jackknife>,
-}
 
 impl ArcScores<'_> {
     /// A head on the words against the other arcs of the same sentences; `None` where there are none.
@@ -195,21 +154,16 @@ impl ArcScores<'_> {
             sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
         };
         let found = Jackknife::new(&self.per_block(of_head), &self.words_beside_others());
-        (self.total.with_others > 0).then(|| Specificity {
-            difference: found.all(),
-            ci95: found.interval(),
-            standard_error: found.standard_error(),
-            p: None,
-            q: None,
+        (self.total.with_others > 0).then(|| {
+            let (difference, ci95, standard_error) = (found.all(), found.interval(), found.standard_error());
+            Specificity { difference, ci95, standard_error, p: None, q: None }
         })
     }
 
-    /// The words in sentences with other arcs, by block.
     fn words_beside_others(&self) -> PerBlock {
         self.per_block(|sums| sums.with_others as f64)
     }
 
-    /// The denominator of [`ArcScores::specific`].
     fn basis_of_specific(&self) -> Denominator {
         let words = self.words_beside_others();
         Denominator {
@@ -220,8 +174,7 @@ impl ArcScores<'_> {
         }
     }
 
-    /// `both` are the words on which both are right; `later` those on which only the one or the other is, in sentences that
-    /// are not the first of their family, which the test leaves out.
+    /// `later` are the words on which only the one or the other is right, in sentences that the test leaves out.
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
@@ -231,26 +184,15 @@ impl ArcScores<'_> {
         Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
     }
 
-    /// `both` are the words on which both are right.
     fn versus_tags(&self, head: &Hits, tags: &Hits, both: u64) -> TagComparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &tags.by_block);
         let (head_only, tags_only) = (head.right - both, tags.right - both);
-        TagComparison {
-            difference,
-            ci95,
-            standard_error,
-            head_only,
-            tags_only,
-            lead: difference,
-            lead_ci95: ci95,
-            p: None,
-            q: None,
-        }
+        let (lead, lead_ci95) = (difference, ci95);
+        TagComparison { difference, ci95, standard_error, head_only, tags_only, lead, lead_ci95, p: None, q: None }
     }
 }
 
-/// The tag baseline of a relation.
 struct Tags {
     rules: Rules,
     predicted: Hits,
@@ -286,8 +228,7 @@ const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MA
 
 /// The accuracy by distance and side, near and left first; `[PLACES]` words, and those predicted rightly.
 fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> {
-    let farther = [i32::MIN + 1, i32::MAX];
-    let offsets: Vec<i32> = baseline_offsets().chain(farther).collect();
+    let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
     let mut nearer = 0;
     let mut found = Vec::new();
     for (name, farthest) in DISTANCES {
@@ -306,7 +247,6 @@ fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> 
 }
 
 impl RelationSums {
-    /// The right predictions of a head in a direction, by their places.
     fn hits_of(&self, (place, direction): (usize, usize)) -> u64 {
         self.hits.get(place).map_or(0, |hits| hits[direction])
     }

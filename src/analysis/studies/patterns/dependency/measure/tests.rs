@@ -4,7 +4,9 @@ use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::BLOCKS;
+use crate::stats::interval::Interval;
 use crate::studies::patterns::dependency::tags::{Cue, TagRule};
+use crate::study::labels::evidence::ByDirection;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
@@ -195,8 +197,7 @@ fn the_test_is_against_the_better_of_both_baselines() {
     let blocks: Vec<_> = blocks.iter().map(Some).collect();
     let mut measured = measure(&blocks, &no_agreement());
     let direction = Direction::DependentToHead;
-    let of_best =
-        |measured: &RelationMetrics| measured.versus_better(&measured.by_head[0], direction).unwrap().difference;
+    let of_best = |measured: &RelationMetrics| measured.versus_better(&measured.by_head[0], direction).unwrap().value;
     assert!((of_best(&measured) - 0.3).abs() < 1e-15);
     // 0.7 less 0.4; the standard error of the mean of 30 numbers 0.1 around it is 0.1 / sqrt(29).
     let error = measured.by_head[0].versus_tags.get(direction).as_ref().unwrap().standard_error.unwrap();

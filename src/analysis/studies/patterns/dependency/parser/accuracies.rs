@@ -1,11 +1,16 @@
 //! Shares that parsers get right, with their intervals, and how far one is ahead of another.
 
+use std::collections::BTreeMap;
+
 use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::graph::{NodeScores, Parser};
+use super::sentence::{Gold, KeptSentence};
+use crate::corpus::relation::scored_as;
 use crate::stats::block_test::{Jackknife, Scale};
-use crate::stats::blocks::PerBlock;
+use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::study::show::wording::{decimal, plus_minus_percent};
 
@@ -27,12 +32,6 @@ pub struct Difference {
     pub difference: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<Interval>,
-}
-
-impl From<Share> for Difference {
-    fn from(Share { accuracy: difference, ci95 }: Share) -> Self {
-        Self { difference, ci95 }
-    }
 }
 
 /// A parser.
@@ -57,10 +56,25 @@ pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
 }
 
 /// How much more of the same words one gets right than another.
-pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Share {
+pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
     let difference = Jackknife::new(&difference, words).on(Scale::Difference);
-    Share { accuracy: Some(difference.all()), ci95: difference.interval() }
+    Difference { difference: Some(difference.all()), ci95: difference.interval() }
+}
+
+/// The accuracies of parsers on the same words, from the words of each that are right, and how far the first is ahead.
+pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
+    let some = words.iter().any(|&words| words > 0.0);
+    let first = right[0];
+    let of = |(&name, right): (&&str, &Option<PerBlock>)| {
+        let ahead = first.zip(*right).filter(|_| some && name != names[0]);
+        ParserAccuracy {
+            parser: name.to_owned(),
+            share: right.map(|right| share(&right, words)).unwrap_or_default(),
+            ahead: ahead.map(|(first, right)| difference(&first, &right, words)).unwrap_or_default(),
+        }
+    };
+    names.iter().zip(right).map(of).collect()
 }
 
 /// A difference in points, with its sign and half of its interval.
@@ -69,10 +83,109 @@ pub fn signed(points: f64, ci95: Option<Interval>) -> String {
     format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus_percent(ci95))
 }
 
-/// The table with numbers to the right.
 pub fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
+}
+
+/// Words, and those that are right, by block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParserHits {
+    pub words: PerBlock,
+    pub right: PerBlock,
+}
+
+impl Default for ParserHits {
+    fn default() -> Self {
+        Self { words: [0.0; BLOCKS], right: [0.0; BLOCKS] }
+    }
+}
+
+impl ParserHits {
+    fn count(&mut self, block: usize, is_right: bool) {
+        self.words[block] += 1.0;
+        self.right[block] += f64::from(u8::from(is_right));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (own, other) in [(&mut self.words, &other.words), (&mut self.right, &other.right)] {
+            own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// The words of each relation, by the names under which arcs are scored.
+    pub relations: BTreeMap<String, ParserHits>,
+    /// The roots of sentences: right is that the root is likelier than any word.
+    pub roots: ParserHits,
+    /// Sentences of several words: right is that their predicted heads form a tree.
+    pub trees: ParserHits,
+}
+
+impl Tally {
+    /// Counts the correct predictions of a parser on some sentences; one-word sentences score nothing.
+    pub fn new(parser: &Parser, sentences: &[&KeptSentence]) -> Self {
+        let mut scores = NodeScores::default();
+        Self::of(sentences.iter().map(|&sentence| (sentence, parser.heads_of(sentence, &mut scores))))
+    }
+
+    /// Counts the correct predictions among the likeliest word of each word of some sentences, and whether the root is likelier.
+    pub fn of<'a>(predicted: impl IntoIterator<Item = (&'a KeptSentence, Vec<(Option<usize>, bool)>)>) -> Self {
+        let mut tally = Self::default();
+        for (sentence, found) in predicted.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
+            tally.trees.count(sentence.block, is_tree(&found));
+            for (word, (head, is_root)) in sentence.words.iter().zip(found) {
+                match word.gold {
+                    Gold::Root => tally.roots.count(sentence.block, is_root),
+                    Gold::Word(gold) if word.scored => {
+                        for name in scored_as(&word.relation) {
+                            let hits = tally.relations.entry(name.to_owned()).or_default();
+                            hits.count(sentence.block, head == Some(gold));
+                        }
+                    }
+                    Gold::Word(_) | Gold::Unknown => {}
+                }
+            }
+        }
+        tally
+    }
+
+    pub fn and(mut self, other: &Self) -> Self {
+        for (name, hits) in &other.relations {
+            self.relations.entry(name.clone()).or_default().merge(hits);
+        }
+        self.roots.merge(&other.roots);
+        self.trees.merge(&other.trees);
+        self
+    }
+}
+
+/// Whether predicted heads form a tree: one word has the root for its head, and from every other the heads lead to it.
+fn is_tree(heads: &[(Option<usize>, bool)]) -> bool {
+    let up = |word: usize| heads[word].0.filter(|_| !heads[word].1);
+    let leads_to_root = |word: usize| {
+        let mut at = Some(word);
+        (0..=heads.len()).any(|_| {
+            at = at.and_then(up);
+            at.is_none()
+        })
+    };
+    heads.iter().filter(|(_, is_root)| *is_root).count() == 1 && (0..heads.len()).all(leads_to_root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_have_one_root_and_no_cycle() {
+        let word = |head: usize| (Some(head), false);
+        let root = (Some(0), true);
+        assert!(is_tree(&[word(1), (Some(2), true), word(1)]));
+        assert!(!is_tree(&[root, root, word(0)]), "two roots");
+        assert!(!is_tree(&[word(1), word(0), root]), "a cycle beside the root");
+        assert!(!is_tree(&[word(1), word(2), word(0)]), "no root");
+    }
 }

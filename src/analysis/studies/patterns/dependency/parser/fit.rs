@@ -1,10 +1,12 @@
 //! The parser that is likeliest on some sentences (docs/methodology/parser.md).
 
+use std::num::NonZeroUsize;
+
 use super::graph::{NodeScores, Parser};
-use super::optimum::newton::newton;
+use super::optimum::{Curvature, FitCourse, ROWS, newton};
 use super::sentence::{Gold, KeptSentence};
-use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::studies::patterns::dependency::arcs::PLACES;
+use crate::system::parallel::in_parallel;
 
 /// The penalty on the square of every parameter.
 pub const PENALTY: f64 = 1e-4;
@@ -12,36 +14,34 @@ pub const PENALTY: f64 = 1e-4;
 /// The length of the gradient at which a fit ends.
 pub const TOLERANCE: f64 = 1e-6;
 
-/// Pairs of a word and a node whose products are computed together.
-pub const ROWS: usize = 4096;
+pub fn penalty(at: &[f64]) -> f64 {
+    PENALTY * at.iter().map(|at| at * at).sum::<f64>()
+}
 
-/// The evidence that a parser goes by.
+/// A result on each fold of each of so many things.
+pub fn on_folds<T: Send>(threads: NonZeroUsize, count: usize, of: impl Fn(usize, usize) -> T + Sync) -> Vec<[T; 2]> {
+    let work: Vec<(usize, usize)> = (0..count).flat_map(|thing| [(thing, 0), (thing, 1)]).collect();
+    let mut halves = in_parallel(threads, work, |(thing, fold)| of(thing, fold)).into_iter();
+    let mut next = || halves.next().expect("a half for each fold");
+    (0..count).map(|_| [next(), next()]).collect()
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// Heads, ascending, by their places among all heads.
     pub heads: Vec<usize>,
-    /// Whether it knows how far words are apart.
     pub distances: bool,
 }
 
-/// A parser, and how its fit went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     pub parser: Parser,
     /// The weights of its heads on attention divided by its standard deviation, `[heads]`; 0 where it does not vary.
     pub standardised: Vec<[f64; 2]>,
-    /// The words with a head that it was fitted to.
-    pub words: u64,
-    /// The mean of `-ln p` of their heads, without the penalty.
-    pub loss: f64,
-    /// Steps of Newton's method.
-    pub steps: u64,
-    /// The length of the gradient at the end.
-    pub gradient: f64,
+    pub course: FitCourse,
 }
 
 impl Fitted {
-    /// Fits a parser to all words with a head.
     pub fn new(sentences: &[&KeptSentence], evidence: &Evidence) -> Self {
         let Evidence { heads, distances } = evidence;
         let scales = scales(sentences, heads);
@@ -68,34 +68,25 @@ impl Fitted {
             for (slope, at) in gradient.iter_mut().zip(at) {
                 *slope = *slope / words as f64 + 2.0 * PENALTY * at;
             }
-            loss / words as f64 + PENALTY * at.iter().map(|at| at * at).sum::<f64>()
+            loss / words as f64 + penalty(at)
         };
         let curvature = |at: &[f64]| {
             let (parser, mut rows) = (parser_at(at), Vec::new());
-            let penalty = |place: usize| if place.is_multiple_of(size + 1) { 2.0 * PENALTY } else { 0.0 };
-            let mut whole: Vec<f64> = (0..size * size).map(penalty).collect();
-            // Products of some rows at a time in single precision, their sums in double.
-            let mut part = vec![0.0; size * size];
+            let mut sums = Curvature::new(size, 2.0 * PENALTY);
             for (place, sentence) in sentences.iter().enumerate() {
                 parser.curvature(sentence, &scales, &mut nodes, &mut rows);
-                if rows.len() < ROWS * size && place + 1 < sentences.len() {
-                    continue;
+                if rows.len() >= ROWS * size || place + 1 == sentences.len() {
+                    sums.add(&rows, words as f64);
+                    rows.clear();
                 }
-                let own = Matrix::new(&rows, rows.len() / size, size);
-                multiply(MatrixMut::new(&mut part, size, size), own.transposed(), own);
-                whole.iter_mut().zip(&part).for_each(|(sum, more)| *sum += f64::from(*more) / words as f64);
-                rows.clear();
             }
-            whole
+            sums.whole
         };
         let found = newton(size, TOLERANCE, loss_at, curvature);
         Self {
             parser: parser_at(&found.at),
             standardised: found.at.as_chunks::<2>().0[..heads.len()].to_vec(),
-            words,
-            loss: found.value - PENALTY * found.at.iter().map(|at| at * at).sum::<f64>(),
-            steps: found.steps,
-            gradient: found.gradient,
+            course: found.course(words, found.value - penalty(&found.at)),
         }
     }
 }
@@ -106,8 +97,8 @@ fn dependents(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
     words.filter(|(_, word)| word.gold != Gold::Unknown).map(|(place, _)| place)
 }
 
-/// By what the attention of each head, from a word and to it, is multiplied to have a standard deviation of 1 among the heads
-/// that a word could have, `[heads]`; 0 where it does not vary: then it says nothing.
+/// Factors that give the attention of each head, from a word and to it, a standard deviation of 1 among the heads that a word could
+/// have, `[heads]`; 0 where it does not vary.
 fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
     let candidates: usize = sentences.iter().map(|sentence| dependents(sentence).count() * sentence.words.len()).sum();
     let mut weights = Vec::new();

@@ -4,19 +4,18 @@ use std::iter::zip;
 
 use multiversion::multiversion;
 
+use super::optimum::centre;
 use super::sentence::{Gold, KeptSentence};
 use crate::linalg::lanes::{LANES, across};
 use crate::studies::patterns::dependency::arcs::place_of;
 
-/// A graph-based parser without anything but attention, or distances, or both: the score of a word's head is linear in the
-/// attention between the two words, in both directions.
+/// A graph-based parser: the score of a word's head is linear in the attention between the two, in both directions, or in distances.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parser {
     /// The heads that it reads, ascending, by their places among all heads.
     pub heads: Vec<usize>,
     /// The weight of the attention of each of them, from the dependent and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
-    /// The score of the root beside its attention.
     pub root: f64,
     /// The score of each distance, by [`place_of`], `[PLACES]`; empty if it knows none.
     pub distances: Vec<f64>,
@@ -25,7 +24,6 @@ pub struct Parser {
 /// Room for the scores of a sentence, reused from sentence to sentence.
 #[derive(Debug, Default)]
 pub struct NodeScores {
-    /// The attention of one head.
     weights: Vec<f32>,
     /// `[nodes, nodes]`: what each row's node has with each column's, by its own attention.
     out: Vec<f64>,
@@ -34,7 +32,6 @@ pub struct NodeScores {
 }
 
 impl Parser {
-    /// Scores the nodes of a sentence as heads of each of its words.
     pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let NodeScores { weights, out, back } = scores;
@@ -83,8 +80,7 @@ impl Parser {
         loss
     }
 
-    /// The sum of `-ln p` of the gold heads over the words with a head; its derivatives by the weights, the root and the distances
-    /// are added to `slopes`, in this order.
+    /// The sum of `-ln p` of the gold heads; its derivatives by weights, root and distances, in this order, are added to `slopes`.
     pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let loss = self.shares(sentence, scores);
@@ -114,8 +110,8 @@ impl Parser {
         loss
     }
 
-    /// Appends to `rows` what the second derivatives of the loss are made of: with `p` the shares of the nodes `x` as heads of a word,
-    /// these are `sum p (x - m)(x - m)ᵀ`, `m = sum p x`; a row is `sqrt p (x - m)`. The attention of heads is multiplied by `scales`.
+    /// Appends the rows whose products sum to the second derivatives of the loss: see [`centre`], of the nodes as heads of each word. The
+    /// attention of heads is multiplied by `scales`.
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
     pub fn curvature(
         &self,
@@ -145,25 +141,18 @@ impl Parser {
         }
         let mut mean = vec![0.0; width];
         for (of_word, dependent) in rows.chunks_exact_mut(nodes * width).zip(dependents()) {
-            let shares = &out[dependent * nodes..][..nodes];
-            mean.fill(0.0);
-            for ((row, &share), node) in of_word.chunks_exact_mut(width).zip(shares).zip(0..) {
+            for (row, node) in of_word.chunks_exact_mut(width).zip(0..) {
                 if node == root {
                     row[of_heads] = 1.0;
                 } else if !self.distances.is_empty() && node != dependent {
                     row[of_heads + 1 + place_of(dependent, node)] = 1.0;
                 }
-                zip(&mut mean, &*row).for_each(|(mean, x)| *mean += share as f32 * x);
             }
-            for (row, &share) in of_word.chunks_exact_mut(width).zip(shares) {
-                let root = share.sqrt() as f32;
-                zip(row, &mean).for_each(|(x, mean)| *x = root * (*x - mean));
-            }
+            centre(of_word, &out[dependent * nodes..][..nodes], &mut mean);
         }
     }
 
-    /// The word that each word most likely depends on, `[words]`, the first of equal ones; `None` of a word without others. And
-    /// whether the root is likelier than any of them.
+    /// The word that each word most likely depends on, and whether the root is likelier: [`likeliest`] of each, `[words]`.
     pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
@@ -171,8 +160,8 @@ impl Parser {
     }
 }
 
-/// The word that scores highest as the head of a word, the first of equal ones, and whether the root scores higher; `row` has the
-/// scores of all nodes, the root last.
+/// The word that scores highest as the head of a word, the first of equal ones, `None` of a word without others; and whether the root,
+/// whose score is the last of the row, is higher.
 pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
     let root = row.len() - 1;
     let others = (0..root).filter(|&head| head != dependent);
@@ -191,7 +180,6 @@ impl Gold {
     }
 }
 
-/// Adds multiples of attention to two sums.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], out: &mut [f64], back: &mut [f64]) {
     for ((&weight, out), back) in weights.iter().zip(out).zip(back) {
@@ -200,7 +188,6 @@ fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], out: &mut [f64
     }
 }
 
-/// The products of attention with two others.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn dot_both(weights: &[f32], out: &[f64], back: &[f64]) -> [f64; 2] {
     let mut sums = [[0.0; LANES]; 2];

@@ -1,16 +1,12 @@
 //! Parsers fitted on each fold and scored on the other, beside simpler ones.
 
-use std::collections::BTreeMap;
-
-use super::accuracies::{ParserAccuracy, difference, share};
-use super::fit::{Evidence, Fitted};
+use super::accuracies::{ParserAccuracy, ParserHits, Tally, accuracies, difference, share};
+use super::fit::{Evidence, Fitted, PENALTY, TOLERANCE, on_folds};
 use super::graph::likeliest;
 use super::lexical::{Lexical, LexicalChoice, LexicalFit, LexicalSentence, Space};
-use super::links::section::LinksRead;
 use super::section::{FitReport, HeadWeights, LayerPart, PARSERS, ParserReport, RelationAccuracy, SimpleAccuracies};
 use super::sentence::{Gold, KeptSentence, KeptWord};
 use super::sums::ParserSums;
-use super::tally::{ParserHits, Tally};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::PerBlock;
@@ -18,9 +14,7 @@ use crate::studies::patterns::dependency::SimpleParsers;
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::labels::evidence::ByDirection;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::parallel::in_parallel;
 
-/// A parser of the report, and the sums that it is fitted on.
 struct Plan<'a> {
     name: String,
     sums: &'a ParserSums,
@@ -29,7 +23,6 @@ struct Plan<'a> {
 
 /// A parser that was fitted on each fold, and what it gets right in the other.
 struct Parsed {
-    /// By the fold that it was fitted on.
     fits: [Fitted; 2],
     tally: Tally,
 }
@@ -57,20 +50,18 @@ fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>
     whole.into_iter().chain((0..layers).map(without)).collect()
 }
 
-/// Fits every parser on each fold and scores it on the other.
 fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
-    let work: Vec<(&Plan<'_>, usize)> = plans.iter().flat_map(|plan| [(plan, 0), (plan, 1)]).collect();
-    let halves = in_parallel(context.threads, work, |(plan, fold)| {
-        let fitted = Fitted::new(&plan.sums.in_fold(fold), &plan.evidence);
-        let tally = Tally::new(&fitted.parser, &plan.sums.in_fold(1 - fold));
+    let halves = on_folds(context.threads, plans.len(), |plan, fold| {
+        let Plan { sums, evidence, .. } = &plans[plan];
+        let fitted = Fitted::new(&sums.in_fold(fold), evidence);
+        let tally = Tally::new(&fitted.parser, &sums.in_fold(1 - fold));
         (fitted, tally)
     });
-    let mut halves = halves.into_iter();
-    let both = |_: &Plan<'_>| {
-        let [(even, on_odd), (odd, on_even)] = std::array::from_fn(|_| halves.next().expect("a half for each fold"));
-        Parsed { fits: [even, odd], tally: on_odd.and(&on_even) }
+    let parsed = |[(even, on_odd), (odd, on_even)]: [(Fitted, Tally); 2]| Parsed {
+        fits: [even, odd],
+        tally: on_odd.and(&on_even),
     };
-    plans.iter().map(both).collect()
+    halves.into_iter().map(parsed).collect()
 }
 
 /// Why no parser can be fitted and scored, if none can.
@@ -80,19 +71,16 @@ fn hindrance(sums: &ParserSums) -> Option<String> {
     }
     let arcs = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.scored).count();
     let of_fold = |fold| sums.in_fold(fold).into_iter().map(arcs).sum::<usize>();
-    match [of_fold(0), of_fold(1)] {
-        [0, 0] => Some("no word of the sample has another word for its head".to_owned()),
-        [0, _] => Some(one_fold("even")),
-        [_, 0] => Some(one_fold("odd")),
-        _ => None,
-    }
-}
-
-fn one_fold(parity: &str) -> String {
-    format!(
+    let parity = match [of_fold(0), of_fold(1)] {
+        [0, 0] => return Some("no word of the sample has another word for its head".to_owned()),
+        [0, _] => "even",
+        [_, 0] => "odd",
+        _ => return None,
+    };
+    Some(format!(
         "no word in blocks of {parity} number has another word for its head, so there is nothing to fit on or to score on: the \
          sample is too small, or all of it is in few documents"
-    )
+    ))
 }
 
 impl ParserReport {
@@ -107,12 +95,10 @@ impl ParserReport {
         let has_arc = |sentence: &&KeptSentence| sentence.is_first && sentence.words.iter().any(|word| word.scored);
         let report = Self {
             sentences: sentences.clone().filter(has_arc).count() as u64,
-            kept_bytes: [trained, untrained]
-                .iter()
-                .flat_map(|sums| sums.sentences.values())
-                .map(KeptSentence::bytes)
-                .sum(),
+            kept_bytes: sentences.clone().chain(untrained.sentences.values()).map(KeptSentence::bytes).sum(),
             none: hindrance(trained),
+            penalty: PENALTY,
+            tolerance: TOLERANCE,
             ..Self::default()
         };
         if report.none.is_some() {
@@ -124,32 +110,25 @@ impl ParserReport {
         let simple = |relation: &str| SimpleParsers::new(arcs, relation, context.grid.count());
         let attention = &parsed[0];
         let is_root = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.gold == Gold::Root).count();
+        let fits = plans
+            .iter()
+            .zip(&parsed)
+            .flat_map(|(plan, parsed)| FitReport::of_folds(&plan.name, parsed.fits.each_ref().map(|fit| fit.course)));
+        let of_words =
+            lexical.iter().flat_map(|(fits, _)| FitReport::of_folds(PARSERS[1], fits.each_ref().map(|fit| fit.course)));
         Self {
-            words: total(&attention.tally.relations, ALL),
+            words: total(&hits_of(&attention.tally, ALL)),
             roots: sentences.filter(|sentence| sentence.words.len() > 1).map(is_root).sum::<usize>() as u64,
             root_accuracy: share(&attention.tally.roots.right, &attention.tally.roots.words),
             tree_share: share(&attention.tally.trees.right, &attention.tally.trees.words),
-            accuracies: accuracies(&parsed[..4], lexical.as_ref().map(|(_, tally)| tally), &simple(ALL)),
+            accuracies: accuracies_on_all(&parsed[..4], lexical.as_ref().map(|(_, tally)| tally), &simple(ALL)),
             relations: relations(&attention.tally, simple),
             layers: layers(attention, &parsed[4..]),
             heads: weights(attention, context.grid),
             ridges: lexical.iter().flat_map(|(fits, _)| fits.each_ref().map(|fit| fit.ridge)).collect(),
-            fits: plans
-                .iter()
-                .zip(&parsed)
-                .flat_map(|(plan, parsed)| fits(&plan.name, parsed))
-                .chain(lexical.iter().flat_map(|(fits, _)| lexical_fits(fits)))
-                .collect(),
+            fits: fits.chain(of_words).collect(),
             ..report
         }
-    }
-}
-
-impl ParserReport {
-    /// This report, with the links of the corpus.
-    pub fn with(self, links: LinksRead) -> Self {
-        let LinksRead { types, left_out, kept_bytes } = links;
-        Self { links: types, links_left_out: left_out, kept_bytes: self.kept_bytes + kept_bytes, ..self }
     }
 }
 
@@ -168,8 +147,7 @@ fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     }
 }
 
-/// Fits the baseline of distances and embeddings on each fold and tallies it on the other; `None` where the encoder gives no access to its
-/// embeddings.
+/// The baseline of distances and embeddings on each fold, tallied on the other; `None` where there are no embeddings.
 fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
     let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
     let words = [0, 1].map(|fold| {
@@ -189,9 +167,9 @@ fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFi
     Some((fits, Tally::of(sums.sentences.values().zip(scores.into_iter().map(heads_of)))))
 }
 
-fn total(relations: &BTreeMap<String, ParserHits>, name: &str) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
-    relations.get(name).map_or(0, |hits| hits.words.iter().sum::<f64>() as u64)
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
+fn total(hits: &ParserHits) -> u64 {
+    hits.words.iter().sum::<f64>() as u64
 }
 
 /// The words of a relation; of `all` where there is none but punctuation, no word.
@@ -199,37 +177,24 @@ fn hits_of(tally: &Tally, relation: &str) -> ParserHits {
     tally.relations.get(relation).cloned().unwrap_or_default()
 }
 
-fn accuracies(parsed: &[Parsed], lexical: Option<&Tally>, simple: &SimpleParsers) -> Vec<ParserAccuracy> {
-    let attention = hits_of(&parsed[0].tally, ALL);
-    let mut fitted: Vec<Option<PerBlock>> =
+fn accuracies_on_all(parsed: &[Parsed], lexical: Option<&Tally>, simple: &SimpleParsers) -> Vec<ParserAccuracy> {
+    let mut right: Vec<Option<PerBlock>> =
         parsed.iter().map(|parsed| Some(hits_of(&parsed.tally, ALL).right)).collect();
-    fitted.insert(1, lexical.map(|tally| hits_of(tally, ALL).right));
-    let rules = [simple.head, simple.offset, Some(simple.next), simple.tags];
-    let of = |(name, right): (&str, Option<PerBlock>)| {
-        let known = right.filter(|_| attention.words.iter().any(|&words| words > 0.0));
-        let ahead = known.filter(|_| name != PARSERS[0]);
-        ParserAccuracy {
-            parser: name.to_owned(),
-            share: known.map(|right| share(&right, &attention.words)).unwrap_or_default(),
-            ahead: ahead.map(|right| difference(&attention.right, &right, &attention.words)).unwrap_or_default().into(),
-        }
-    };
-    PARSERS.into_iter().zip(fitted.into_iter().chain(rules)).map(of).collect()
+    right.insert(1, lexical.map(|tally| hits_of(tally, ALL).right));
+    right.extend([simple.head, simple.offset, Some(simple.next), simple.tags]);
+    accuracies(&PARSERS, &right, &hits_of(&parsed[0].tally, ALL).words)
 }
 
 fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<RelationAccuracy> {
     let of = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);
         let of_rule = |right: Option<PerBlock>| right.and_then(|right| share(&right, &hits.words).accuracy);
+        let [best_head, offset, tags] = [simple.head, simple.offset, simple.tags].map(of_rule);
         RelationAccuracy {
             relation: name.clone(),
-            words: total(&tally.relations, name),
+            words: total(hits),
             share: share(&hits.right, &hits.words),
-            beside: SimpleAccuracies {
-                best_head: of_rule(simple.head),
-                offset: of_rule(simple.offset),
-                tags: of_rule(simple.tags),
-            },
+            beside: SimpleAccuracies { best_head, offset, tags },
         }
     };
     let mut relations: Vec<RelationAccuracy> = tally.relations.iter().map(of).collect();
@@ -241,17 +206,13 @@ fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
     let whole = hits_of(&attention.tally, ALL);
     let of = |(layer, parsed): (usize, &Parsed)| {
         let right = hits_of(&parsed.tally, ALL).right;
-        LayerPart {
-            layer,
-            without: share(&right, &whole.words).accuracy,
-            lost: difference(&whole.right, &right, &whole.words).into(),
-        }
+        let lost = difference(&whole.right, &right, &whole.words);
+        LayerPart { layer, without: share(&right, &whole.words).accuracy, lost }
     };
     let some = whole.words.iter().any(|&words| words > 0.0);
     without.iter().enumerate().filter(|_| some).map(of).collect()
 }
 
-/// The mean weights of each head over the two folds.
 fn weights(attention: &Parsed, grid: HeadGrid) -> Vec<HeadWeights> {
     let [even, odd] = &attention.fits;
     let both = even.standardised.iter().zip(&odd.standardised);
@@ -260,25 +221,4 @@ fn weights(attention: &Parsed, grid: HeadGrid) -> Vec<HeadWeights> {
         weight: ByDirection::new(|direction| f64::midpoint(even[direction], odd[direction])),
     };
     both.enumerate().map(of).collect()
-}
-
-fn fits(name: &str, parsed: &Parsed) -> [FitReport; 2] {
-    [0, 1].map(|fold| {
-        let Fitted { words, loss, steps, gradient, .. } = parsed.fits[fold];
-        FitReport { parser: name.to_owned(), fold: ["even", "odd"][fold].to_owned(), words, loss, steps, gradient }
-    })
-}
-
-fn lexical_fits(fits: &[LexicalFit; 2]) -> [FitReport; 2] {
-    [0, 1].map(|fold| {
-        let LexicalFit { words, loss, steps, gradient, .. } = fits[fold];
-        FitReport {
-            parser: PARSERS[1].to_owned(),
-            fold: ["even", "odd"][fold].to_owned(),
-            words,
-            loss,
-            steps,
-            gradient,
-        }
-    })
 }

@@ -11,7 +11,6 @@ mod optimum;
 mod section;
 mod sentence;
 mod sums;
-mod tally;
 
 use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};
@@ -28,7 +27,6 @@ use sums::ParserSums;
 /// The tree that can be read out of all heads together.
 pub struct AttentionParser;
 
-/// The seed of the untrained model.
 const SEED: u64 = 0;
 
 impl Study for AttentionParser {
@@ -50,15 +48,13 @@ impl Study for AttentionParser {
     fn passes(&self) -> Vec<PassSpec> {
         let sample = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
         let words = |subject: &Subject<'_>| ParserSums::new(subject.grid, subject.classes.clone(), subject.from);
-        let with_embeddings = move |subject: &Subject<'_>| words(subject).with_embeddings();
         let arcs = |subject: &Subject<'_>| DependencySums::new(subject.grid, subject.classes.clone(), subject.from);
         let links = |subject: &Subject<'_>| LinkParserSums::new(subject.grid, subject.classes.clone(), subject.from);
-        let links_with_embeddings = move |subject: &Subject<'_>| links(subject).with_embeddings();
         vec![
-            PassSpec::new(sample(Weights::Trained), with_embeddings),
+            PassSpec::new(sample(Weights::Trained), move |subject| words(subject).with_embeddings()),
             PassSpec::new(sample(Weights::Fresh { seed: SEED }), words),
             PassSpec::new(sample(Weights::Trained), arcs),
-            PassSpec::new(sample(Weights::Trained), links_with_embeddings),
+            PassSpec::new(sample(Weights::Trained), move |subject| links(subject).with_embeddings()),
             PassSpec::new(sample(Weights::Fresh { seed: SEED }), links),
         ]
     }
@@ -67,7 +63,9 @@ impl Study for AttentionParser {
         let [trained, untrained] = of_models(observed);
         let parser = ParserReport::new(trained, untrained, observed.sums(), context);
         let [trained, untrained] = of_models(observed);
-        let parser = parser.with(LinksRead::new(trained, untrained, context));
+        let LinksRead { types, left_out, kept_bytes } = LinksRead::new(trained, untrained, context);
+        let kept_bytes = parser.kept_bytes + kept_bytes;
+        let parser = ParserReport { links: types, links_left_out: left_out, kept_bytes, ..parser };
         (Estimates::none(context.grid.count()), ParserSection { parser })
     }
 }
@@ -78,7 +76,6 @@ fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))
 }
 
-/// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "parser-read-not-used",

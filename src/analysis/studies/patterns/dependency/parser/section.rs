@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::accuracies::{Difference, ParserAccuracy, Share, aligned, signed};
-use super::fit::{PENALTY, TOLERANCE};
 use super::links::section::{LinkParser, flat_table, write_summary};
+use super::optimum::FitCourse;
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
@@ -32,15 +32,12 @@ pub const PARSERS: [&str; 9] = [
     "tags",
 ];
 
-/// Relations that the summary shows.
-const SHOWN: usize = 6;
-
 pub struct ParserSection {
     pub parser: ParserReport,
 }
 
 /// How much of the gold tree can be read out of the attention of all heads together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserReport {
     /// Sentences with a scored word.
     pub sentences: u64,
@@ -85,30 +82,6 @@ pub struct ParserReport {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
-}
-
-impl Default for ParserReport {
-    fn default() -> Self {
-        Self {
-            sentences: 0,
-            words: 0,
-            roots: 0,
-            none: None,
-            kept_bytes: 0,
-            penalty: PENALTY,
-            tolerance: TOLERANCE,
-            accuracies: Vec::new(),
-            root_accuracy: Share::default(),
-            tree_share: Share::default(),
-            ridges: Vec::new(),
-            relations: Vec::new(),
-            layers: Vec::new(),
-            heads: Vec::new(),
-            fits: Vec::new(),
-            links: Vec::new(),
-            links_left_out: 0,
-        }
-    }
 }
 
 /// The words of a relation.
@@ -180,12 +153,15 @@ pub struct FitReport {
     pub gradient: f64,
 }
 
-impl ParserReport {
-    /// The fits that ended before the gradient was short enough.
-    fn unfinished(&self) -> usize {
-        self.fits.iter().filter(|fit| fit.gradient > self.tolerance).count()
+impl FitReport {
+    pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
+        [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count: words, loss, steps, gradient })| {
+            Self { parser: parser.to_owned(), fold: fold.to_owned(), words, loss, steps, gradient }
+        })
     }
+}
 
+impl ParserReport {
     fn table(&self) -> comfy_table::Table {
         let mut table = plain_table();
         table.set_header(["parser", "right, in %", "attention ahead by"]);
@@ -196,7 +172,7 @@ impl ParserReport {
         aligned(table)
     }
 
-    /// The relations that attention finds best, among those with so many words.
+    /// The six relations that attention finds best, among those with so many words.
     fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
         let is_one = |one: &&RelationAccuracy| {
             let is_base = !one.relation.contains(':') && ![ALL, PUNCT].contains(&one.relation.as_str());
@@ -204,7 +180,7 @@ impl ParserReport {
         };
         let mut strongest: Vec<&RelationAccuracy> = self.relations.iter().filter(is_one).collect();
         strongest.sort_by(|a, b| b.share.accuracy.partial_cmp(&a.share.accuracy).expect("shares are numbers"));
-        strongest.truncate(SHOWN);
+        strongest.truncate(6);
         strongest
     }
 
@@ -236,7 +212,7 @@ impl ParserReport {
         if !parts.is_empty() {
             writeln!(out, "Points lost without a layer (refitted): {}.", parts.join(", "))?;
         }
-        match self.unfinished() {
+        match self.fits.iter().filter(|fit| fit.gradient > self.tolerance).count() {
             0 => Ok(()),
             count => writeln!(
                 out,
@@ -313,7 +289,6 @@ impl Section for ParserSection {
     }
 }
 
-/// The figure of the parser: what each layer carries.
 fn figures(parser: &ParserReport) -> Vec<Figure> {
     let ParserReport { sentences, words, accuracies, layers, .. } = parser;
     let Some(attention) = accuracies.first().filter(|_| !layers.is_empty()) else { return Vec::new() };

@@ -18,9 +18,7 @@ use crate::studies::patterns::dependency::sums::Sight;
 /// Where the head of a word is, among the words that can be heads in its sentence and the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gold {
-    /// The word is the root of the sentence.
     Root,
-    /// The word at this place.
     Word(usize),
     /// It is not annotated, or is none of the candidates.
     Unknown,
@@ -29,22 +27,17 @@ pub enum Gold {
 /// A word that can be a dependent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptWord {
-    /// Its head.
     pub gold: Gold,
     pub relation: String,
     /// Whether it is scored: its head is another word, and the two see each other.
     pub scored: bool,
-    /// The ids of its tokens.
     pub tokens: Vec<u32>,
 }
 
-/// A sentence with what the parser knows of it.
-///
-/// Its nodes are its words, and after them the root.
+/// A sentence with what the parser knows of it; its nodes are its words, and after them the root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
     pub block: usize,
-    /// Whether it is the first of its family.
     pub is_first: bool,
     /// Its words; of a decoder those without its first token.
     pub words: Vec<KeptWord>,
@@ -53,45 +46,16 @@ pub struct KeptSentence {
 }
 
 impl KeptSentence {
-    /// A sentence of a model with so many heads, none of which was seen yet; `None` if no word has a head.
-    fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
-        let tree = sequence.tree.as_deref()?;
-        let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
-        let word = |(place, arc): (usize, &GoldArc)| {
-            let gold = match arc.head {
-                TreeHead::Root => Gold::Root,
-                TreeHead::Word(head) if counted.contains(&head) => Gold::Word(head - counted.start),
-                TreeHead::Word(_) | TreeHead::Unknown => Gold::Unknown,
-            };
-            let is_seen = |head| Sight::of(sequence, visibility, from, (place, head)) == Sight::Scored;
-            let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
-            let tokens = sequence.ids[sequence.words[place].tokens.clone()].to_vec();
-            KeptWord { gold, relation: arc.relation.clone(), scored, tokens }
-        };
-        let words: Vec<KeptWord> =
-            tree.iter().enumerate().filter(|(place, _)| counted.contains(place)).map(word).collect();
-        let nodes = words.len() + 1;
-        words.iter().any(|word| word.gold != Gold::Unknown).then(|| Self {
-            block: block_of(sequence.family.number),
-            is_first: sequence.family.is_first,
-            words,
-            attention: vec![0; heads * nodes * nodes],
-        })
-    }
-
-    /// Its words and the root.
     pub fn nodes(&self) -> usize {
         self.words.len() + 1
     }
 
-    /// The attention of a head, `[nodes, nodes]`, into `weights`.
     pub fn attention(&self, head: usize, weights: &mut Vec<f32>) {
         let size = self.nodes() * self.nodes();
         weights.resize(size, 0.0);
         self.attention[head * size..][..size].reinterpret_cast::<f16>().convert_to_f32_slice(weights);
     }
 
-    /// The bytes that its attention takes.
     pub fn bytes(&self) -> u64 {
         (self.attention.len() * size_of::<u16>()) as u64
     }
@@ -114,7 +78,6 @@ impl KeptSentence {
 /// A sentence while its heads are seen.
 #[derive(Debug)]
 pub struct SeenSentence {
-    /// The part of the sentence that is kept.
     pub kept: KeptSentence,
     /// The tokens of each word, and of the root, `[nodes]`.
     spans: Vec<WordSpan>,
@@ -127,9 +90,33 @@ pub struct SeenSentence {
 impl SeenSentence {
     /// A sentence of a model with so many heads; `None` if no word has a head.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
-        let kept = KeptSentence::new(sequence, classes, from, heads)?;
+        let tree = sequence.tree.as_deref()?;
+        let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
+        let word = |(place, arc): (usize, &GoldArc)| {
+            let gold = match arc.head {
+                TreeHead::Root => Gold::Root,
+                TreeHead::Word(head) if counted.contains(&head) => Gold::Word(head - counted.start),
+                TreeHead::Word(_) | TreeHead::Unknown => Gold::Unknown,
+            };
+            let is_seen = |head| Sight::of(sequence, visibility, from, (place, head)) == Sight::Scored;
+            let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
+            let tokens = sequence.ids[sequence.words[place].tokens.clone()].to_vec();
+            KeptWord { gold, relation: arc.relation.clone(), scored, tokens }
+        };
+        let words: Vec<KeptWord> =
+            tree.iter().enumerate().filter(|(place, _)| counted.contains(place)).map(word).collect();
+        if words.iter().all(|word| word.gold == Gold::Unknown) {
+            return None;
+        }
+        let nodes = words.len() + 1;
+        let kept = KeptSentence {
+            block: block_of(sequence.family.number),
+            is_first: sequence.family.is_first,
+            words,
+            attention: vec![0; heads * nodes * nodes],
+        };
         let root = root_token(&sequence.kinds);
-        let mut spans = sequence.words[sequence.counted_words()].to_vec();
+        let mut spans = sequence.words[counted].to_vec();
         // Without such a token its row and its column stay empty.
         let place = root.unwrap_or_default();
         spans.push((place..place + 1).into());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::lexical::embeddings::KeptEmbeddings;
+use super::lexical::KeptEmbeddings;
 use super::sentence::{KeptSentence, SeenSentence};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
@@ -15,30 +15,20 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
 /// The sentences with a tree, by their numbers: what the parser learns from is no sum.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ParserSums {
     pub grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// The sentences by their places in the corpus.
     pub sentences: BTreeMap<u64, KeptSentence>,
-    /// The embeddings of the tokens of words.
     pub embeddings: KeptEmbeddings,
     #[serde(skip)]
     folded: WordAttention,
 }
 
 impl ParserSums {
-    /// Nothing yet, of a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self {
-            grid,
-            classes,
-            from,
-            sentences: BTreeMap::new(),
-            embeddings: KeptEmbeddings::default(),
-            folded: WordAttention::default(),
-        }
+        Self { grid, classes, from, ..Self::default() }
     }
 
     /// The sentences in blocks of even number, or in those of odd number.
@@ -46,7 +36,6 @@ impl ParserSums {
         self.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
     }
 
-    /// These sums, keeping the embeddings of words.
     pub fn with_embeddings(self) -> Self {
         Self { embeddings: KeptEmbeddings::kept(), ..self }
     }
@@ -63,11 +52,9 @@ impl Merge for ParserSums {
     }
 }
 
-/// The number of a sentence with a tree, and what was seen of it.
-pub type ParserState = (u64, SeenSentence);
-
 impl Sums for ParserSums {
-    type SequenceState = ParserState;
+    /// The number of a sentence with a tree, and what was seen of it.
+    type SequenceState = (u64, SeenSentence);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.embeddings.begin_pass(known);
@@ -77,13 +64,13 @@ impl Sums for ParserSums {
         Demands { keeps_attention: true, ..Demands::ATTENTION }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<ParserState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
         self.embeddings.keep(seen.kept.words.iter().flat_map(|word| &word.tokens));
         Some((sequence.index, seen))
     }
 
-    fn observe(&mut self, (index, seen): &mut ParserState, event: &mut Event<'_>) {
+    fn observe(&mut self, (index, seen): &mut Self::SequenceState, event: &mut Event<'_>) {
         let input = match event {
             Event::Head(input) => input,
             Event::PackOver => {

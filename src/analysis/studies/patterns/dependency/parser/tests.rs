@@ -1,11 +1,11 @@
 use std::num::NonZeroUsize;
 
+use super::accuracies::Tally;
 use super::fit::{Evidence, Fitted, TOLERANCE};
 use super::graph::{NodeScores, Parser};
 use super::section::{PARSERS, ParserReport, ParserSection};
 use super::sentence::{Gold, KeptSentence, SeenSentence};
 use super::sums::ParserSums;
-use super::tally::Tally;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
@@ -127,14 +127,14 @@ fn two_planted_heads_make_the_tree_together() {
         [0, 1].map(|fold| sentences.iter().filter(|sentence| sentence.block % 2 == fold).collect::<Vec<_>>());
     let right = |heads: Vec<usize>| {
         let fitted = Fitted::new(&even, &Evidence { heads, distances: false });
-        assert!(fitted.gradient <= TOLERANCE, "{fitted:?}");
+        assert!(fitted.course.gradient <= TOLERANCE, "{fitted:?}");
         let tally = Tally::new(&fitted.parser, &odd);
         (fitted, tally.relations["all"].right.iter().sum::<f64>(), tally.roots.right.iter().sum::<f64>())
     };
     // Of eight words and two roots, both heads find all; either misses some.
     let (both, arcs, roots) = right(vec![0, 1]);
     assert_eq!((arcs, roots), (8.0, 2.0));
-    assert_eq!(both.words, 10);
+    assert_eq!(both.course.count, 10);
     // The one by its own attention, the other by that to it.
     let [[own, _], [_, to]] = both.standardised[..] else { panic!("two heads") };
     assert!(own > 1.0 && to > 1.0, "{:?}", both.standardised);

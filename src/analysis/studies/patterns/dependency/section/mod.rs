@@ -1,43 +1,41 @@
 //! The section `relations` of the report: corrected for the number of tests, shown as a table, with its caveats.
 
-mod in_brief;
-mod paper;
+mod tables;
 
-use std::cmp::Reverse;
 use std::fmt::{self, Write};
 use std::num::NonZeroU64;
-use std::vec::IntoIter;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::assessment::{accuracy_of, label_of, of_relation};
+use super::assessment::{
+    BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, accuracy_of, label_of, of_relation, tested,
+};
 use super::figure::{self, figures};
-use super::relation::{MarginExcess, RelationMetrics, directions};
-use super::table::{MAY_GO, table};
-use super::tags::{Side, TagRule};
-use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN};
+use super::relation::{HeadAccuracy, MarginExcess, RelationMetrics, directions};
+use super::tags::Side;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
-use crate::study::labels::evidence::{Comparison, LABEL_Q, Reach};
+use crate::study::labels::evidence::{Comparison, LABEL_Q, MIN_SENTENCES, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Label, Verdict, correct, one_of_each};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
+use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
+use crate::study::show::wording::{percent_of, table_of};
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
+use tables::{COLUMNS, MAY_GO, tables};
 
 /// All relations of a corpus, by name, and the tests on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relations {
     /// One object per dependency relation; empty for a corpus without trees.
     pub relations: Vec<RelationMetrics>,
-    /// How many tests the syntactic labels rest on.
     pub tests: Tests,
 }
 
@@ -63,53 +61,59 @@ pub struct Tests {
 }
 
 impl Relations {
-    /// The relations; every head on each of them; the best head of each by distance; the rules of the tag baseline; the relations
-    /// as a paper shows them.
-    fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
-        /// The values of a relation, with its name.
-        #[derive(Serialize)]
-        struct RelationEntry<'a, T> {
-            relation: &'a str,
-            #[serde(flatten)]
-            entry: &'a T,
+    /// Why there is no syntactic label, where there is none; labels are told of with their heads.
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
+        let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
+            return InBrief::found(
+                "No word of the corpus has an annotated head, so no relation was tested.".to_owned(),
+            );
+        };
+        if commonest.count < least {
+            let of_it = match commonest.relation.as_str() {
+                "all" => "of all relations together".to_owned(),
+                _ => format!("of {}, the most frequent relation", one_line(&commonest.title())),
+            };
+            let words = ["word", "words"].map(|words| format!("{words} {of_it}"));
+            let mut shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
+            let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
+            let of_sentences = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
+            shortage.times = shortage.times.zip(of_sentences).map(|(words, sentences)| words.max(sentences));
+            return InBrief { shortage: Some(shortage), ..InBrief::default() };
         }
-        fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
-            entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
+        let tested = || all.iter().filter(|relation| relation.count >= least);
+        let fires = |relation: &RelationMetrics| {
+            let mut heads = (0..relation.by_head.len()).flat_map(|place| of_relation(relation, place, policy));
+            heads.any(|found| found.fires)
+        };
+        if tested().any(fires) {
+            return InBrief::default();
         }
-        /// A rule of the tag baseline of a relation: for dependents of one UPOS.
-        #[derive(Serialize)]
-        struct RuleRow<'a> {
-            relation: &'a str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            head_side: Option<Side>,
-            dependent: &'a str,
-            #[serde(flatten)]
-            rule: &'a TagRule,
-        }
-        fn rules(relation: &RelationMetrics) -> impl Iterator<Item = RuleRow<'_>> {
-            let rules = relation.tag_baseline.iter().flat_map(|tags| &tags.rules);
-            rules.map(|(dependent, rule)| RuleRow {
-                relation: &relation.relation,
-                head_side: relation.side,
-                dependent,
-                rule,
+        let points = 100.0 * policy.share(&MARGIN);
+        let leads = tested().flat_map(|relation| {
+            relation.each(move |head, direction| {
+                Some((head.versus_offset.get(direction).as_ref()?.difference, head.place, relation))
             })
-        }
-        let all = &self.relations;
-        vec![
-            // Its rules by UPOS would be two columns each: they are a table of their own.
-            TableRows::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
-            TableRows::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
-            TableRows::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
-            TableRows::of("rules", all.iter().flat_map(rules)),
-            paper::table(all, policy),
-        ]
+        });
+        let nearest = leads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(difference, head, relation)| {
+            let offset = relation.baseline.accuracy;
+            format!(
+                "; nearest is {head} on {}: {} of words, the offset {}",
+                one_line(&relation.title()),
+                percent_of(offset + difference),
+                percent_of(offset)
+            )
+        });
+        let nearest = nearest.unwrap_or_default();
+        InBrief::found(format!(
+            "No head follows a dependency relation: none is {points:.0} points above the best fixed offset{nearest}."
+        ))
     }
 
     /// How many tests there are, and how many have a q-value of at most the policy's, if there is such a bound.
     fn tests(&self, policy: &Policy) -> Tests {
-        let tested = || self.relations.iter().filter(|relation| relation.count >= policy.count(&MIN_COUNT));
-        let comparisons: Vec<&Comparison> = tested().flat_map(RelationMetrics::comparisons).collect();
+        let tested = tested(&self.relations, policy);
+        let comparisons: Vec<&Comparison> = tested.into_iter().flat_map(RelationMetrics::comparisons).collect();
         let above: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.q).collect();
         let significant = policy.rule(&LABEL_Q).map(|most| above.iter().filter(|&&q| q <= most).count());
         Tests { count: comparisons.len(), above: above.len(), significant, ..self.tests }
@@ -137,11 +141,9 @@ impl Relations {
             return writeln!(out, "No word of the corpus has an annotated head, so no syntactic label was tested.");
         }
         let least = policy.count(&MIN_COUNT);
-        let mut shown: Vec<&RelationMetrics> =
-            self.relations.iter().filter(|relation| relation.count >= least).collect();
-        shown.sort_by_key(|relation| Reverse(relation.count));
+        let shown = tested(&self.relations, policy);
         if shown.is_empty() {
-            let most = self.relations.iter().max_by_key(|relation| relation.count).map_or(0, |relation| relation.count);
+            let most = self.relations.iter().map(|relation| relation.count).max().unwrap_or(0);
             return writeln!(
                 out,
                 "No relation has {}, so none is tested and there is no syntactic label; the most frequent has {most} \
@@ -160,7 +162,7 @@ impl Relations {
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
         if !better.is_empty() {
-            out.table_without(table(&better), MAY_GO);
+            out.table_without(table_of(&COLUMNS, &better), MAY_GO);
         }
         if !others.is_empty() {
             let on = |side: Option<Side>| {
@@ -225,33 +227,82 @@ impl Relations {
         )
     }
 
-    /// The tests against other arcs, corrected over the labels that there are.
-    fn correct_specific(&mut self, policy: &Policy) {
-        let [margin, over_offset] = [&SPECIFIC_MARGIN, &MARGIN].map(|margin| policy.share(margin));
-        let tests = |relation: &RelationMetrics| relation.tests_specific(margin, over_offset);
-        let (tests, mut q) = family(&self.relations, policy.count(&MIN_COUNT), tests);
+    /// Corrects for the number of tests, over the relations with at least as many words as the policy requires.
+    fn correct(&mut self, policy: &Policy) {
+        let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
+        self.correct_family(
+            policy,
+            |relation| relation.tests(margin),
+            |head| head.versus_offset.both_mut(),
+            |comparison, test, q| (comparison.p, comparison.q) = (test.p, q),
+        );
+        // Over the labels that there are.
+        self.correct_family(
+            policy,
+            |relation| relation.tests_specific(specific, margin),
+            |head| head.specific.both_mut(),
+            |specificity, test, q| (specificity.p, specificity.q) = (test.p, q),
+        );
+        self.correct_family(
+            policy,
+            |relation| relation.tests_beyond(beyond),
+            |head| head.versus_tags.both_mut(),
+            |comparison, test, q| {
+                (comparison.lead, comparison.lead_ci95) = (test.difference.value, test.difference.ci95);
+                (comparison.p, comparison.q) = (test.p, q);
+            },
+        );
+        self.relations.iter_mut().for_each(RelationMetrics::compare_best);
+        self.tests = self.tests(policy);
+    }
+
+    /// Sets the result of each test with its q-value, which is none of relations that have too few words to be in the family.
+    fn correct_family<T>(
+        &mut self,
+        policy: &Policy,
+        tests: impl Fn(&RelationMetrics) -> Vec<MarginExcess>,
+        tested: impl Fn(&mut HeadAccuracy) -> [&mut Option<T>; 2],
+        set: impl Fn(&mut T, MarginExcess, Option<f64>),
+    ) {
+        let least = policy.count(&MIN_COUNT);
+        let tests: Vec<Vec<MarginExcess>> = self.relations.iter().map(tests).collect();
+        let p = self.relations.iter().zip(&tests).flat_map(|(relation, tests)| {
+            tests.iter().map(move |test| test.p.filter(|_| test.is_above && relation.count >= least))
+        });
+        let mut q = q_of_those_above(&p.collect::<Vec<_>>()).into_iter();
         for (relation, tests) in self.relations.iter_mut().zip(tests) {
-            for (specific, test) in relation.specificities_mut().zip(tests) {
-                (specific.p, specific.q) = (test.p, q.next().flatten());
-            }
+            let results = relation.by_head.iter_mut().flat_map(&tested).flatten();
+            results.zip(tests).for_each(|(result, test)| set(result, test, q.next().flatten()));
         }
     }
 
-    /// The tests against the better of both baselines, corrected as those against the offset.
-    fn correct_beyond(&mut self, policy: &Policy) {
-        let (min_count, margin) = (policy.count(&MIN_COUNT), policy.share(&BEYOND_MARGIN));
-        let tests = |relation: &RelationMetrics| relation.tests_beyond(margin);
-        let (tests, mut q) = family(&self.relations, min_count, tests);
-        for (relation, tests) in self.relations.iter_mut().zip(tests) {
-            for (comparison, test) in relation.tag_comparisons_mut().zip(tests) {
-                (comparison.lead, comparison.lead_ci95) = (test.difference, test.ci95);
-                (comparison.p, comparison.q) = (test.p, q.next().flatten());
+    /// The accuracy of each head; the interval of a chosen one ignores the choice, so a test of it would not hold its level.
+    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+        let least = policy.count(&MIN_COUNT);
+        let mut numbers = Vec::new();
+        for relation in &self.relations {
+            for (head, entry) in relation.by_head.iter().enumerate() {
+                numbers.extend(directions(relation.side).iter().map(|&direction| Number {
+                    part: Part::Relations,
+                    head,
+                    of: relation.relation.clone(),
+                    name: accuracy_of(&relation.relation, direction),
+                    unit: Unit::Shares,
+                    made_of: None,
+                    value: *entry.accuracy.get(direction),
+                    ci95: *entry.ci95.get(direction),
+                    blocks: relation.blocks,
+                    effective_blocks: relation.effective_blocks,
+                    trials: Some(relation.count),
+                    enough: relation.count >= least,
+                    left_out: entry.left_out.get(direction).as_ref(),
+                }));
             }
         }
+        numbers
     }
 }
 
-/// The limits of what the study shows.
 pub(super) const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "significance-not-asked",
@@ -276,37 +327,8 @@ pub(super) const CAVEATS: &[Caveat] = &[
     },
 ];
 
-/// Whether some word has a head.
 fn has_trees(labels: &Labelling<'_>) -> bool {
     !section::<Relations>(labels.section).relations.is_empty()
-}
-
-impl RelationMetrics {
-    /// The accuracy of each head in each direction.
-    fn numbers(&self, min_count: u64) -> Vec<Number<'_>> {
-        let (blocks, effective_blocks, enough) = (self.blocks, self.effective_blocks, self.count >= min_count);
-        let mut numbers = Vec::new();
-        for (head, entry) in self.by_head.iter().enumerate() {
-            for &direction in directions(self.side) {
-                numbers.push(Number {
-                    part: Part::Relations,
-                    head,
-                    of: self.relation.clone(),
-                    name: accuracy_of(&self.relation, direction),
-                    unit: Unit::Shares,
-                    made_of: None,
-                    value: *entry.accuracy.get(direction),
-                    ci95: *entry.ci95.get(direction),
-                    blocks,
-                    effective_blocks,
-                    trials: Some(self.count),
-                    enough,
-                    left_out: entry.left_out.get(direction).as_ref(),
-                });
-            }
-        }
-        numbers
-    }
 }
 
 stored!(Relations { relations: Vec<RelationMetrics>, tests: Tests });
@@ -325,7 +347,7 @@ impl Section for Relations {
             in_brief: self.in_brief(policy),
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(&self.relations, policy),
-            tables: self.tables(policy),
+            tables: tables(&self.relations, policy),
             numbers: self.numbers(policy),
             tracked: self.relations.iter().map(RelationMetrics::tracked).collect(),
             ..View::default()
@@ -333,12 +355,9 @@ impl Section for Relations {
     }
 
     fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
-        let least = policy.count(&MIN_COUNT);
-        let of_it = |relation: &&RelationMetrics| relation.place == place && relation.count >= least;
-        let mut best: Vec<&RelationMetrics> = self.relations.iter().filter(of_it).collect();
-        best.sort_by_key(|relation| Reverse(relation.count));
+        let best = tested(&self.relations, policy).into_iter().filter(|relation| relation.place == place);
         let figures = figure::of_head(&self.relations, place, policy);
-        HeadCard { figures, ..best.into_iter().map(RelationMetrics::of_best_head).collect() }
+        HeadCard { figures, ..best.map(RelationMetrics::of_best_head).collect() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -354,48 +373,6 @@ impl Section for Relations {
             .map(|relation| format!("the relation `{}` does not list every head", relation.relation))
             .or_else(unscored)
     }
-}
-
-impl Relations {
-    /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or
-    /// a held-out one, ignores the choice, so a test of it would not hold its level.
-    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
-    }
-}
-
-impl Relations {
-    /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
-    /// requires, and removes the q-values of the others, which are not tested.
-    fn correct(&mut self, policy: &Policy) {
-        let (min_count, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
-        let (tests, mut q) = family(&self.relations, min_count, |relation| relation.tests(margin));
-        for (relation, tests) in self.relations.iter_mut().zip(tests) {
-            for (comparison, test) in relation.comparisons_mut().zip(tests) {
-                (comparison.p, comparison.q) = (test.p, q.next().flatten());
-            }
-        }
-        self.correct_specific(policy);
-        self.correct_beyond(policy);
-        self.relations.iter_mut().for_each(RelationMetrics::compare_best);
-        self.tests = self.tests(policy);
-    }
-}
-
-/// The tests of each relation, and the q-values of all of them in order; relations with fewer words than `min_count` are
-/// not in the family.
-fn family(
-    relations: &[RelationMetrics],
-    min_count: u64,
-    tests: impl Fn(&RelationMetrics) -> Vec<MarginExcess>,
-) -> (Vec<Vec<MarginExcess>>, IntoIter<Option<f64>>) {
-    let tests: Vec<Vec<MarginExcess>> = relations.iter().map(tests).collect();
-    let p = relations.iter().zip(&tests).flat_map(|(relation, tests)| {
-        let enough = relation.count >= min_count;
-        tests.iter().map(move |test| test.p_above().filter(|_| enough))
-    });
-    let p: Vec<Option<f64>> = p.collect();
-    (tests, q_of_those_above(&p).into_iter())
 }
 
 #[cfg(test)]

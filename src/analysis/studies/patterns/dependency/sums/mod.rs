@@ -1,7 +1,5 @@
 //! The sums of dependency relations, per block of sentences.
 
-mod key;
-mod sight;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +13,9 @@ use super::specific::ArcsBeside;
 use super::tags::{CUES, Side};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::LayerClasses;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
@@ -24,20 +23,70 @@ use crate::study::instruments::partners::Partners;
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::Direction;
-pub use key::RelationKey;
-pub use sight::Sight;
 
-/// The sums of all relations.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A relation as it is scored: in a decoder arcs with the head before and after the dependent are apart, for each is seen from one end.
+/// Partials have it as a key of an object, which is a string: the name behind a sign of the side.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct RelationKey {
+    pub name: String,
+    /// The side of the dependent on which the head stands; `None` where queries see both sides.
+    pub side: Option<Side>,
+}
+
+const SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
+
+impl From<RelationKey> for String {
+    fn from(RelationKey { name, side }: RelationKey) -> Self {
+        let (sign, _) = SIGNS.into_iter().find(|(_, of)| *of == side).expect("every side has a sign");
+        format!("{sign}{name}")
+    }
+}
+
+impl TryFrom<String> for RelationKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let of_sign = |(sign, side)| Some(Self { name: text.strip_prefix(sign)?.to_owned(), side });
+        SIGNS.into_iter().find_map(of_sign).ok_or_else(|| format!("`{text}` is no relation of a partial"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    Scored,
+    /// One of its words has the first token of what a decoder reads.
+    WithFirst,
+    /// Its words do not see each other, or in a decoder the later does not see the earlier.
+    OutOfSight,
+}
+
+impl Sight {
+    /// The sight of an arc from a dependent to its head, where queries see these keys in every layer.
+    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
+        if sequence.begins_with(dependent) || sequence.begins_with(head) {
+            return Self::WithFirst;
+        }
+        let even = Even::new(visibility, sequence.ids.len());
+        let (earlier, later) = (&sequence.words[dependent.min(head)], &sequence.words[dependent.max(head)]);
+        let is_seen = if visibility.is_causal() {
+            even.between_words(later, earlier, from) > 0.0
+        } else {
+            even.are_in_sight(earlier, later, from)
+        };
+        if is_seen { Self::Scored } else { Self::OutOfSight }
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct DependencySums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// Words that are not scored: they and their heads do not see each other, or in a decoder the later does not see the
-    /// earlier, in every layer.
+    /// Words that are not scored, for they and their heads are [`Sight::OutOfSight`].
     pub out_of_sight: u64,
-    /// Words that are not scored: they or their heads have the first token of what a decoder reads.
+    /// Words that are not scored, for they or their heads are [`Sight::WithFirst`].
     pub with_first: u64,
     /// The place of each relation in the lists that follow.
     pub relations: BTreeMap<RelationKey, usize>,
@@ -52,13 +101,11 @@ pub struct DependencySums {
 }
 
 impl DependencySums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
         Self { classes, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
-    /// Sums of these blocks and agreements, which list the relations by their places; every sentence is a family, and every
-    /// query sees every key.
+    /// Sums of these blocks and agreements, by places of relations; every sentence is a family, and every query sees every key.
     pub fn of(
         grid: HeadGrid,
         from: FromToken,
@@ -67,25 +114,7 @@ impl DependencySums {
         agreements: Vec<Agreement>,
     ) -> Self {
         let later = vec![DuplicateArcs::default(); relations.len()];
-        Self {
-            grid,
-            classes: LayerClasses::default(),
-            from,
-            out_of_sight: 0,
-            with_first: 0,
-            relations,
-            agreements,
-            later,
-            blocks,
-            predictions: Predictions::default(),
-        }
-    }
-
-    /// The sums of the relation at this place over all blocks.
-    fn total(&self, place: usize) -> RelationSums {
-        let mut total = RelationSums::default();
-        self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
-        total
+        Self { grid, from, relations, agreements, later, blocks, ..Self::default() }
     }
 
     /// Makes room for every relation that has a place.
@@ -95,13 +124,12 @@ impl DependencySums {
         self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
     }
 
-    /// Adds the blocks of another.
     fn add(&mut self, other: &Self) {
         self.out_of_sight += other.out_of_sight;
         self.with_first += other.with_first;
         let mut places = vec![0; other.relations.len()];
         for (key, &theirs) in &other.relations {
-            places[theirs] = place(&mut self.relations, key);
+            places[theirs] = place(&mut self.relations, key.clone());
         }
         self.resize();
         for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
@@ -126,16 +154,11 @@ impl DependencySums {
 }
 
 /// The place of a relation in the table, a new one at the end.
-fn place(relations: &mut BTreeMap<RelationKey, usize>, key: &RelationKey) -> usize {
-    if let Some(&place) = relations.get(key) {
-        return place;
-    }
-    let place = relations.len();
-    relations.insert(key.clone(), place);
-    place
+fn place(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
+    let next = relations.len();
+    *relations.entry(key).or_insert(next)
 }
 
-/// The sums of the relation at a place of a block.
 fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     if block.len() <= place {
         block.resize(place + 1, RelationSums::default());
@@ -143,13 +166,11 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     &mut block[place]
 }
 
-/// The block and the scored arcs of a sequence.
 #[derive(Debug)]
 pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
-    /// The arcs of each relation beside the other arcs of their sentences.
     beside: ArcsBeside,
     /// Where the other ends of arcs are looked for in a decoder, in each class of layers; none in an encoder.
     partners: Vec<Partners>,
@@ -189,7 +210,7 @@ impl Sums for DependencySums {
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let relations = &mut self.relations;
         let index = |name: &str, side: Side| {
-            place(relations, &RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
+            place(relations, RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
         };
         let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
         let takes = |dependent: usize, head: usize| {
@@ -259,12 +280,8 @@ impl Sums for DependencySums {
                 u64::from(special.most(view, dependent, Some(direction)) > most)
             });
             for &relation in &arc.relations {
-                let hits = &mut block[relation].hits[head];
-                hits[0] += right[0];
-                hits[1] += right[1];
-                let more = &mut block[relation].to_special[head];
-                more[0] += to_special[0];
-                more[1] += to_special[1];
+                block[relation].hits[head].merge(&right);
+                block[relation].to_special[head].merge(&to_special);
                 self.agreements[relation].add(arc, head, right);
                 if !*is_first {
                     self.later[relation].add(arc, head, right);
@@ -299,7 +316,8 @@ impl Sums for DependencySums {
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
             && self.agreements.iter().zip(&self.later).enumerate().all(|(place, (agreement, later))| {
-                let total = self.total(place);
+                let mut total = RelationSums::default();
+                self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
                 agreement.is_within(&total) && later.is_within(agreement, &total)
             })
     }

@@ -142,3 +142,13 @@ fn a_sentence_goes_to_the_block_of_its_number() {
     assert_eq!(sums.blocks[3][0].count, 3);
     assert!((0..BLOCKS).filter(|&block| block != 3).all(|block| sums.blocks[block].is_empty()));
 }
+
+#[test]
+fn a_relation_is_a_key_of_partials() {
+    for (side, text) in [(None, "\"=obl:of\""), (Some(Side::Left), "\"<obl:of\""), (Some(Side::Right), "\">obl:of\"")] {
+        let key = RelationKey { name: "obl:of".to_owned(), side };
+        assert_eq!(serde_json::to_string(&key).unwrap(), text);
+        assert_eq!(serde_json::from_str::<RelationKey>(text).unwrap(), key);
+    }
+    assert!(serde_json::from_str::<RelationKey>("\"obl\"").is_err());
+}

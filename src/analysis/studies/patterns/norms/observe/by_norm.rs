@@ -83,7 +83,6 @@ pub fn add(
     sums.window_mass = window(&sums.offset_mass);
 }
 
-/// The summed attention by norm to some places.
 #[inline(always)]
 fn mass(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     let mut mass = 0.0;

@@ -10,11 +10,67 @@ mod vectors;
 
 use multiversion::multiversion;
 
-use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::roles::TokenRoles;
+use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
+use crate::study::instruments::head_sums::sums_of_a_head;
+
+/// The tokens that may be sinks, in the order of all lists by sink, by the names of their labels.
+pub const SINKS: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
+
+pub const SINK_KINDS: usize = SINKS.len();
+
+/// The vectors that are summed for each head: its output, and the part of it that comes from each kind of sink.
+pub const VECTORS: usize = 1 + SINK_KINDS;
+
+sums_of_a_head! {
+    /// The sums over text queries of one head; those of names with `uniform` under uniform attention.
+    pub struct NormSums;
+    several {
+        /// Share by norm of the token at each offset, -8 first.
+        offset_mass: OFFSETS,
+        uniform_offset_mass: OFFSETS,
+        /// Queries without a share by norm, but with a text token at each offset.
+        offset_silent: OFFSETS,
+        /// Queries without a share by norm, but that see each kind of sink; of punctuation all of them.
+        sink_silent: SINK_KINDS,
+        /// Share by norm of each kind of sink.
+        sink_mass: SINK_KINDS,
+        uniform_sink_mass: SINK_KINDS,
+        /// `<s_i, o°_i>` of each kind of sink.
+        sink_product: SINK_KINDS,
+        uniform_sink_product: SINK_KINDS,
+        /// `|s_i|²` of each kind of sink.
+        sink_square: SINK_KINDS,
+        /// `|mean s|²` within the sentence, for each of its queries.
+        sink_mean_square: SINK_KINDS,
+    }
+    single {
+        /// Queries without a share by norm: there is no attention to a value that is not 0.
+        silent,
+        /// Share by norm of text tokens at most two away, the token itself left out.
+        window_mass,
+        uniform_window_mass,
+        /// `sum_j A[i,j] |f_j|`
+        spent,
+        uniform_spent,
+        /// `|o_i|`
+        output,
+        uniform_output,
+        /// `|o_i| / |x_i|`
+        output_ratio,
+        /// Queries with an input of 0.
+        output_ratio_silent,
+        /// `|o°_i|`
+        bare_output,
+        /// `|o°_i|²`
+        square,
+        uniform_square,
+        /// `|mean o°|²` within the sentence, for each of its queries.
+        mean_square,
+    }
+}
 
 /// The attention, values, norms and output of one head over one sequence.
 #[derive(Clone, Copy)]
@@ -22,12 +78,11 @@ pub struct HeadData<'a> {
     attention: AttentionView<'a>,
     values: Values<'a>,
     norms: ValueNorms<'a>,
-    output: Output<'a>,
+    pub output: Output<'a>,
 }
 
 impl<'a> HeadData<'a> {
-    /// The parts of a view.
-    /// Panics if one is missing.
+    /// The parts of a view. Panics if one is missing.
     pub fn new(view: &HeadView<'a>) -> Self {
         let asked = "what was asked for is lent";
         Self {
@@ -36,11 +91,6 @@ impl<'a> HeadData<'a> {
             norms: view.value_norms.expect(asked),
             output: view.output.expect(asked),
         }
-    }
-
-    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`.
-    pub fn gram(&self) -> &'a [f32] {
-        self.output.gram
     }
 
     fn head_dim(&self) -> usize {
@@ -54,17 +104,10 @@ pub struct Buffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
     seen: seen::SeenBuffers,
-    /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink.
-    vectors: Vec<f64>,
+    /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink, of the head observed last.
+    pub vectors: Vec<f64>,
     /// Their products with `W_O W_Oᵀ`.
     products: Vec<f64>,
-}
-
-impl Buffers {
-    /// The sums of vectors of the head that was observed last, `[VECTORS, head_dim]`.
-    pub fn vectors(&self) -> &[f64] {
-        &self.vectors
-    }
 }
 
 /// Sums what one head does in one sequence; the sums of vectors stay in `buffers`.
@@ -97,7 +140,6 @@ pub fn observe<'a>(
     sums
 }
 
-/// The places of each kind of sink.
 #[inline(always)]
 pub fn places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
@@ -109,7 +151,6 @@ pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind:
     kind == PUNCTUATION || places(roles)[kind].iter().any(|&key| visibility.sees(query, key))
 }
 
-/// The number of text queries.
 #[inline(always)]
 fn queries(roles: &TokenRoles) -> f64 {
     let mut count = 0;

@@ -1,6 +1,6 @@
 //! The length of what is written: `o_i` with the value bias, `o°_i` without.
 
-use super::vectors::{add_rows, inner, inner_with_row, sized};
+use super::vectors::{add_bias, add_rows, inner, sized};
 use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
@@ -15,7 +15,6 @@ pub struct OutputBuffers {
     product: Vec<f64>,
 }
 
-/// The lengths over all text queries.
 #[inline(always)]
 pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
     let HeadData { output, values, norms, .. } = head;
@@ -80,16 +79,12 @@ pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData
     for (sum, places) in sums.uniform_sink_product.iter_mut().zip(places(roles)) {
         let mut products = 0.0;
         for &place in places {
-            products += inner_with_row(values.rows.row(place), product);
+            products += inner(values.rows.row(place), product);
         }
         *sum = queries * share * products;
     }
-    for (value, bias) in mean.iter_mut().zip(values.bias) {
-        *value += f64::from(*bias);
-    }
-    for (value, bias) in product.iter_mut().zip(norms.bias_product) {
-        *value += f64::from(*bias);
-    }
+    add_bias(mean, values.bias);
+    add_bias(product, norms.bias_product);
     sums.uniform_output = queries * inner(mean, product).max(0.0).sqrt();
 }
 

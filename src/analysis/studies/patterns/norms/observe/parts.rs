@@ -1,5 +1,4 @@
-//! The vectors that are written, `o°_i`, and the part of them that comes from each kind of sink,
-//! `s_i = sum_j A[i,j] f°_j`.
+//! The vectors that are written, `o°_i`, and the part of them from each kind of sink, `s_i = sum_j A[i,j] f°_j`.
 
 use std::ops::Range;
 
@@ -8,8 +7,7 @@ use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Sums vectors, and their squares and products; of the vectors, `[VECTORS, head_dim]`, before and after the product with
-/// `W_O W_Oᵀ`, both are given as zeros.
+/// Sums vectors, `[VECTORS, head_dim]`, before and after the product with `W_O W_Oᵀ`, both given as zeros, and their squares.
 #[inline(always)]
 pub fn add(
     sums: &mut NormSums<f64>,
@@ -30,7 +28,8 @@ pub fn add(
         if places.is_empty() {
             continue;
         }
-        let mut dots = Dots { square: [0.0; LANES], with_output: [0.0; LANES] };
+        // The terms of the sums of `|s_i|²` and of `<s_i, o°_i>`, by lane.
+        let mut dots = [[0.0; LANES]; 2];
         let part = SinkPart { head, text: &roles.text, places };
         let whole = width - width % LANES;
         for column in (0..whole).step_by(LANES) {
@@ -39,8 +38,8 @@ pub fn add(
         for column in whole..width {
             part.add_columns::<1>(column, &mut dots, vector, product);
         }
-        sums.sink_square[kind] = across(dots.square, |a, b| a + b);
-        sums.sink_product[kind] = across(dots.with_output, |a, b| a + b);
+        sums.sink_square[kind] = across(dots[0], |a, b| a + b);
+        sums.sink_product[kind] = across(dots[1], |a, b| a + b);
         sums.sink_mean_square[kind] = inner(vector, product) / queries;
     }
 }
@@ -48,14 +47,6 @@ pub fn add(
 /// The queries that are looked at together: the values of a sink are loaded once for all of them, and their partial
 /// results are a quarter of the registers of AVX-512, so that few queries are left over in short sentences.
 const TOGETHER: usize = 4;
-
-/// The terms of dot products, by lane.
-struct Dots {
-    /// The terms of the sum of `|s_i|²`.
-    square: [f64; LANES],
-    /// The terms of the sum of `<s_i, o°_i>`.
-    with_output: [f64; LANES],
-}
 
 /// The part that comes from the sinks of one kind.
 struct SinkPart<'a> {
@@ -67,7 +58,13 @@ struct SinkPart<'a> {
 impl SinkPart<'_> {
     /// Adds `C` columns of `s_i` to the dot products and to the sums of vectors, `[head_dim]`.
     #[inline(always)]
-    fn add_columns<const C: usize>(&self, column: usize, dots: &mut Dots, vector: &mut [f64], product: &mut [f64]) {
+    fn add_columns<const C: usize>(
+        &self,
+        column: usize,
+        dots: &mut [[f64; LANES]; 2],
+        vector: &mut [f64],
+        product: &mut [f64],
+    ) {
         let (mut square, mut with_output, mut part, mut through) = ([0.0; C], [0.0; C], [0.0; C], [0.0; C]);
         for run in self.text {
             for first in run.clone().step_by(TOGETHER) {
@@ -96,8 +93,8 @@ impl SinkPart<'_> {
             }
         }
         for lane in 0..C {
-            dots.square[lane] += square[lane];
-            dots.with_output[lane] += with_output[lane];
+            dots[0][lane] += square[lane];
+            dots[1][lane] += with_output[lane];
         }
         vector[column..][..C].copy_from_slice(&part);
         product[column..][..C].copy_from_slice(&through);

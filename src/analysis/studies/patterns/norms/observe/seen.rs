@@ -1,10 +1,9 @@
-//! Even attention over the keys that each query sees, where it does not see all: norms and outputs of a head with the same
-//! values.
+//! Even attention over the keys that each query sees, where it does not see all: norms and outputs with the head's own values.
 
 use std::ops::Range;
 
 use super::by_norm::window;
-use super::vectors::{inner, inner_with_row};
+use super::vectors::{add_bias, inner};
 use super::{HeadData, NormSums, places};
 use crate::model::forward::rows::Rows;
 use crate::model::grid::visibility::Visibility;
@@ -76,7 +75,7 @@ pub fn add_outputs(
         for (sum, places) in sums.uniform_sink_product.iter_mut().zip(places(roles)) {
             for &key in places {
                 if keys.contains(&key) {
-                    *sum += share * inner_with_row(values.rows.row(key), product);
+                    *sum += share * inner(values.rows.row(key), product);
                 }
             }
         }
@@ -94,13 +93,6 @@ fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, int
     into.resize(width, 0.0);
     for column in 0..width {
         into[column] = (end[column] - start[column]) * share;
-    }
-}
-
-#[inline(always)]
-fn add_bias(row: &mut [f64], bias: &[f32]) {
-    for (value, bias) in row.iter_mut().zip(bias) {
-        *value += f64::from(*bias);
     }
 }
 

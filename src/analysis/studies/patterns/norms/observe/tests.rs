@@ -2,7 +2,7 @@ use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::sequences::fold::even::{Even, EvenRows};
-use crate::sequences::fold::roles::{OFFSETS, slot};
+use crate::sequences::fold::roles::slot;
 use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Separator, Text};
 use crate::sequences::test_support::sequence;
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn example(values: &[f32], bias: &[f32]) -> (NormSums<f64>, f64) {
     let mut buffers = Buffers::default();
     let head = ExactHead::new(&weights, values, bias, &[1.0, 0.0, 0.0, 1.0]);
     let sums = head.observe(&[FirstSpecial, Text, Text], &mut buffers);
-    let constant = buffers.vectors()[..2].iter().map(|sum| sum * sum).sum::<f64>() / 2.0 / sums.square;
+    let constant = buffers.vectors[..2].iter().map(|sum| sum * sum).sum::<f64>() / 2.0 / sums.square;
     (sums, constant)
 }
 
@@ -149,7 +149,7 @@ fn parts_of_sinks_by_hand() {
     let expected = [4.0 / 2.0, 4.0 * 0.25 / 2.0, 4.0 * 9.0 / 2.0];
     (0..3).for_each(|sink| close(sums.sink_mean_square[sink], expected[sink]));
     // The last is of the first token, which no sequence of this model begins with as a word.
-    assert_eq!(buffers.vectors(), [3.75, 1.0, -0.5, 3.0, 0.0]);
+    assert_eq!(buffers.vectors, [3.75, 1.0, -0.5, 3.0, 0.0]);
     // Uniform: the mean value is 1.5, and the parts a quarter of each value.
     close(sums.uniform_square, 2.0 * 4.0 * 2.25);
     let expected = [2.0, -1.0, 4.0].map(|value| 2.0 * 4.0 * value / 4.0 * 1.5);

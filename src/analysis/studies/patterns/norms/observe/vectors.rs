@@ -1,7 +1,5 @@
-//! Sums of vectors and of their products, by lanes.
-//!
-//! Plain loops: a closure that is handed on may not be compiled for the instruction set of its caller, and without that
-//! instruction a fused multiply-add is a call.
+//! Sums of vectors and of their products, by lanes, in plain loops: a closure that is handed on may not be compiled for the instruction
+//! set of its caller, and without that instruction a fused multiply-add is a call.
 
 use std::ops::Range;
 
@@ -34,38 +32,28 @@ pub fn add_rows(rows: Rows<'_>, of: &[Range<usize>], into: &mut [f64]) {
     }
 }
 
-/// The dot product of two vectors of sums.
+/// The dot product of a vector with a vector of sums.
 #[inline(always)]
-pub fn inner(a: &[f64], b: &[f64]) -> f64 {
+pub fn inner<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];
-    let (a_blocks, a_rest) = a.as_chunks::<LANES>();
-    let (b_blocks, b_rest) = b.as_chunks::<LANES>();
-    for (a, b) in a_blocks.iter().zip(b_blocks) {
+    let (blocks, rest) = vector.as_chunks::<LANES>();
+    let (sum_blocks, sum_rest) = sums.as_chunks::<LANES>();
+    for (vector, sums) in blocks.iter().zip(sum_blocks) {
         for lane in 0..LANES {
-            partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
+            partial[lane] = vector[lane].into().mul_add(sums[lane], partial[lane]);
         }
     }
-    for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
-        partial[lane] = a.mul_add(*b, partial[lane]);
+    for (lane, (&value, sum)) in rest.iter().zip(sum_rest).enumerate() {
+        partial[lane] = value.into().mul_add(*sum, partial[lane]);
     }
     across(partial, |a, b| a + b)
 }
 
-/// The dot product of a row with a vector of sums.
 #[inline(always)]
-pub fn inner_with_row(row: &[f32], sums: &[f64]) -> f64 {
-    let mut partial = [0.0; LANES];
-    let (blocks, rest) = row.as_chunks::<LANES>();
-    let (sum_blocks, sum_rest) = sums.as_chunks::<LANES>();
-    for (row, sums) in blocks.iter().zip(sum_blocks) {
-        for lane in 0..LANES {
-            partial[lane] = f64::from(row[lane]).mul_add(sums[lane], partial[lane]);
-        }
+pub fn add_bias(row: &mut [f64], bias: &[f32]) {
+    for (value, bias) in row.iter_mut().zip(bias) {
+        *value += f64::from(*bias);
     }
-    for (lane, (value, sum)) in rest.iter().zip(sum_rest).enumerate() {
-        partial[lane] = f64::from(*value).mul_add(*sum, partial[lane]);
-    }
-    across(partial, |a, b| a + b)
 }
 
 /// The sums by lane of the products of two lists of whole vectors, each product rounded as f32.

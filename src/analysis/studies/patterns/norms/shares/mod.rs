@@ -1,21 +1,15 @@
-//! Shares of the vectors that a head writes, which are no ratios of sums: the part that is the same everywhere, and the
-//! part that differs from sentence to sentence (docs/methodology/norms.md).
+//! Shares of the vectors that a head writes, which are no ratios of sums (docs/methodology/norms.md).
 
-use super::head_sums::{SINK_KINDS, VECTORS};
-use super::sums::{AllNorms, NormBlock, NormExposure};
+use super::observe::{SINK_KINDS, VECTORS};
+use super::sums::{AllNorms, NormBlock};
 use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::pseudo_values::{Replicate, fractions};
 
-/// The shares of one head, each with a fraction for every block and, last, one for the whole corpus.
 #[derive(Clone, Debug)]
 pub struct Shares {
-    /// `constant_share`
     pub constant: FractionsByBlock,
-    /// `sentence_share`
     pub sentence: FractionsByBlock,
-    /// `sink_constant_share`
     pub sink_constant: [FractionsByBlock; SINK_KINDS],
-    /// `sink_sentence_share`
     pub sink_sentence: [FractionsByBlock; SINK_KINDS],
 }
 
@@ -31,9 +25,7 @@ struct Squares {
     of_sentences: f64,
     /// `n |mean x|²`
     of_mean: f64,
-    /// Vectors.
     count: f64,
-    /// Sentences with any.
     sentences: f64,
     /// `sum n_s²`
     squared: f64,
@@ -61,54 +53,55 @@ impl Squares {
         let variance = component + within;
         number(component / variance).filter(|_| variance * count > VARIES * each)
     }
+
+    fn less(&self, block: &Self) -> Self {
+        Self {
+            each: self.each - block.each,
+            of_sentences: self.of_sentences - block.of_sentences,
+            of_mean: 0.0,
+            count: self.count - block.count,
+            sentences: self.sentences - block.sentences,
+            squared: self.squared - block.squared,
+        }
+    }
 }
 
 /// The least variance for which a part is reported, as a share of the mean square: contexts are f32, so their squares
 /// are good to about 1e-7.
 const VARIES: f64 = 1e-6;
 
-/// A number, or `None` where that is none.
 fn number(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
-}
-
-/// A symmetric matrix as a form on vectors; `[width, width]`.
-struct QuadraticForm<'a> {
-    gram: &'a [f32],
-    width: usize,
-}
-
-impl QuadraticForm<'_> {
-    fn of(&self, a: &[f64], b: &[f64]) -> f64 {
-        let row = |row: &[f32]| row.iter().zip(b).map(|(&entry, b)| f64::from(entry) * b).sum::<f64>();
-        a.iter().zip(self.gram.chunks_exact(self.width)).map(|(a, entries)| a * row(entries)).sum()
-    }
 }
 
 impl Shares {
     /// The shares of the head at `place`; `total` is all blocks in one.
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
-        let gram = sums.gram(place);
-        let form = QuadraticForm { gram, width: gram.len().isqrt().max(1) };
+        let gram = &sums.grams[place];
+        let width = gram.len().isqrt().max(1);
+        let form = |a: &[f64], b: &[f64]| -> f64 {
+            let row = |row: &[f32]| row.iter().zip(b).map(|(&entry, b)| f64::from(entry) * b).sum::<f64>();
+            a.iter().zip(gram.chunks_exact(width)).map(|(a, entries)| a * row(entries)).sum()
+        };
         let all: Vec<f64> = total.vectors(place).collect();
         let by_block: Vec<Vec<f64>> = sums.blocks.iter().map(|block| block.vectors(place).collect()).collect();
         let [output, sinks @ ..] = std::array::from_fn::<_, VECTORS, _>(|vector| {
-            let whole = squares(&total.exposure, total, place, vector);
+            let whole = squares(total, place, vector);
             let part = |vectors: &[f64]| -> Vec<f64> {
                 let width = vectors.len() / VECTORS;
                 vectors[vector * width..][..width].to_vec()
             };
             let of_all = part(&all);
-            let square = form.of(&of_all, &of_all);
+            let square = form(&of_all, &of_all);
             let with_mean = |squares: Squares, square: f64| Squares { of_mean: square / squares.count, ..squares };
             let without = |(block, vectors): (&NormBlock, &Vec<f64>)| {
-                let own = squares(&block.exposure, block, place, vector);
+                let own = squares(block, place, vector);
                 if own.count == 0.0 {
                     return None;
                 }
                 let vectors = part(vectors);
                 // |M - m|² = |M|² - 2 <M, m> + |m|²
-                let square = square - 2.0 * form.of(&of_all, &vectors) + form.of(&vectors, &vectors);
+                let square = square - 2.0 * form(&of_all, &vectors) + form(&vectors, &vectors);
                 Some(with_mean(whole.less(&own), square))
             };
             let without: Vec<Option<Squares>> = sums.blocks.iter().zip(&by_block).map(without).collect();
@@ -125,8 +118,8 @@ impl Shares {
 }
 
 /// The sums of squares of a block but for that of the mean.
-fn squares(exposure: &NormExposure, block: &NormBlock, place: usize, vector: usize) -> Squares {
-    let head = &block.heads[place];
+fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
+    let (exposure, head) = (&block.exposure, &block.heads[place]);
     let (each, of_sentences) = match vector.checked_sub(1) {
         None => (head.square, head.mean_square),
         Some(sink) => (head.sink_square[sink], head.sink_mean_square[sink]),
@@ -138,19 +131,6 @@ fn squares(exposure: &NormExposure, block: &NormBlock, place: usize, vector: usi
         count: exposure.queries as f64,
         sentences: exposure.sentences as f64,
         squared: exposure.squared as f64,
-    }
-}
-
-impl Squares {
-    fn less(&self, block: &Self) -> Self {
-        Self {
-            each: self.each - block.each,
-            of_sentences: self.of_sentences - block.of_sentences,
-            of_mean: 0.0,
-            count: self.count - block.count,
-            sentences: self.sentences - block.sentences,
-            squared: self.squared - block.squared,
-        }
     }
 }
 

@@ -1,17 +1,13 @@
-//! Labels of heads whose attention rests on a sink, by what they write: `sink:no-op`, `sink:parked`, `sink:opposed`,
-//! `sink:constant`, `sink:broadcast`, `sink:used`.
+//! Labels of heads whose attention rests on a sink, `sink:…`, by what they write.
 
 use anstyle::AnsiColor;
 
-use super::head_sums::SINKS;
+use super::observe::SINKS;
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
-
-/// The beginning of every label of this file.
-pub(super) const FAMILY: &str = "sink:";
 
 const NO_OP_PART: Threshold = Threshold::rule(
     "sink_no_op_part",
@@ -165,12 +161,10 @@ impl Rules<'_> {
         (format!("{metric}[{}]", self.sink), self.evidence.metric(metric, Some(self.sink)))
     }
 
-    /// The metric reaches the threshold.
     fn at_least(&self, (metric, measured): (String, Measured), threshold: &Threshold) -> Condition {
         (metric, measured, self.policy.rule(threshold))
     }
 
-    /// The metric is not above the threshold.
     fn at_most(&self, (metric, measured): (String, Measured), threshold: &Threshold) -> Condition {
         (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
@@ -197,7 +191,6 @@ impl Rules<'_> {
         vec![self.at_least((format!("-{metric}"), negative(measured)), &PARKED_PART)]
     }
 
-    /// The output comes from the sink.
     fn written(&self) -> Condition {
         self.at_least(self.by_sink("sink_part"), &PARKED_PART)
     }
@@ -227,19 +220,16 @@ fn turned(measured: Measured, turned: fn(f64) -> f64) -> Measured {
     }
 }
 
-/// One less what was measured.
 fn complement(measured: Measured) -> Measured {
     turned(measured, |value| 1.0 - value)
 }
 
-/// The measured number with the other sign.
 fn negative(measured: Measured) -> Measured {
     turned(measured, |value| 0.0 - value)
 }
 
-/// The assessment of a type of sink: nothing, if the head has no label of a sink, or if `other` comes first and holds.
-///
-/// With two sinks the assessment is of the one with more attention.
+/// The assessment of a type of sink, of two sinks that with more attention: nothing, if the head has no label of a sink, or if `other`
+/// comes first and holds.
 fn typed<'a>(
     label: &str,
     evidence: &'a Evidence<'a>,

@@ -1,14 +1,12 @@
-//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key
-//! are of the same sentence (docs/methodology/segments.md).
-//!
-//! Least squares over all `n * n` cells, with a level for each row: rows of attention all sum to 1. Rows and columns are
-//! taken out of everything by centring (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences.
-//! Their products depend on the pair alone, so they are factored once, for all heads.
+//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key are of the same
+//! sentence (docs/methodology/segments.md): least squares over all `n * n` cells, with a level for each row. Rows and columns are taken out
+//! by centring (Frisch & Waugh 1933); the products of the other 20 regressors are factored once, for all heads.
 
 use std::ops::Range;
 
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
+use crate::study::instruments::head_sums::sums_of_a_head;
 
 /// Each offset of -8 to 8 by itself, after all keys farther to the left and before all farther to the right.
 const BINS: usize = OFFSETS + 2;
@@ -20,18 +18,25 @@ const TERMS: usize = BINS + 1;
 /// leaves is near 1e-15, and what regressors of their own leave is above 1e-5 at any length up to 512.
 const DEPENDENT: f64 = 1e-9;
 
-/// The variation of a head's attention over a pair of sentences.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Variation {
-    /// The sum of the squared differences of all cells from `1/n`, the mean of their row.
-    pub total: f64,
-    /// The part of it that columns explain, beyond noise.
-    pub column: f64,
-    /// The part that offsets explain beside columns, beyond noise.
-    pub offset: f64,
-    /// The part that the same sentence explains beside both, beyond noise; negative if the head attends to the other
-    /// sentence.
-    pub segment: f64,
+sums_of_a_head! {
+    /// The sums of one head.
+    pub struct SegmentHeadSums;
+    several {}
+    single {
+        /// Attention between different tokens of text of one sentence.
+        same,
+        /// Attention between any two different tokens of text.
+        any,
+        /// The sum of the squared differences of all cells from `1/n`, the mean of their row.
+        total,
+        /// The part of it that columns explain, beyond noise.
+        column,
+        /// The part that offsets explain beside columns, beyond noise.
+        offset,
+        /// The part that the same sentence explains beside both, beyond noise; negative if the head attends to the other
+        /// sentence.
+        segment,
+    }
 }
 
 /// The facts of one pair of sentences that all heads share.
@@ -99,8 +104,7 @@ impl Design {
         })
     }
 
-    /// The variation of one head.
-    pub fn variation(&mut self, view: AttentionView<'_>) -> Variation {
+    pub fn variation(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
         let Self { contrast, texts, seen, factor, freedom, row, columns } = self;
         let tokens = contrast.len();
         let (mut total, mut products) = (0.0, [0.0; TERMS]);
@@ -130,17 +134,17 @@ impl Design {
         // The residual is noise, and each degree of freedom takes an equal part of it.
         let [of_column, of_offset, of_segment, left] = *freedom;
         let noise = (total - column - offset - segment).max(0.0) / left;
-        Variation {
+        SegmentHeadSums {
             total,
             column: column - of_column * noise,
             offset: offset - of_offset * noise,
             segment: (segment - of_segment * noise) * parts[BINS].signum(),
+            ..SegmentHeadSums::default()
         }
     }
 }
 
-/// Cholesky's factor of the lower triangle of a positive semidefinite matrix; a row that is a sum of those before it has
-/// no column of its own.
+/// Cholesky's factor of a positive semidefinite matrix's lower half; a row that is a sum of those before it has no column.
 fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     let mut factor = [[0.0; TERMS]; TERMS];
     for column in 0..TERMS {
@@ -161,8 +165,7 @@ fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     factor
 }
 
-/// The coordinates of products in the regressors made orthogonal one after the other: the square of each is what it
-/// explains beside those before it.
+/// Coordinates of products in regressors made orthogonal one after the other: squared, what each explains beside those before.
 fn solved(factor: &[[f64; TERMS]; TERMS], products: [f64; TERMS]) -> [f64; TERMS] {
     let mut parts = [0.0; TERMS];
     for (term, product) in products.into_iter().enumerate() {

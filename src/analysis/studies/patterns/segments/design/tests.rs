@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// The variation of cells over two texts that fill the sequence but for one special token before, between and after.
-fn variation(first: usize, second: usize, cell: impl Fn(usize, usize) -> f32) -> Variation {
+fn variation(first: usize, second: usize, cell: impl Fn(usize, usize) -> f32) -> SegmentHeadSums<f64> {
     let tokens = first + second + 3;
     let mut design = Design::new(tokens, [1..first + 1, first + 2..tokens - 1]).unwrap();
     let weights: Vec<f32> = (0..tokens * tokens).map(|place| cell(place / tokens, place % tokens)).collect();
@@ -17,20 +17,20 @@ fn side(first: usize, second: usize, token: usize) -> f32 {
     of(1..first + 1) - of(first + 2..first + second + 2)
 }
 
-fn near(found: Variation, [total, column, offset, segment]: [f64; 4]) {
+fn near(found: &SegmentHeadSums<f64>, [total, column, offset, segment]: [f64; 4]) {
     let pairs = [(found.total, total), (found.column, column), (found.offset, offset), (found.segment, segment)];
     assert!(pairs.iter().all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
 }
 
 #[test]
 fn a_uniform_head_has_no_variation() {
-    near(variation(5, 7, |_, _| 1.0 / 15.0), [0.0; 4]);
+    near(&variation(5, 7, |_, _| 1.0 / 15.0), [0.0; 4]);
 }
 
 #[test]
 fn columns_alone() {
     // 8 equal rows with one cell of 8 that is 1: each row varies by 1 - 1/8.
-    near(variation(2, 3, |_, key| f32::from(u8::from(key == 3))), [7.0, 7.0, 0.0, 0.0]);
+    near(&variation(2, 3, |_, key| f32::from(u8::from(key == 3))), [7.0, 7.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn offsets_alone() {
     // mean of its rows, sum to 1 - 7/8 for 7 and to -7/8 for the last: (7/64 + 49/64) / 8 goes to them.
     let column = 56.0 / 64.0 / 8.0;
     let found = variation(2, 3, |query, key| f32::from(u8::from(key + 1 == query)));
-    near(found, [49.0 / 8.0, column, 49.0 / 8.0 - column, 0.0]);
+    near(&found, [49.0 / 8.0, column, 49.0 / 8.0 - column, 0.0]);
 }
 
 #[test]
@@ -47,11 +47,11 @@ fn sentences_alone() {
     // Two texts of 20 and specials that stand aside. Near keys are of the same sentence more often, which is offsets'.
     let sides = |query, key| side(20, 20, query) * side(20, 20, key);
     let found = variation(20, 20, sides);
-    near(found, [1600.0, 0.0, 1600.0 - found.segment, found.segment]);
+    near(&found, [1600.0, 0.0, 1600.0 - found.segment, found.segment]);
     assert!(found.segment > 800.0, "{found:?}");
     // The other sentence in its place.
     let other = variation(20, 20, |query, key| -sides(query, key));
-    near(other, [1600.0, 0.0, found.offset, -found.segment]);
+    near(&other, [1600.0, 0.0, found.offset, -found.segment]);
     // Not the special token of one's own sentence: those are two columns.
     let separator = variation(20, 20, |query, key| f32::from(u8::from(key == if query <= 21 { 21 } else { 42 })));
     assert!(separator.segment.abs() < 0.01 * separator.total, "{separator:?}");
@@ -86,7 +86,7 @@ fn offsets_have_so_many_degrees_of_freedom() {
 #[test]
 fn noise_explains_nothing() {
     let mut random = ChaCha8Rng::seed_from_u64(0);
-    let mut sums = Variation::default();
+    let mut sums = SegmentHeadSums::<f64>::default();
     let (count, tokens) = (4000, 8);
     for _ in 0..count {
         let cells: Vec<f32> = (0..tokens * tokens).map(|_| random.random()).collect();

@@ -23,12 +23,9 @@ use crate::study::labels::evidence::Direction;
 /// most 2, are often that small. A power of two adds no rounding.
 const PAIR_SCALE: f32 = 1024.0;
 
-/// The evidence that a model of links goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEvidence {
-    /// Whether it knows the attention of all heads.
     pub heads: bool,
-    /// Whether it knows how far words are apart.
     pub distances: bool,
 }
 
@@ -62,23 +59,19 @@ impl KeptLinks {
         (kept.rows() > 0).then_some(kept)
     }
 
-    /// The pairs, or the candidates of all sources.
     fn rows(&self) -> usize {
         let candidates = || self.sources.iter().map(|source| source.candidates.len()).sum();
         self.pairs.as_ref().map_or_else(candidates, |pairs| pairs.pairs().len())
     }
 
-    /// The terms of a row.
     fn width(&self) -> usize {
         self.hits.len() * if self.pairs.is_some() { 1 } else { 2 }
     }
 
-    /// The bytes that its terms take.
     pub fn bytes(&self) -> u64 {
         (self.rows() * self.width() * size_of::<u16>()) as u64
     }
 
-    /// Keeps the weights of a head.
     fn keep(&mut self, head: usize, attention: &WordAttention, partners: &Partners, corrected: &mut Vec<f64>) {
         let width = self.width();
         self.terms.resize(self.rows() * width, 0);
@@ -160,7 +153,6 @@ impl KeptLinks {
 }
 
 impl LinkEvidence {
-    /// The terms of a candidate in a model with so many heads.
     pub fn terms(self, heads: usize) -> usize {
         let of_heads = if self.heads { 2 * heads } else { 0 };
         of_heads + if self.distances { PLACES } else { 0 }
@@ -172,11 +164,9 @@ pub fn are_pairs(key: &LinkKey) -> bool {
     key.is_undirected && key.side.is_none()
 }
 
-/// A sequence with links.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkedSequence {
     pub block: usize,
-    /// Whether it is the first of its family.
     pub is_first: bool,
     /// The ids of the tokens of each word.
     pub words: Vec<Vec<u32>>,
@@ -186,12 +176,10 @@ pub struct LinkedSequence {
 }
 
 impl LinkedSequence {
-    /// The bytes that its terms take.
     pub fn bytes(&self) -> u64 {
         self.links.iter().map(KeptLinks::bytes).sum()
     }
 
-    /// The sources of one of its types with their candidates.
     pub fn lexical(&self, links: &KeptLinks) -> LexicalSentence<'_> {
         let choice = |source: &LinkSource| LexicalChoice {
             word: source.word,
@@ -205,7 +193,6 @@ impl LinkedSequence {
         }
     }
 
-    /// Whether it is of a model with so many heads; one from a file may be anything.
     pub fn fits(&self, heads: usize) -> bool {
         let words = self.words.len();
         self.block < BLOCKS
@@ -217,7 +204,6 @@ impl LinkedSequence {
 /// A sequence while its heads are seen.
 #[derive(Debug)]
 pub struct SeenLinks {
-    /// The part of the sequence that is kept.
     pub kept: LinkedSequence,
     /// How weights are compared in each class of layers.
     partners: Vec<Partners>,

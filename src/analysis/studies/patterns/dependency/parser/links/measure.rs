@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::choices::{ChoiceModel, is_right};
-use super::contacts::ContactModel;
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, are_pairs};
+use super::models::{ChoiceModel, ContactModel, is_right};
 use super::section::{LinkFit, LinkParser, LinkWeights, LinksRead, OF_PAIRS, OF_SOURCES, lead_of};
 use super::sums::LinkParserSums;
 use crate::stats::blocks::{BLOCKS, PerBlock};
-use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, difference, share};
+use crate::studies::patterns::dependency::parser::accuracies::accuracies;
+use crate::studies::patterns::dependency::parser::fit::on_folds;
 use crate::studies::patterns::dependency::parser::lexical::{Lexical, LexicalSentence, Space};
 use crate::study::instruments::fold_scores::{FoldScores, Hits};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
@@ -16,13 +16,11 @@ use crate::study::instruments::linked::key::LinkKey;
 use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
 use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::parallel::in_parallel;
 
 /// Fewest scored sources, or linked pairs, that a model is fitted to and scored on: with 100 the standard error of a share is at most 5
 /// points.
 const FEWEST: u64 = 100;
 
-/// The links of one type with their sequences.
 type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
 /// The models with a name in [`OF_SOURCES`] that see no words, each with the sums that it is fitted on and its evidence.
@@ -45,7 +43,6 @@ fn in_fold<'a>(of_type: &OfType<'a>, fold: usize) -> Vec<&'a KeptLinks> {
     of_type.iter().filter(|(sequence, _)| sequence.block % 2 == fold).map(|(_, links)| *links).collect()
 }
 
-/// A number of each block.
 fn per_block(of_type: &OfType<'_>, number: impl Fn(&LinkedSequence, &KeptLinks) -> f64) -> PerBlock {
     let mut sums = [0.0; BLOCKS];
     of_type.iter().for_each(|(sequence, links)| sums[sequence.block] += number(sequence, links));
@@ -59,8 +56,7 @@ fn fitted<M: Send + Sync>(
     fit: impl Fn(usize, &[&KeptLinks]) -> M + Sync,
     right: impl Fn(&M, &KeptLinks) -> u64 + Sync,
 ) -> Vec<([M; 2], PerBlock)> {
-    let work: Vec<(usize, usize)> = (0..of_models.len()).flat_map(|model| [(model, 0), (model, 1)]).collect();
-    let halves = in_parallel(context.threads, work, |(model, fold)| {
+    let halves = on_folds(context.threads, of_models.len(), |model, fold| {
         let own = fit(model, &in_fold(of_models[model], fold));
         let elsewhere = |sequence: &LinkedSequence, links: &KeptLinks| {
             if sequence.block % 2 == fold { 0.0 } else { right(&own, links) as f64 }
@@ -68,12 +64,10 @@ fn fitted<M: Send + Sync>(
         let by_block = per_block(of_models[model], elsewhere);
         (own, by_block)
     });
-    let mut halves = halves.into_iter();
-    let both = |_: &&OfType<'_>| {
-        let [(even, on_odd), (odd, on_even)] = std::array::from_fn(|_| halves.next().expect("a half for each fold"));
+    let both = |[(even, on_odd), (odd, on_even)]: [(M, PerBlock); 2]| {
         ([even, odd], std::array::from_fn(|block| on_odd[block] + on_even[block]))
     };
-    of_models.iter().map(both).collect()
+    halves.into_iter().map(both).collect()
 }
 
 impl LinksRead {
@@ -98,30 +92,22 @@ impl LinksRead {
         Self {
             types: keys.iter().map(of_key).collect(),
             left_out: trained.seen - trained.sequences.len() as u64,
-            kept_bytes: [trained, untrained]
-                .iter()
-                .flat_map(|sums| sums.sequences.values())
-                .map(LinkedSequence::bytes)
-                .sum(),
+            kept_bytes: [trained, untrained].iter().flat_map(|sums| sums.sizes().into_values()).sum(),
         }
     }
 }
 
 /// Why no model is fitted, given how many sources there are, or linked pairs, in each fold; `None` if one is.
 fn hindrance([even, odd]: [u64; 2], what: &str) -> Option<String> {
-    let one_fold = |parity: &str| {
-        Some(format!(
-            "none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"
-        ))
-    };
-    match (even, odd) {
-        _ if even + odd < FEWEST => {
-            Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd))
-        }
-        (0, _) => one_fold("even"),
-        (_, 0) => one_fold("odd"),
-        _ => None,
+    if even + odd < FEWEST {
+        return Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd));
     }
+    let parity = match (even, odd) {
+        (0, _) => "even",
+        (_, 0) => "odd",
+        _ => return None,
+    };
+    Some(format!("none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"))
 }
 
 impl LinkParser {
@@ -169,32 +155,22 @@ impl LinkParser {
         let right: Vec<Option<PerBlock>> = fitted.into_iter().chain(rules(key, trained, heads)).collect();
         let accuracies = accuracies(&OF_SOURCES, &right, &sources);
         let names = [0, 2, 3, 4].map(|place| OF_SOURCES[place]);
-        let fits = names.iter().zip(&models).flat_map(|(name, (fits, _))| {
-            [0, 1].map(|fold| {
-                let ChoiceModel { sources, loss, steps, gradient, .. } = fits[fold];
-                LinkFit::new(name, fold, sources, loss, (steps, gradient))
-            })
-        });
-        let of_words = lexical.iter().flat_map(|lexical| {
-            [0, 1].map(|fold| {
-                let fit = &lexical.fits[fold];
-                LinkFit::new(OF_SOURCES[1], fold, fit.words, fit.loss, (fit.steps, fit.gradient))
-            })
-        });
+        let fits = names.iter().zip(&models);
+        let fits = fits.flat_map(|(name, (fits, _))| LinkFit::of_folds(name, fits.each_ref().map(|fit| fit.course)));
+        let of_words = lexical
+            .iter()
+            .flat_map(|lexical| LinkFit::of_folds(OF_SOURCES[1], lexical.fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
-        let weight = |head: usize, end: usize| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]);
+        let weights = |head: usize| {
+            let both = [0, 1].map(|end| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]));
+            LinkWeights { place: context.grid.place(head), from: both[0], to: Some(both[1]) }
+        };
         Self {
             lead: lead_of(&accuracies),
             accuracies,
             ridges: lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect(),
             fits: fits.chain(of_words).collect(),
-            heads: (0..heads)
-                .map(|head| LinkWeights {
-                    place: context.grid.place(head),
-                    from: weight(head, 0),
-                    to: Some(weight(head, 1)),
-                })
-                .collect(),
+            heads: (0..heads).map(weights).collect(),
             ..empty
         }
     }
@@ -220,37 +196,30 @@ impl LinkParser {
             first_best(0..heads, right).expect("there are heads")
         });
         let by_head = per_block(trained, |sequence, links| f64::from(links.hits[best[1 - sequence.block % 2]][0]));
-        let separated = |links: &KeptLinks| {
-            let mut found = SeparatedPairs::default();
-            links.pairs.iter().for_each(|pairs| found.add(pairs));
-            found
-        };
-        let of_folds = folds.each_ref().map(|links| {
+        let separated = |links: &[&KeptLinks]| {
             let mut found = SeparatedPairs::default();
             links.iter().flat_map(|links| &links.pairs).for_each(|pairs| found.add(pairs));
             found
-        });
+        };
+        let of_folds = folds.each_ref().map(|links| separated(links));
         let orders = [of_folds[0].most_linked(&of_folds[1]), of_folds[1].most_linked(&of_folds[0])];
-        let by_separation = per_block(trained, |sequence, links| separated(links).linked(&orders[sequence.block % 2]));
+        let by_separation =
+            per_block(trained, |sequence, links| separated(&[links]).linked(&orders[sequence.block % 2]));
         let chance = per_block(trained, |_, links| pairs(links, LinkedPairs::chance));
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
         let accuracies = accuracies(&OF_PAIRS, &right, &taken);
-        let fits = OF_PAIRS.iter().zip(&models).flat_map(|(name, (fits, _))| {
-            [0, 1].map(|fold| {
-                let ContactModel { pairs, loss, steps, gradient, .. } = fits[fold];
-                LinkFit::new(name, fold, pairs, loss, (steps, gradient))
-            })
-        });
+        let fits = OF_PAIRS.iter().zip(&models);
+        let fits = fits.flat_map(|(name, (fits, _))| LinkFit::of_folds(name, fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
-        let weights = even.weights.iter().zip(&odd.weights).map(|(even, odd)| f64::midpoint(*even, *odd));
+        let weights = |head: usize| {
+            let from = f64::midpoint(even.weights[head], odd.weights[head]);
+            LinkWeights { place: context.grid.place(head), from, to: None }
+        };
         Self {
             lead: lead_of(&accuracies),
             accuracies,
             fits: fits.collect(),
-            heads: weights
-                .enumerate()
-                .map(|(head, from)| LinkWeights { place: context.grid.place(head), from, to: None })
-                .collect(),
+            heads: (0..heads).map(weights).collect(),
             ..empty
         }
     }
@@ -287,18 +256,4 @@ fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>
         if scored.total.classed > 0 { by_block(class_rules()) } else { None },
         Some(scored.per_block(|sums| sums.chance.value())),
     ]
-}
-
-/// The accuracies of models and rules, and how far the first of them is ahead.
-fn accuracies(names: &[&str], right: &[Option<PerBlock>], whole: &PerBlock) -> Vec<ParserAccuracy> {
-    let first = right[0];
-    let of = |(&name, right): (&&str, &Option<PerBlock>)| {
-        let ahead = first.zip(*right).filter(|_| name != names[0]);
-        ParserAccuracy {
-            parser: name.to_owned(),
-            share: right.map(|right| share(&right, whole)).unwrap_or_default(),
-            ahead: ahead.map(|(first, right)| difference(&first, &right, whole)).unwrap_or_default().into(),
-        }
-    };
-    names.iter().zip(right).map(of).collect()
 }

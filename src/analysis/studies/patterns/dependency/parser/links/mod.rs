@@ -1,10 +1,9 @@
 //! The user's links that all heads together hold: the model of the parser among the candidates of a source, and contact
 //! prediction of undirected types (docs/methodology/parser.md).
 
-mod choices;
-mod contacts;
 mod kept;
 mod measure;
+mod models;
 pub mod section;
 pub mod sums;
 

@@ -7,11 +7,12 @@ use comfy_table::{CellAlignment, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::contacts::CONTACT_TOLERANCE;
+use super::models::CONTACT_TOLERANCE;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::interval::Interval;
 use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, signed};
 use crate::studies::patterns::dependency::parser::fit::TOLERANCE;
+use crate::studies::patterns::dependency::parser::optimum::FitCourse;
 use crate::study::labels::evidence::Side;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
@@ -39,7 +40,6 @@ pub const OF_PAIRS: [&str; 5] = ["attention", "attention of an untrained model",
 /// The models that see the attention of the model: being ahead of one of them says nothing of what all heads know beyond rules.
 const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best head"];
 
-/// The models of all types of links of the sample.
 pub struct LinksRead {
     pub types: Vec<LinkParser>,
     /// Sequences with links for which there was no room.
@@ -122,9 +122,15 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
-    /// A fit on a fold, with its steps and the length of the gradient at the end.
-    pub fn new(parser: &str, fold: usize, count: u64, loss: f64, (steps, gradient): (u64, f64)) -> Self {
-        Self { parser: parser.to_owned(), fold: ["even", "odd"][fold].to_owned(), count, loss, steps, gradient }
+    pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
+        [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count, loss, steps, gradient })| Self {
+            parser: parser.to_owned(),
+            fold: fold.to_owned(),
+            count,
+            loss,
+            steps,
+            gradient,
+        })
     }
 }
 
@@ -133,34 +139,21 @@ pub fn lead_of(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
     let known = others.filter_map(|one| Some((one.share.accuracy?, one)));
     let best = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    best.map(|(_, best)| Lead {
-        over: Some(best.parser.clone()),
-        difference: best.ahead.difference,
-        ci95: best.ahead.ci95,
+    best.map_or_else(Lead::default, |(_, ParserAccuracy { parser, ahead, .. })| Lead {
+        over: Some(parser.clone()),
+        difference: ahead.difference,
+        ci95: ahead.ci95,
     })
-    .unwrap_or_default()
 }
 
 impl LinkParser {
-    /// The name with the side, where it has one.
     fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (target on the {})", side.name()));
         one_line(&(self.name.clone() + &side.unwrap_or_default()))
     }
 
-    /// Whether pairs of words are scored rather than sources.
     fn is_of_pairs(&self) -> bool {
         self.undirected && self.side.is_none()
-    }
-
-    /// The length of the gradient at which a fit ends.
-    fn tolerance(&self) -> f64 {
-        if self.is_of_pairs() { CONTACT_TOLERANCE } else { TOLERANCE }
-    }
-
-    fn of(&self, name: &str) -> String {
-        let found = self.accuracies.iter().find(|one| one.parser == name);
-        percent(found.and_then(|one| one.share.accuracy))
     }
 
     fn row(&self, names: &[&str]) -> Vec<String> {
@@ -168,11 +161,11 @@ impl LinkParser {
         let attention = format!("{}{}", percent(own.accuracy), plus_minus_percent(own.ci95));
         let lead = self.lead.difference.map_or_else(String::new, |points| signed(points, self.lead.ci95));
         let over = self.lead.over.clone().unwrap_or_default();
-        [self.title(), self.count.to_string(), attention]
-            .into_iter()
-            .chain(names.iter().map(|name| self.of(name)))
-            .chain([lead, over])
-            .collect()
+        let others = names.iter().map(|name| {
+            let found = self.accuracies.iter().find(|one| one.parser == *name);
+            percent(found.and_then(|one| one.share.accuracy))
+        });
+        [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
     /// A line on a head where no other has a larger weight on the type.
@@ -191,7 +184,6 @@ impl LinkParser {
             .then(|| format!("the largest weight in the model of links {} by all heads: {of}", self.title()))
     }
 
-    /// The first thing that it lacks, if it is incomplete.
     pub fn defect(&self, grid: HeadGrid) -> Option<String> {
         if self.none.is_some() {
             return None;
@@ -203,14 +195,27 @@ impl LinkParser {
     }
 }
 
-/// The models of the tables beside attention, and the columns that may go where there is no room, the first of them first.
-const SHOWN_OF_SOURCES: ([&str; 6], &[usize]) = (
-    ["best head", "place", "same class", "class rules", "distances and embeddings", "attention of an untrained model"],
+/// A table of the summary: its introduction, its first columns, the models beside attention, and the columns that may go where there
+/// is no room, the first of them first.
+type LinkTable = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
+
+const OF_SOURCES_SHOWN: LinkTable = (
+    "Links from all attention heads: a linear model of the attention between a source and each candidate, in all heads, says which \
+     candidate is a target; fitted on one half of the sentences and scored on the other, in % of sources. `lead` is over the best \
+     model that does not see this attention:\n",
+    ["links", "sources", "all heads"],
+    &["best head", "place", "same class", "class rules", "distances and embeddings", "attention of an untrained model"],
     &[1, 5, 4, 6, 8, 7, 3],
 );
 
-const SHOWN_OF_PAIRS: ([&str; 4], &[usize]) =
-    (["best head", "separations", "chance", "attention of an untrained model"], &[1, 6, 5]);
+const OF_PAIRS_SHOWN: LinkTable = (
+    "Undirected links from all attention heads (contact prediction, Rao et al. 2021): of the pairs that a logistic regression on the \
+     corrected attention of all heads finds likeliest, as many as words, the share that is linked, in %; fitted on one half of the \
+     sentences and scored on the other. `lead` is over the best model that does not see this attention:\n",
+    ["links", "pairs", "all heads"],
+    &["best head", "separations", "chance", "attention of an untrained model"],
+    &[1, 6, 5],
+);
 
 fn table(all: &[&LinkParser], [links, count, attention]: [&str; 3], names: &[&str]) -> Table {
     let mut table = plain_table();
@@ -235,36 +240,16 @@ fn table(all: &[&LinkParser], [links, count, attention]: [&str; 3], names: &[&st
     table
 }
 
-/// Lines for the summary; none without links.
 pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> fmt::Result {
-    let some = |is_of_pairs: bool| {
+    for (is_of_pairs, (intro, header, names, may_go)) in [(false, OF_SOURCES_SHOWN), (true, OF_PAIRS_SHOWN)] {
         let own = links.iter().filter(|one| one.none.is_none() && one.is_of_pairs() == is_of_pairs);
         let mut own: Vec<&LinkParser> = own.collect();
         own.sort_by_key(|one| Reverse(one.count));
-        own
-    };
-    let (sources, pairs) = (some(false), some(true));
-    if !sources.is_empty() {
-        writeln!(
-            out,
-            "Links from all attention heads: a linear model of the attention between a source and each candidate, in all heads, says which \
-             candidate is a target; fitted on one half of the sentences and scored on the other, in % of sources. `lead` is over the best \
-             model that does not see this attention:\n"
-        )?;
-        let (names, may_go) = SHOWN_OF_SOURCES;
-        out.table_without(table(&sources, ["links", "sources", "all heads"], &names), may_go);
-        out.blank();
-    }
-    if !pairs.is_empty() {
-        writeln!(
-            out,
-            "Undirected links from all attention heads (contact prediction, Rao et al. 2021): of the pairs that a logistic regression on the \
-             corrected attention of all heads finds likeliest, as many as words, the share that is linked, in %; fitted on one half of the \
-             sentences and scored on the other. `lead` is over the best model that does not see this attention:\n"
-        )?;
-        let (names, may_go) = SHOWN_OF_PAIRS;
-        out.table_without(table(&pairs, ["links", "pairs", "all heads"], &names), may_go);
-        out.blank();
+        if !own.is_empty() {
+            writeln!(out, "{intro}")?;
+            out.table_without(table(&own, header, names), may_go);
+            out.blank();
+        }
     }
     let unfitted: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
     let most = unfitted.iter().max_by_key(|one| one.count);
@@ -280,16 +265,17 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
             counted(left_out, "sequence")
         )?;
     }
-    let unfinished = |one: &LinkParser| one.fits.iter().filter(|fit| fit.gradient > one.tolerance()).count();
+    let unfinished = |one: &LinkParser| {
+        let tolerance = if one.is_of_pairs() { CONTACT_TOLERANCE } else { TOLERANCE };
+        one.fits.iter().filter(|fit| fit.gradient > tolerance).count()
+    };
     match links.iter().map(unfinished).sum::<usize>() {
         0 => Ok(()),
         count => writeln!(out, "{} of links did not come to an end: see parser.links.fits.", counted(count, "fit")),
     }
 }
 
-/// The models of each type in one flat table.
 pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
-    /// A model of a type.
     #[derive(Serialize)]
     struct ModelRow<'a> {
         #[serde(rename = "type")]

@@ -13,7 +13,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
-use crate::studies::patterns::dependency::parser::lexical::embeddings::KeptEmbeddings;
+use crate::studies::patterns::dependency::parser::lexical::KeptEmbeddings;
 
 /// The most bytes of terms that are kept of the sequences of a model together (docs/BOUNDS.md).
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -25,18 +25,16 @@ pub const MOST_BYTES_OF_ONE: u64 = MOST_BYTES / 4;
 ///
 /// Kept are the first of the corpus that have room together. Which these are does not depend on the order in which they are seen: a sequence
 /// that comes behind too many bytes of others never has room.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkParserSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// By their places in the corpus.
     pub sequences: BTreeMap<u64, LinkedSequence>,
     /// Sequences with scored links, kept or not.
     pub seen: u64,
     /// The first sequence that has no room; none behind it has.
     end: Option<u64>,
-    /// The embeddings of the tokens of words.
     pub embeddings: KeptEmbeddings,
     /// The bytes of all sequences that the workers of a pass have seen.
     #[serde(skip)]
@@ -46,22 +44,10 @@ pub struct LinkParserSums {
 }
 
 impl LinkParserSums {
-    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self {
-            grid,
-            classes,
-            from,
-            sequences: BTreeMap::new(),
-            seen: 0,
-            end: None,
-            embeddings: KeptEmbeddings::default(),
-            sizes: Arc::default(),
-            corrected: Vec::new(),
-        }
+        Self { grid, classes, from, ..Self::default() }
     }
 
-    /// These sums, keeping the embeddings of words.
     pub fn with_embeddings(self) -> Self {
         Self { embeddings: KeptEmbeddings::kept(), ..self }
     }
@@ -83,7 +69,7 @@ impl LinkParserSums {
         }
     }
 
-    fn sizes(&self) -> BTreeMap<u64, u64> {
+    pub fn sizes(&self) -> BTreeMap<u64, u64> {
         self.sequences.iter().map(|(&index, sequence)| (index, sequence.bytes())).collect()
     }
 }
@@ -102,17 +88,15 @@ impl Merge for LinkParserSums {
     }
 }
 
-/// The number of a sequence with links that has room, with its links.
-pub type LinkParserState = (u64, SeenLinks);
-
 impl Sums for LinkParserSums {
-    type SequenceState = LinkParserState;
+    /// The number of a sequence with links that has room, with its links.
+    type SequenceState = (u64, SeenLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.embeddings.begin_pass(known);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<LinkParserState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let seen = SeenLinks::new(sequence, &self.classes, self.from, self.grid.count())?;
         self.seen += 1;
         let (bytes, index) = (seen.kept.bytes(), sequence.index);
@@ -124,7 +108,7 @@ impl Sums for LinkParserSums {
         Some((index, seen))
     }
 
-    fn observe(&mut self, (index, seen): &mut LinkParserState, event: &mut Event<'_>) {
+    fn observe(&mut self, (index, seen): &mut Self::SequenceState, event: &mut Event<'_>) {
         let input = match event {
             Event::Head(input) => input,
             Event::PackOver => {

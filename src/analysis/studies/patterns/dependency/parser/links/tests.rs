@@ -8,9 +8,8 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::choices::ChoiceModel;
-use super::contacts::{CONTACT_TOLERANCE, ContactModel, LOSS_WEIGHT};
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence};
+use super::models::{CONTACT_TOLERANCE, ChoiceModel, ContactModel, LOSS_WEIGHT};
 use super::section::{LinkParser, LinksRead, OF_PAIRS, OF_SOURCES, flat_table, write_summary};
 use super::sums::LinkParserSums;
 use crate::corpus::{LinkSet, LinkType};
@@ -109,8 +108,8 @@ fn the_optimum_of_two_candidates_by_hand() {
     // 2 / (1 + e^(2w)) = 2e-4 w.
     let [[w, back]] = fitted.standardised[..] else { panic!("one head") };
     assert!((2.0 / (1.0 + (2.0 * w).exp()) - 2.0 * PENALTY * w).abs() <= TOLERANCE, "{fitted:?}");
-    assert!(back == 0.0 && w > 3.0 && (fitted.loss - (-2.0 * w).exp().ln_1p()).abs() < 1e-9, "{fitted:?}");
-    assert_eq!((fitted.right(all[0]), fitted.sources), (1, 1));
+    assert!(back == 0.0 && w > 3.0 && (fitted.course.loss - (-2.0 * w).exp().ln_1p()).abs() < 1e-9, "{fitted:?}");
+    assert_eq!((fitted.right(all[0]), fitted.course.count), (1, 1));
     // Distances alone know which of the two is farther.
     let distances = ChoiceModel::new(&all, LinkEvidence { heads: false, distances: true }, 1);
     assert_eq!((distances.right(all[0]), distances.standardised.len()), (1, 0));
@@ -125,12 +124,12 @@ fn of_several_targets_the_mean_counts() {
     };
     let sums = summed(&[made(&[(0, 2), (0, 3)])], Visibility::ALL);
     let fitted = ChoiceModel::new(&all_of(&sums), ATTENTION, 1);
-    assert!((fitted.loss - 3.0_f64.ln()).abs() < 1e-12 && fitted.standardised == [[0.0; 2]], "{fitted:?}");
+    assert!((fitted.course.loss - 3.0_f64.ln()).abs() < 1e-12 && fitted.standardised == [[0.0; 2]], "{fitted:?}");
     // Of equal ones the first candidate is chosen: word 1, which is no target.
     assert_eq!(fitted.right(all_of(&sums)[0]), 0);
     // Distances make both targets as likely as can be: each a half, ln 2, but for the penalty.
     let distances = ChoiceModel::new(&all_of(&sums), LinkEvidence { heads: false, distances: true }, 1);
-    assert!((distances.loss - 2.0_f64.ln()).abs() < 0.01, "{distances:?}");
+    assert!((distances.course.loss - 2.0_f64.ln()).abs() < 0.01, "{distances:?}");
 }
 
 /// Sequences of eight words whose first four are each linked to one of the others. One head knows the first two, from the source; the other
@@ -229,7 +228,10 @@ fn a_contact_model_by_hand() {
     let sums = summed(std::slice::from_ref(&made), Visibility::ALL);
     let fitted = ContactModel::new(&all_of(&sums), 1);
     let expected = 3.0_f64.ln() / 3.0 + 2.0 / 3.0 * 1.5_f64.ln();
-    assert!((fitted.loss - expected).abs() < 1e-9 && fitted.weights == [0.0] && fitted.steps == 0, "{fitted:?}");
+    assert!(
+        (fitted.course.loss - expected).abs() < 1e-9 && fitted.weights == [0.0] && fitted.course.steps == 0,
+        "{fitted:?}"
+    );
     // One sequence is too little for its weight to outweigh the penalty, though a head has the pair; a thousand alike are enough, and there
     // the slope of the loss is that of the penalty.
     let known = vec![vec![vec![0.2, 0.2, 0.5], vec![0.2; 3], vec![0.2; 3]]];

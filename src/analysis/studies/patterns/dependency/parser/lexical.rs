@@ -1,16 +1,78 @@
-//! The baseline of the parser that sees no attention: how far words are apart, and which words they are by their embeddings.
-//!
-//! Attention knows both, so that being ahead of distances alone says little of what heads compute (docs/methodology/parser.md).
+//! The baseline of the parser that sees no attention: how far words are apart, and which they are by their embeddings. Attention
+//! knows both, so being ahead of distances alone says little of what heads compute (docs/methodology/parser.md).
 
-pub mod embeddings;
+use std::collections::BTreeMap;
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
+use serde::{Deserialize, Serialize};
 
 use super::fit::TOLERANCE;
-use super::optimum::minimise::{Minimum, minimise};
+use super::optimum::{FitCourse, Minimum, dot, minimise};
+use crate::model::forward::WordEmbeddings;
+use crate::passes::setup::PassSetup;
+use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
-use embeddings::KeptEmbeddings;
+
+/// The embedding of each token of a word, where they are kept.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct KeptEmbeddings {
+    are_kept: bool,
+    /// Empty where they are not kept.
+    of_tokens: BTreeMap<u32, Vec<f32>>,
+    #[serde(skip)]
+    table: Option<WordEmbeddings>,
+}
+
+impl KeptEmbeddings {
+    /// No embedding yet, to be kept.
+    pub fn kept() -> Self {
+        Self { are_kept: true, ..Self::default() }
+    }
+
+    pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.table.clone_from(&known.embeddings);
+    }
+
+    pub fn keep<'a>(&mut self, tokens: impl Iterator<Item = &'a u32>) {
+        let Some(table) = self.table.as_ref().filter(|_| self.are_kept) else { return };
+        for &token in tokens {
+            self.of_tokens.entry(token).or_insert_with(|| table.of(token).to_vec());
+        }
+    }
+
+    /// The length of an embedding; `None` where none is kept.
+    pub fn width(&self) -> Option<usize> {
+        self.of_tokens.values().next().map(Vec::len)
+    }
+
+    /// The mean embedding of the tokens of a word; `None` where none is kept.
+    pub fn mean(&self, tokens: &[u32]) -> Option<Vec<f64>> {
+        let mut mean = vec![0.0; self.width()?];
+        for token in tokens {
+            let embedding = self.of_tokens.get(token)?;
+            mean.iter_mut().zip(embedding).for_each(|(mean, &value)| *mean += f64::from(value));
+        }
+        mean.iter_mut().for_each(|value| *value /= tokens.len().max(1) as f64);
+        Some(mean)
+    }
+
+    /// Whether all are finite and of one length, as they may not be in a file.
+    pub fn fit(&self) -> bool {
+        let width = self.width();
+        let is_embedding =
+            |values: &Vec<f32>| Some(values.len()) == width && values.iter().all(|value| value.is_finite());
+        self.of_tokens.values().all(is_embedding)
+    }
+}
+
+impl Merge for KeptEmbeddings {
+    fn merge(&mut self, other: &Self) {
+        for (&token, embedding) in &other.of_tokens {
+            self.of_tokens.entry(token).or_insert_with(|| embedding.clone());
+        }
+    }
+}
 
 /// Principal components of word embeddings that the baseline knows.
 pub const COMPONENTS: usize = 40;
@@ -30,7 +92,6 @@ const OF_BUCKET: usize = 1 + 2 * COMPONENTS;
 /// Number of parameters: the buckets', and the root's score with its weights of the word's components.
 const PARAMETERS: usize = BUCKETS * OF_BUCKET + 1 + COMPONENTS;
 
-/// The bucket of another word's distance.
 fn bucket(word: usize, candidate: usize) -> usize {
     let side = if candidate > word { BUCKETS / 2 } else { 0 };
     side + match candidate.abs_diff(word) {
@@ -50,11 +111,9 @@ pub struct LexicalChoice {
     pub targets: Vec<usize>,
 }
 
-/// A sentence with its choices.
 #[derive(Clone, Debug)]
 pub struct LexicalSentence<'a> {
     pub block: usize,
-    /// The ids of the tokens of each word.
     pub words: Vec<&'a [u32]>,
     pub choices: Vec<LexicalChoice>,
 }
@@ -82,39 +141,26 @@ impl Projected<'_> {
 
 /// The baseline as it was fitted on one fold.
 pub struct LexicalFit {
-    /// The words that it was fitted to.
-    pub words: u64,
-    /// The mean of `-ln p` of their heads, without the penalty.
-    pub loss: f64,
-    /// Steps of L-BFGS.
-    pub steps: u64,
-    /// The length of the gradient at the end.
-    pub gradient: f64,
-    /// The penalty that the fold chose.
+    pub course: FitCourse,
     pub ridge: f64,
 }
 
-/// The baseline as it was fitted on each fold, and the scores of all candidates by what was fitted on the other fold, by sentence and
-/// choice.
+/// The baseline as it was fitted on each fold, and the scores of all candidates by what was fitted on the other fold.
 pub struct Lexical {
-    /// By the number of the fold.
     pub fits: [LexicalFit; 2],
     /// `[sentences][choices][candidates]`
     pub scores: Vec<Vec<Vec<f64>>>,
 }
 
 impl Lexical {
-    /// Fits the baseline on each fold and scores it on the other.
     pub fn new(
         (embeddings, spaces): (&KeptEmbeddings, &[Space; 2]),
         sentences: &[LexicalSentence<'_>],
         context: &EstimationContext,
     ) -> Self {
         let projected = in_parallel(context.threads, [0, 1], |fold: usize| spaces[fold].project(embeddings, sentences));
-        let trials: Vec<(usize, usize, f64)> = [0, 1]
-            .into_iter()
-            .flat_map(|fold| [0, 1].into_iter().flat_map(move |half| RIDGES.map(|ridge| (fold, half, ridge))))
-            .collect();
+        let halves = [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter();
+        let trials: Vec<_> = halves.flat_map(|(fold, half)| RIDGES.map(|ridge| (fold, half, ridge))).collect();
         // What is fitted on one half of the fold leaves of the other, for each penalty.
         let losses = in_parallel(context.threads, trials, |(fold, half, ridge)| {
             let own = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half);
@@ -132,14 +178,8 @@ impl Lexical {
             let own = taken(&projected[fold], |block| block % 2 == fold);
             let found = fit(&own, ridge, TOLERANCE);
             let words = words_of(&own);
-            let fit = LexicalFit {
-                words,
-                loss: loss(&own, &found.at, None) / words.max(1) as f64,
-                steps: found.steps,
-                gradient: found.gradient,
-                ridge,
-            };
-            (fit, found.at)
+            let loss = loss(&own, &found.at, None) / words.max(1) as f64;
+            (LexicalFit { course: found.course(words, loss), ridge }, found.at)
         });
         let scored = (0..sentences.len()).map(|place| {
             let elsewhere = 1 - sentences[place].block % 2;
@@ -153,7 +193,7 @@ impl Lexical {
         });
         let scores = scored.collect();
         let mut fits = found.into_iter().map(|(fit, _)| fit);
-        Self { fits: std::array::from_fn(|_| fits.next().expect("a fit for each fold")), scores }
+        Self { fits: [0, 1].map(|_| fits.next().expect("a fit for each fold")), scores }
     }
 }
 
@@ -226,11 +266,6 @@ fn words_of(sentences: &[&Projected<'_>]) -> u64 {
     sentences.iter().map(|sentence| sentence.known().count() as u64).sum()
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-/// The scores of the candidates of a choice.
 fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
     let (word, root) = (choice.word, sentence.root());
     let of_candidate = |&candidate: &usize| {
@@ -246,8 +281,7 @@ fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &
     scores.extend(choice.candidates.iter().map(of_candidate));
 }
 
-/// The sum of the means of `-ln p` of the right candidates over all choices with one, without the penalty; its derivatives are added to
-/// `slopes`.
+/// The sum over choices of the mean of `-ln p` of the right candidates, no penalty; its derivatives are added to `slopes`.
 fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
     for sentence in sentences {
@@ -279,7 +313,6 @@ fn add(slopes: &mut [f64], factor: f64, values: &[f64]) {
     slopes.iter_mut().zip(values).for_each(|(slope, value)| *slope += factor * value);
 }
 
-/// The likeliest parameters under a penalty.
 fn fit(sentences: &[&Projected<'_>], ridge: f64, tolerance: f64) -> Minimum {
     let words = words_of(sentences).max(1) as f64;
     minimise(PARAMETERS, tolerance, |at, gradient| {

@@ -1,0 +1,441 @@
+//! Minima of convex functions: of many variables by L-BFGS (Liu & Nocedal 1989; Nocedal & Wright 2006, section 7.2), of few by
+//! Newton's method (section 3.3), and with an L1 penalty by a proximal Newton method: the penalised quadratic model of a step is
+//! minimised by coordinate descent (Friedman, Hastie & Tibshirani 2010; Lee, Sun & Saunders 2014).
+
+use std::iter::zip;
+
+use lbfgs::Lbfgs;
+
+use crate::linalg::cholesky::Cholesky;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+
+/// Steps that the approximation of the Hessian remembers: with 30 as with 10 they take little time beside one evaluation, and
+/// fewer evaluations are needed (Liu & Nocedal 1989, table 2).
+const MEMORY: usize = 30;
+
+/// Most steps. A fit of the 72 heads of a small encoder takes some hundred; what has not ended by then does not end.
+const MOST_STEPS_OF_MANY: u64 = 5000;
+
+/// The decrease that a step must have, as a share of what the slope promises (Nocedal & Wright 2006, section 3.1).
+const ARMIJO: f64 = 1e-4;
+
+/// The share of a value below which differences may be rounding: sums of a million terms err by less.
+const ROUNDING: f64 = 1e-10;
+
+/// How often a step is halved: afterwards it changes nothing in double precision.
+const MOST_HALVINGS: u32 = 60;
+
+/// Where a function is smallest, as far as the search came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Minimum {
+    pub at: Vec<f64>,
+    pub value: f64,
+    pub gradient: f64,
+    pub steps: u64,
+}
+
+impl Minimum {
+    pub fn course(&self, count: u64, loss: f64) -> FitCourse {
+        FitCourse { count, loss, steps: self.steps, gradient: self.gradient }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FitCourse {
+    /// The words, sources or pairs that it was fitted to.
+    pub count: u64,
+    /// The mean of `-ln p` over them, without the penalty.
+    pub loss: f64,
+    pub steps: u64,
+    /// The length of the gradient at the end; with an L1 penalty of the shortest subgradient.
+    pub gradient: f64,
+}
+
+/// The minimum of a function that writes its gradient and returns its value, searched from 0 until the gradient is not longer
+/// than `tolerance`. It is convex, so a step that decreases it by [`ARMIJO`] will do: the curvature along it is never negative.
+pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
+    let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
+    let mut value = function(&at, &mut gradient);
+    // Steps near the minimum are short, and no less true for that.
+    let mut memory = Lbfgs::<f64>::new(size, MEMORY).with_sy_epsilon(0.0);
+    memory.update_hessian(&gradient, &at);
+    let mut steps = 0;
+    while norm(&gradient) > tolerance && steps < MOST_STEPS_OF_MANY {
+        let mut direction = gradient.clone();
+        memory.apply_hessian(&mut direction);
+        // Before there is any curvature to go by, a step of length 1 at most.
+        let step = if steps == 0 { 1.0_f64.min(1.0 / norm(&gradient)) } else { 1.0 };
+        let Some(reached) = descend((&mut at, &mut gradient, value), &direction, step, &mut function) else { break };
+        value = reached;
+        memory.update_hessian(&gradient, &at);
+        steps += 1;
+    }
+    Minimum { gradient: norm(&gradient), at, value, steps }
+}
+
+/// Goes against a direction by the first of `step` and its halves that decreases a function ([`is_lower`]); `None` if none does.
+fn descend(
+    (at, gradient, value): (&mut [f64], &mut [f64], f64),
+    direction: &[f64],
+    mut step: f64,
+    function: &mut impl FnMut(&[f64], &mut [f64]) -> f64,
+) -> Option<f64> {
+    let slope = -dot(gradient, direction);
+    let (mut next, mut next_gradient) = (at.to_vec(), gradient.to_vec());
+    for _ in 0..=MOST_HALVINGS {
+        next.iter_mut().zip(&*at).zip(direction).for_each(|((next, at), way)| *next = at - step * way);
+        let reached = function(&next, &mut next_gradient);
+        if is_lower((value, reached), step * slope, || norm(&next_gradient) < norm(gradient)) {
+            at.copy_from_slice(&next);
+            gradient.copy_from_slice(&next_gradient);
+            return Some(reached);
+        }
+        step /= 2.0;
+    }
+    None
+}
+
+/// Whether a step from one value to another decreases the function: by [`ARMIJO`] of the change that the slope promises, or, where the
+/// values differ by rounding only, because it shortens the gradient (as the approximate Wolfe conditions of Hager & Zhang 2005).
+fn is_lower((from, to): (f64, f64), promised: f64, shortens: impl FnOnce() -> bool) -> bool {
+    to <= from + ARMIJO * promised || (to <= from + from.abs() * ROUNDING && shortens())
+}
+
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn norm(vector: &[f64]) -> f64 {
+    dot(vector, vector).sqrt()
+}
+
+/// Most steps; a fit takes ten to twenty.
+const MOST_STEPS: u64 = 200;
+
+/// A step that shortens the gradient to this share of it was good enough for the second derivatives to serve once more: they cost as
+/// much as ten evaluations (Shamanskii 1967).
+const GOOD_STEP: f64 = 0.5;
+
+/// The minimum as [`minimise`] has it; `curvature` has second derivatives, `[size, size]`, positive definite, not always exact.
+pub fn newton(
+    size: usize,
+    tolerance: f64,
+    mut function: impl FnMut(&[f64], &mut [f64]) -> f64,
+    mut curvature: impl FnMut(&[f64]) -> Vec<f64>,
+) -> Minimum {
+    let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
+    let mut value = function(&at, &mut gradient);
+    let (mut steps, mut factors) = (0, None);
+    while norm(&gradient) > tolerance && steps < MOST_STEPS {
+        let Some(used) = factors.take().or_else(|| Cholesky::new(curvature(&at), size)) else { break };
+        let mut direction = gradient.clone();
+        used.solve_lower(&mut direction, 1);
+        used.solve_upper(&mut direction, 1);
+        let before = norm(&gradient);
+        let Some(reached) = descend((&mut at, &mut gradient, value), &direction, 1.0, &mut function) else { break };
+        value = reached;
+        steps += 1;
+        factors = Some(used).filter(|_| norm(&gradient) < GOOD_STEP * before);
+    }
+    Minimum { gradient: norm(&gradient), at, value, steps }
+}
+
+/// The share of the violation that may be left in the model of a step: less would be lost to the next model.
+const INNER: f64 = 0.1;
+
+/// Most rounds over the coordinates of one model; some hundred are needed where terms are alike.
+const MOST_ROUNDS: usize = 10_000;
+
+/// The minimum of a function and the absolute values of the first `penalised` of its variables, from `start` until the shortest
+/// subgradient is not longer than `tolerance`; the rest is as in [`newton`].
+pub fn proximal_newton(
+    (start, penalised): (Vec<f64>, usize),
+    tolerance: f64,
+    mut function: impl FnMut(&[f64], &mut [f64]) -> f64,
+    mut curvature: impl FnMut(&[f64]) -> Vec<f64>,
+) -> Minimum {
+    let size = start.len();
+    let absolute = |at: &[f64]| at[..penalised].iter().map(|at| at.abs()).sum::<f64>();
+    let (mut at, mut gradient, mut next_gradient) = (start, vec![0.0; size], vec![0.0; size]);
+    let mut value = function(&at, &mut gradient) + absolute(&at);
+    let mut violation = norm(&subgradient(&at, &gradient, penalised));
+    let (mut steps, mut known) = (0, None);
+    while violation > tolerance && steps < MOST_STEPS {
+        let used = known.take().unwrap_or_else(|| curvature(&at));
+        let step = model_step((&at, &gradient, penalised), &used, (INNER * violation).max(INNER * tolerance));
+        let end: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + step).collect();
+        let promised =
+            gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>() + absolute(&end) - absolute(&at);
+        let mut share = 1.0;
+        let mut reached = None;
+        for _ in 0..=MOST_HALVINGS {
+            let next: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + share * step).collect();
+            let next_value = function(&next, &mut next_gradient) + absolute(&next);
+            let next_violation = norm(&subgradient(&next, &next_gradient, penalised));
+            if is_lower((value, next_value), share * promised, || next_violation < violation) {
+                reached = Some((next, next_value, next_violation));
+                break;
+            }
+            share /= 2.0;
+        }
+        let Some((next, next_value, next_violation)) = reached else { break };
+        (at, value) = (next, next_value);
+        gradient.copy_from_slice(&next_gradient);
+        steps += 1;
+        let before = std::mem::replace(&mut violation, next_violation);
+        known = Some(used).filter(|_| violation < GOOD_STEP * before);
+    }
+    Minimum { at, value, gradient: violation, steps }
+}
+
+fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
+    let of = |(place, (&at, &slope)): (usize, (&f64, &f64))| shortest(at, slope, place < penalised);
+    at.iter().zip(gradient).enumerate().map(of).collect()
+}
+
+/// The derivative of a coordinate that is nearest to 0, with the penalty where it is penalised.
+fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
+    match is_penalised {
+        false => slope,
+        true if at == 0.0 => slope.signum() * (slope.abs() - 1.0).max(0.0),
+        true => slope + at.signum(),
+    }
+}
+
+/// The step to the minimum of the quadratic model with the penalty, until its shortest subgradient is not longer than `tolerance`.
+fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
+    let size = at.len();
+    let (mut step, mut slopes) = (vec![0.0; size], gradient.to_vec());
+    for _ in 0..MOST_ROUNDS {
+        for place in 0..size {
+            let curve = curvature[place * size + place];
+            // A term that never varies has no weight.
+            if curve <= 0.0 {
+                continue;
+            }
+            let (now, is_penalised) = (at[place] + step[place], place < penalised);
+            let free = now - slopes[place] / curve;
+            let most = if is_penalised { free.signum() * (free.abs() - 1.0 / curve).max(0.0) } else { free };
+            let change = most - now;
+            if change != 0.0 {
+                step[place] += change;
+                let row = &curvature[place * size..][..size];
+                slopes.iter_mut().zip(row).for_each(|(slope, curve)| *slope += curve * change);
+            }
+        }
+        let left = (0..size).filter(|&place| curvature[place * size + place] > 0.0);
+        let left = left.map(|place| shortest(at[place] + step[place], slopes[place], place < penalised).powi(2));
+        if left.sum::<f64>().sqrt() <= tolerance {
+            break;
+        }
+    }
+    step
+}
+
+/// Rows whose products are computed together.
+pub const ROWS: usize = 4096;
+
+/// A sum of products `x xᵀ` of rows `x`, `[size, size]`: of some rows at a time in single precision, their sums in double.
+pub struct Curvature {
+    pub whole: Vec<f64>,
+    part: Vec<f32>,
+    size: usize,
+}
+
+impl Curvature {
+    /// A diagonal matrix, to which products are added.
+    pub fn new(size: usize, diagonal: f64) -> Self {
+        let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
+        Self { whole: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
+    }
+
+    /// Adds the products of rows, divided by a count.
+    pub fn add(&mut self, rows: &[f32], count: f64) {
+        let own = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
+        multiply(MatrixMut::new(&mut self.part, self.size, self.size), own.transposed(), own);
+        zip(&mut self.whole, &self.part).for_each(|(sum, more)| *sum += f64::from(*more) / count);
+    }
+}
+
+/// Makes of rows `x` with probabilities `p` the rows `sqrt p (x - m)`, `m = sum p x`; `mean` is room for a row.
+#[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
+pub fn centre(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
+    mean.fill(0.0);
+    for (row, &share) in zip(rows.chunks_exact(mean.len()), shares) {
+        zip(&mut *mean, row).for_each(|(mean, x)| *mean += share as f32 * x);
+    }
+    for (row, &share) in zip(rows.chunks_exact_mut(mean.len()), shares) {
+        let root = share.sqrt() as f32;
+        zip(row, &*mean).for_each(|(x, mean)| *x = root * (*x - mean));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_bowl_and_a_logistic_loss() {
+        // (x - 3)² + 100 (y + 1)², whose minimum is at (3, -1).
+        let found = minimise(2, 1e-9, |at, gradient| {
+            let (x, y) = (at[0] - 3.0, at[1] + 1.0);
+            gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
+            x * x + 100.0 * y * y
+        });
+        assert!((found.at[0] - 3.0).abs() < 1e-9 && (found.at[1] + 1.0).abs() < 1e-9, "{found:?}");
+        assert!(found.gradient <= 1e-9 && found.steps < 30);
+        // Two of three coins show heads: -2/3 ln p - 1/3 ln (1 - p) is smallest at p = 2/3, whose logit is ln 2.
+        let found = minimise(1, 1e-9, |at, gradient| {
+            let p = 1.0 / (1.0 + (-at[0]).exp());
+            gradient[0] = p - 2.0 / 3.0;
+            -2.0 / 3.0 * p.ln() - (1.0 - p).ln() / 3.0
+        });
+        assert!((found.at[0] - 2.0_f64.ln()).abs() < 1e-8, "{found:?}");
+    }
+
+    #[test]
+    fn nothing_to_do_takes_no_step() {
+        let found = minimise(1, 1e-6, |_, gradient| {
+            gradient[0] = 0.0;
+            1.0
+        });
+        assert_eq!(found, Minimum { at: vec![0.0], value: 1.0, gradient: 0.0, steps: 0 });
+    }
+
+    proptest! {
+        /// The minimum of `sum c_i (x_i - m_i)²` is at `m`, however different the curvatures are.
+        #[test]
+        fn quadratics_are_solved(curves in prop::collection::vec((1e-3..1e3_f64, -5.0..5.0_f64), 1..12)) {
+            let found = minimise(curves.len(), 1e-8, |at, gradient| {
+                let mut value = 0.0;
+                for ((x, slope), (curvature, middle)) in at.iter().zip(gradient).zip(&curves) {
+                    *slope = 2.0 * curvature * (x - middle);
+                    value += curvature * (x - middle) * (x - middle);
+                }
+                value
+            });
+            prop_assert!(found.gradient <= 1e-8, "{} after {}", found.gradient, found.steps);
+        }
+    }
+
+    #[test]
+    fn a_bowl_takes_one_step_and_a_logistic_loss_few() {
+        // (x - 3)² + 100 (y + 1)², whose minimum is at (3, -1).
+        let found = newton(
+            2,
+            1e-9,
+            |at, gradient| {
+                let (x, y) = (at[0] - 3.0, at[1] + 1.0);
+                gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
+                x * x + 100.0 * y * y
+            },
+            |_| vec![2.0, 0.0, 0.0, 200.0],
+        );
+        let near = |at: f64, expected: f64| (at - expected).abs() < 1e-12;
+        assert!(near(found.at[0], 3.0) && near(found.at[1], -1.0) && found.steps == 1, "{found:?}");
+        // One of a thousand coins shows heads: the logit is -ln 999, far from 0.
+        let logistic = |at: &[f64]| 1.0 / (1.0 + (-at[0]).exp());
+        let found = newton(
+            1,
+            1e-9,
+            |at, gradient| {
+                let p = logistic(at);
+                gradient[0] = p - 0.001;
+                -0.001 * p.ln() - 0.999 * (1.0 - p).ln()
+            },
+            |at| vec![logistic(at) * (1.0 - logistic(at))],
+        );
+        assert!((found.at[0] + 999.0_f64.ln()).abs() < 2e-6 && found.steps < 30, "{found:?}");
+    }
+
+    #[test]
+    fn second_derivatives_need_not_be_exact() {
+        // Twice the true ones: each step goes half of the way.
+        let found = newton(
+            1,
+            1e-9,
+            |at, gradient| {
+                gradient[0] = at[0] - 1.0;
+                (at[0] - 1.0).powi(2) / 2.0
+            },
+            |_| vec![2.0],
+        );
+        assert!((found.at[0] - 1.0).abs() <= 1e-9 && found.steps == 30, "{found:?}");
+    }
+
+    /// The minimum of `(x - m)ᵀ C (x - m) / 2` with the penalty.
+    fn lasso(curvature: &[f64], middle: &[f64], penalised: usize) -> Minimum {
+        let size = middle.len();
+        let function = |at: &[f64], gradient: &mut [f64]| {
+            let off: Vec<f64> = at.iter().zip(middle).map(|(at, middle)| at - middle).collect();
+            for (slope, row) in gradient.iter_mut().zip(curvature.chunks_exact(size)) {
+                *slope = row.iter().zip(&off).map(|(c, off)| c * off).sum();
+            }
+            gradient.iter().zip(&off).map(|(slope, off)| slope * off).sum::<f64>() / 2.0
+        };
+        proximal_newton((vec![0.0; size], penalised), 1e-10, function, |_| curvature.to_vec())
+    }
+
+    #[test]
+    fn what_is_nearer_to_nothing_than_the_penalty_is_nothing() {
+        // Each on its own: 3 less 1/2, .4 less than 1/2 is 0, -2 less 1 towards 0, and 5 without a penalty.
+        let curvature = [2.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+        let found = lasso(&curvature, &[3.0, 0.4, -2.0, 5.0], 3);
+        let near = found.at.iter().zip([2.5, 0.0, -1.0, 5.0]).all(|(at, expected)| (at - expected).abs() < 1e-9);
+        assert!(near && found.at[1] == 0.0, "{found:?}");
+        // 2 (.5)² / 2 + 2 (.4)² / 2 + 1 / 2 and the penalties 2.5 + 1.
+        assert!((found.value - (0.25 + 0.16 + 0.5 + 3.5)).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn a_term_that_never_varies_has_no_weight() {
+        let found = lasso(&[0.0, 0.0, 0.0, 1.0], &[7.0, 3.0], 2);
+        assert_eq!(found.at[0], 0.0);
+        assert!((found.at[1] - 2.0).abs() < 1e-9);
+    }
+
+    /// Near the minimum the values of a step differ by rounding alone: of these minima some took all steps when the values decided.
+    #[test]
+    fn a_step_that_is_lost_in_rounding_is_taken() {
+        for case in 0..2000_u32 {
+            let mut number = f64::from(case);
+            let mut drawn = || {
+                number += 0.7;
+                2.0 * (12.9 * number).sin()
+            };
+            let rows: Vec<[f64; 4]> = (0..6).map(|_| [drawn(), drawn(), drawn(), drawn()]).collect();
+            let middle = [drawn(), drawn(), drawn(), drawn()];
+            let found = lasso(&products(&rows), &middle, 3);
+            assert!(found.gradient <= 1e-10 && found.steps < 20, "case {case}: {found:?}");
+        }
+    }
+
+    /// The sum of the products of each row with itself, `[4, 4]`, and a tenth of the identity.
+    fn products(rows: &[impl AsRef<[f64]>]) -> Vec<f64> {
+        let product =
+            |place: usize| rows.iter().map(|row| row.as_ref()[place / 4] * row.as_ref()[place % 4]).sum::<f64>();
+        (0..16).map(|place| product(place) + if place % 5 == 0 { 0.1 } else { 0.0 }).collect()
+    }
+
+    proptest! {
+        /// Where the search ends no subgradient is left, and no place nearby is lower.
+        #[test]
+        fn the_end_is_the_minimum(
+            rows in prop::collection::vec(prop::collection::vec(-2.0..2.0_f64, 4), 6),
+            middle in prop::collection::vec(-3.0..3.0_f64, 4),
+            moves in prop::collection::vec(-0.1..0.1_f64, 4),
+        ) {
+            let curvature = products(&rows);
+            let found = lasso(&curvature, &middle, 3);
+            prop_assert!(found.gradient <= 1e-10, "{found:?}");
+            let value = |at: &[f64]| {
+                let off: Vec<f64> = at.iter().zip(&middle).map(|(at, middle)| at - middle).collect();
+                let product: f64 = (0..16).map(|place| off[place / 4] * curvature[place] * off[place % 4]).sum();
+                product / 2.0 + at[..3].iter().map(|at| at.abs()).sum::<f64>()
+            };
+            let moved: Vec<f64> = found.at.iter().zip(&moves).map(|(at, more)| at + more).collect();
+            prop_assert!(value(&moved) >= value(&found.at) - 1e-9);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The tables of relations: in the summary, of the export, and as a paper shows them.
+
+use serde::Serialize;
+
+use super::super::assessment::{of_relation, tested};
+use super::super::relation::RelationMetrics;
+use super::super::tags::{Side, TagRule};
+use crate::stats::interval::Interval;
+use crate::study::labels;
+use crate::study::labels::policy::Policy;
+use crate::study::show::table::TableRows;
+use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, significance, with_interval};
+use crate::system::printable::one_line;
+
+pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
+    ("relation", true, |relation| one_line(&relation.relation)),
+    ("words", false, |relation| relation.count.to_string()),
+    ("head", true, |relation| relation.place.to_string()),
+    ("direction", true, |relation| relation.direction.name().to_owned()),
+    ("accuracy", false, |relation| percent(Some(relation.accuracy)) + &plus_minus_percent(relation.ci95.accuracy)),
+    ("held-out", false, |relation| {
+        percent(relation.heldout_accuracy) + &plus_minus_percent(relation.ci95.heldout_accuracy)
+    }),
+    ("offset", false, |relation| {
+        format!("{:+}: {}", relation.baseline.offset, percent(Some(relation.baseline.accuracy)))
+    }),
+    ("tags", false, |relation| percent(relation.tag_baseline.as_ref().map(|tags| tags.accuracy))),
+    ("over offset", false, |relation| gain(relation.versus_offset.difference, relation.versus_offset.ci95)),
+    ("q", false, |relation| relation.versus_offset.q.map_or_else(|| "-".to_owned(), significance)),
+    ("over tags", false, |relation| {
+        relation.versus_tags.as_ref().map_or_else(|| "-".to_owned(), |tags| gain(tags.difference, tags.ci95))
+    }),
+];
+
+/// The columns that may go where there is no room, the first of them first: held-out accuracy and the q-value last, for the accuracy
+/// of the best head of many and its gain mean little without them.
+pub(super) const MAY_GO: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
+
+/// A difference of accuracies in percentage points.
+fn gain(difference: f64, ci95: Option<Interval>) -> String {
+    signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
+}
+
+/// The tables of the export, the last of them as a paper shows it.
+pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
+    #[derive(Serialize)]
+    struct RelationEntry<'a, T> {
+        relation: &'a str,
+        #[serde(flatten)]
+        entry: &'a T,
+    }
+    fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
+        entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
+    }
+    /// A rule of the tag baseline of a relation: for dependents of one UPOS.
+    #[derive(Serialize)]
+    struct RuleRow<'a> {
+        relation: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        head_side: Option<Side>,
+        dependent: &'a str,
+        #[serde(flatten)]
+        rule: &'a TagRule,
+    }
+    fn rules(relation: &RelationMetrics) -> impl Iterator<Item = RuleRow<'_>> {
+        let rules = relation.tag_baseline.iter().flat_map(|tags| &tags.rules);
+        rules.map(|(dependent, rule)| RuleRow {
+            relation: &relation.relation,
+            head_side: relation.side,
+            dependent,
+            rule,
+        })
+    }
+    vec![
+        // Its rules by UPOS would be two columns each: they are a table of their own.
+        TableRows::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
+        TableRows::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
+        TableRows::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
+        TableRows::of("rules", all.iter().flat_map(rules)),
+        paper(all, policy),
+    ]
+}
+
+/// A relation with its best head.
+#[derive(Serialize)]
+struct PaperRow {
+    relation: String,
+    words: u64,
+    /// With its direction.
+    head: String,
+    /// With its interval.
+    accuracy: String,
+    /// Accuracies of the best fixed offset and of the best rules by word classes.
+    offset: f64,
+    word_classes: Option<f64>,
+    held_out: Option<f64>,
+    /// Whether the head has a firm label of the relation in this direction.
+    firm: bool,
+}
+
+/// The relations with enough words for a label, the most frequent first.
+fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
+    let row = |relation: &RelationMetrics| PaperRow {
+        relation: relation.title(),
+        words: relation.count,
+        head: format!("{} {}", relation.place, relation.direction.name()),
+        accuracy: with_interval(relation.accuracy, relation.ci95.accuracy, 3),
+        offset: relation.baseline.accuracy,
+        word_classes: relation.tag_baseline.as_ref().map(|tags| tags.accuracy),
+        held_out: relation.heldout_accuracy,
+        firm: is_firm(relation, policy),
+    };
+    TableRows::of("paper", tested(relations, policy).into_iter().map(row).collect::<Vec<_>>())
+}
+
+/// Whether the best head has a firm label of the relation in its direction, by the q-value that the section has corrected.
+fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
+    let place = relation.by_head.iter().position(|head| head.place == relation.place);
+    let assessed = place.map_or_else(Vec::new, |place| of_relation(relation, place, policy));
+    let test = &relation.versus_offset;
+    labels::is_firm(&assessed, relation.direction, [test.p, test.q], policy)
+}
