@@ -2,11 +2,14 @@
 
 use std::iter::successors;
 
-use schemars::Schema;
+use schemars::{Schema, schema_for};
 use serde_json::{Map, Value};
 
-use super::saved::{compare, confirm, gate, numbers};
-use super::sentences::matching;
+use super::saved::compare::outcome::CompareOutcome;
+use super::saved::confirm::ConfirmOutcome;
+use super::saved::gate::GateOutcome;
+use super::saved::numbers::outcome::NumbersOutcome;
+use super::sentences::matching::MatchOutcome;
 use crate::report;
 use crate::system::counted::counted;
 
@@ -21,11 +24,11 @@ struct Document {
 
 const DOCUMENTS: [Document; 6] = [
     Document { name: "report", place: "a report", schema: report::schema },
-    Document { name: "compare", place: "`compare --json`", schema: compare::outcome::schema },
-    Document { name: "numbers", place: "`compare --numbers --json`", schema: numbers::outcome::schema },
-    Document { name: "confirm", place: "`confirm --json`", schema: confirm::outcome::schema },
-    Document { name: "gate", place: "`gate --json`", schema: gate::schema },
-    Document { name: "match", place: "`match --json`", schema: matching::schema },
+    Document { name: "compare", place: "`compare --json`", schema: || schema_for!(CompareOutcome) },
+    Document { name: "numbers", place: "`compare --numbers --json`", schema: || schema_for!(NumbersOutcome) },
+    Document { name: "confirm", place: "`confirm --json`", schema: || schema_for!(ConfirmOutcome) },
+    Document { name: "gate", place: "`gate --json`", schema: || schema_for!(GateOutcome) },
+    Document { name: "match", place: "`match --json`", schema: || schema_for!(MatchOutcome) },
 ];
 
 /// The schema of the document of this name; `None` if there is none.

@@ -1,6 +1,52 @@
-//! Papers as BibTeX.
+//! The papers that the sources of labels and metrics name, and their BibTeX.
 
-use super::references::Paper;
+/// The list of the papers, and after it of others that no source names.
+const REFERENCES: &str = include_str!("../../../docs/methodology/references.md");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Paper {
+    /// As sources name it: authors and year.
+    pub key: &'static str,
+    /// Its title, and where it is.
+    pub title: &'static str,
+}
+
+impl Paper {
+    pub fn reference(&self) -> String {
+        format!("{}. {}", self.key, self.title)
+    }
+
+    /// The surnames that a citation names: `Searle, Casella & McCulloch`, `Clark et al.`.
+    pub fn authors(&self) -> &'static str {
+        self.key.rsplit_once(' ').map_or(self.key, |(authors, _)| authors)
+    }
+
+    pub fn year(&self) -> &'static str {
+        self.key.rsplit_once(' ').map_or("", |(_, year)| year)
+    }
+
+    pub fn arxiv(&self) -> Option<&'static str> {
+        let (_, number) = self.title.split_once("arXiv:")?;
+        Some(number.trim_end_matches([')', '.']))
+    }
+
+    /// Whether a source names it, by authors and year or by its number on arXiv.
+    pub fn is_named_in(&self, source: &str) -> bool {
+        source.contains(self.key) || self.arxiv().is_some_and(|number| source.contains(&format!("arXiv:{number}")))
+    }
+}
+
+/// Every paper, each a line of the list: `- Kish 1965. Survey Sampling. Wiley.`
+pub fn papers() -> impl Iterator<Item = Paper> {
+    let of_sources = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
+    of_sources.filter_map(|line| {
+        let line = line.strip_prefix("- ")?;
+        // The name ends with the year.
+        let mut ends = line.match_indices(". ").map(|(end, _)| end);
+        let end = ends.find(|end| line[..*end].ends_with(|c: char| c.is_ascii_digit()))?;
+        Some(Paper { key: &line[..end], title: &line[end + 2..] })
+    })
+}
 
 /// An entry for each paper of the list of references, in its order, with an empty line between them.
 const ENTRIES: &str = include_str!("references.bib");
@@ -54,7 +100,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::commands::saved::references::PAPERS;
 
     /// The fields in the order of an entry.
     const FIELDS: [&str; 13] = [
@@ -101,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_entry_by_hand() {
-        let clark = PAPERS.iter().find(|paper| paper.key == "Clark et al. 2019").unwrap();
+        let clark = papers().find(|paper| paper.key == "Clark et al. 2019").unwrap();
         let expected = "@inproceedings{clark2019,
   author = {Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.},
   title = {{What Does BERT Look At? An Analysis of BERT's Attention}},
@@ -110,15 +155,23 @@ mod tests {
   year = {2019},
   doi = {10.18653/v1/W19-4828}
 }";
-        assert_eq!(entry(clark), expected);
+        assert_eq!(entry(&clark), expected);
     }
 
     #[test]
     fn every_paper_has_an_entry_of_its_own_in_the_order_of_the_list() {
-        let keys: Vec<String> = PAPERS.iter().map(key).collect();
+        let keys: Vec<String> = papers().map(|paper| key(&paper)).collect();
         assert_eq!(entries().map(key_of).collect::<Vec<_>>(), keys);
         // Two papers of one year by one first author would be one entry.
-        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), PAPERS.len());
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+    }
+
+    #[test]
+    fn every_line_of_the_list_is_a_paper() {
+        let listed = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
+        let listed: Vec<&str> = listed.filter_map(|line| line.strip_prefix("- ")).collect();
+        assert_eq!(listed, papers().map(|paper| paper.reference()).collect::<Vec<_>>());
+        assert!(listed.len() > 50, "{}", listed.len());
     }
 
     #[test]
@@ -148,8 +201,8 @@ mod tests {
 
     #[test]
     fn entries_say_what_the_references_say() {
-        for paper in PAPERS {
-            let entry = entry(paper);
+        for paper in papers() {
+            let entry = entry(&paper);
             assert_eq!(field(entry, "year"), Some(paper.year()), "{entry}");
             assert_eq!(field(entry, "eprint").filter(|_| paper.arxiv().is_some()), paper.arxiv(), "{entry}");
             assert_eq!(field(entry, "eprint").map(|_| "arXiv"), field(entry, "archiveprefix"), "{entry}");

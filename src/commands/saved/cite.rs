@@ -8,8 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::bibtex;
-use super::references::{PAPERS, Paper};
+use super::bibtex::{self, Paper, papers};
 use crate::export::json;
 use crate::report::Report;
 use crate::studies::registry;
@@ -49,7 +48,7 @@ fn field(name: &str) -> String {
 
 /// The papers that a source names.
 fn named_in(source: &str) -> BTreeSet<Paper> {
-    PAPERS.iter().copied().filter(|paper| paper.is_named_in(source)).collect()
+    papers().filter(|paper| paper.is_named_in(source)).collect()
 }
 
 /// The documentation of the labels of a report, and of those of its metrics that some head has a value of.

@@ -94,11 +94,6 @@ pub fn gate(options: &GateOptions) -> Result<bool> {
     Ok(judged.passed)
 }
 
-/// The JSON Schema of [`GateOutcome`], draft 2020-12.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(GateOutcome)
-}
-
 impl GateOutcome {
     fn new(outcome: CompareOutcome, families: Vec<String>) -> Result<Self> {
         let [before, after] = [&outcome.a.file, &outcome.b.file];

@@ -8,7 +8,5 @@ pub mod export;
 pub mod gate;
 pub mod numbers;
 pub mod prune;
-mod references;
-pub mod relabel;
 pub mod show;
 pub mod sides;

@@ -10,7 +10,7 @@ use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::presets::PolicyArguments;
 use crate::commands::cli::shared::report::targets;
 use crate::commands::cli::shared::statuses::{READING, help};
-use crate::commands::saved::relabel::{RelabelOptions, relabel};
+use crate::commands::saved::show::{RelabelOptions, relabel};
 
 const EXAMPLES: &str = "\
 Examples:

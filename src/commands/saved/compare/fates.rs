@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::{ChoiceComparison, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use crate::commands::saved::sides::Side;
-use crate::commands::saved::sides::idle::{self, Idleness};
-use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
+use crate::commands::saved::sides::standing::{self, Idleness, LabelStanding, same_rule};
 use crate::report::firm::is_role;
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
@@ -58,7 +57,7 @@ impl<'a> Assessed<'a> {
 pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let like_counts = |label: &str| a.has_like_counts(b, label);
-    let idleness = |place: usize| idle::idleness([(a, place), (b, partners[place])]);
+    let idleness = |place: usize| standing::idleness([(a, place), (b, partners[place])]);
     let [a, b] = [a, b].map(Assessed::new);
     let both = [&a, &b];
     let head = |place: usize| {

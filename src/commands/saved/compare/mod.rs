@@ -3,9 +3,6 @@
 //! Read both sides, assess every head on both, say of each label what became of it, count, write.
 
 mod fates;
-mod gate;
-mod html;
-mod matched;
 pub mod outcome;
 #[cfg(test)]
 mod simulation;
@@ -20,19 +17,19 @@ use anyhow::{Result, anyhow};
 
 use super::sides::matching::HeadMatching;
 use super::sides::outputs::OutcomeOutputs;
-use super::sides::{self, Side, SidesOptions, facts, idle};
+use super::sides::{self, Side, SidesOptions, described, standing};
 use crate::commands::reporting::outputs;
 use crate::export::summary::Detail;
-use crate::export::{Writer, json, tables::csv};
+use crate::export::tables::csv;
+use crate::export::{Writer, json};
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
-pub use gate::FailOn;
-use matched::MatchedHeads;
+pub use outcome::FailOn;
 use outcome::{
-    CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, OutcomeCounts, SCHEMA_VERSION,
-    UntoldCounts,
+    CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, MatchedHeads, OutcomeCounts,
+    SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
 pub use text::share;
@@ -73,7 +70,7 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Csv => csv::table(&options.table.of(&outcome)),
-        Writer::Html => html::render(&outcome),
+        Writer::Html => tables::page(&outcome),
     };
     let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
     outputs::write_each(outputs, render, text)?;
@@ -112,7 +109,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
     let places: Vec<usize> = (0..grid.count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
     let heads = fates::of_heads(a, b, partners);
-    let idle = idle::one_sided(a, b, partners);
+    let idle = standing::one_sided(a, b, partners);
     let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
     let with_choices = by_choice().next().is_some();
     let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
@@ -139,7 +136,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
         untold: UntoldCounts::of(heads.iter().flat_map(|head| &head.labels)),
         families: families(&heads),
         heads,
-        not_shared: facts::not_shared(a, b),
+        not_shared: described::not_shared([&a.circumstances, &b.circumstances]),
         a: a.described(),
         b: b.described(),
     }

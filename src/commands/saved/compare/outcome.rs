@@ -3,12 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::matched::MatchedHeads;
 use crate::commands::saved::sides::described::{Described, Fact};
-use crate::commands::saved::sides::idle::IdleHead;
-use crate::commands::saved::sides::standing::LabelStanding;
+use crate::commands::saved::sides::standing::{IdleHead, LabelStanding};
 use crate::model::grid::HeadPlace;
-use crate::stats::agreement::CategoryAgreement;
+use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 
@@ -324,7 +322,57 @@ impl Doubt {
     }
 }
 
-/// The JSON Schema of [`CompareOutcome`], draft 2020-12.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(CompareOutcome)
+/// How heads were matched, and what agreement comes to where heads of b are in random order within layers.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+pub struct MatchedHeads {
+    /// Heads of a whose partner has another place in b.
+    pub moved: usize,
+    /// Heads whose partner is the same by either half of the sentences.
+    pub halves_agree: usize,
+    /// The share of heads with the same first label.
+    pub first_label: ShareByChance,
+    /// The share of heads with the same firm labels.
+    pub firm_labels: ShareByChance,
+}
+
+/// A finding on which `compare` ends with status 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailOn {
+    /// A label was lost or gained.
+    Any,
+    /// A label was lost.
+    Lost,
+    /// A label was gained.
+    Gained,
+    /// A label is firm in the first analysis and not in the second: lost, or not shown to be.
+    NoLongerFirm,
+    /// The two corpora are not the same.
+    Corpora,
+    /// Nothing.
+    Never,
+}
+
+impl FailOn {
+    /// Whether it asks for labels of the first analysis, and says nothing where none of them could be tested.
+    pub fn is_of_lost(self) -> bool {
+        matches!(self, Self::Lost | Self::NoLongerFirm)
+    }
+
+    /// Whether the comparison found it. Labels of how heads choose count as others do.
+    pub fn is_met(self, outcome: &CompareOutcome) -> bool {
+        let any = |wanted: &[Fate]| {
+            outcome.heads.iter().flat_map(HeadComparison::all_labels).any(|label| wanted.contains(&label.outcome))
+        };
+        match self {
+            Self::Any => any(&[Fate::Lost, Fate::Gained]),
+            Self::Lost => any(&[Fate::Lost]),
+            Self::Gained => any(&[Fate::Gained]),
+            Self::NoLongerFirm => {
+                let mut labels = outcome.heads.iter().flat_map(HeadComparison::all_labels);
+                labels.any(|label| label.firm() == [true, false])
+            }
+            Self::Corpora => outcome.corpora.is_some(),
+            Self::Never => false,
+        }
+    }
 }

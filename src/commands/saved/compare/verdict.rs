@@ -1,8 +1,9 @@
 //! A comparison in a few sentences: what became of labels, which were lost, and what became of heads.
 
-use super::matched::MatchedHeads;
-use super::outcome::{CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, OutcomeCounts, UntoldCounts};
-use crate::commands::saved::sides::idle;
+use super::outcome::{
+    CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, MatchedHeads, OutcomeCounts, UntoldCounts,
+};
+use crate::commands::saved::sides::standing;
 use crate::stats::agreement::ShareByChance;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::wording::decimal;
@@ -91,7 +92,7 @@ impl CompareOutcome {
             self.corpora.clone(),
             self.lineage.clone(),
             self.matched_in_words(),
-            idle::in_words(&self.idle, most),
+            standing::idle_in_words(&self.idle, most),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
             beyond_one(["a", "b"], [true, false]),

@@ -3,7 +3,6 @@
 //! The labels that are firm in the first report are fixed beforehand, with its policy. In each other corpus they are one family of
 //! tests: no label is chosen there, so that none is favoured by the choice (docs/methodology/confirm.md).
 
-pub mod outcome;
 mod text;
 
 use std::cmp::Reverse;
@@ -12,24 +11,28 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use super::sides::described::Described;
 use super::sides::outputs::OutcomeOutputs;
 use super::sides::{self, Side};
 use crate::commands::reporting::outputs;
 use crate::export::summary::Detail;
-use crate::export::{Writer, json, tables::csv};
-use crate::model::grid::HeadGrid;
+use crate::export::tables::csv;
+use crate::export::{Writer, json};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::report::firm::is_firm_role;
+use crate::stats::interval::Interval;
 use crate::stats::random_effects::RandomEffects;
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::registry;
-use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels::evidence::{Direction, LABEL_Q};
 use crate::study::labels::{Assessment, Label};
 use crate::study::show::table::Table;
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
-use outcome::{ConfirmOutcome, ConfirmedLabel, CorpusOutcome, FixedBy, InCorpus, Prediction, SCHEMA_VERSION};
 
 /// The rate of false discoveries where the policy of the first report asks for none.
 const DEFAULT_Q: f64 = 0.05;
@@ -170,7 +173,7 @@ fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> 
     let mut q = benjamini_hochberg(&p).into_iter();
     let outcome = |found: Option<&Assessment>| {
         let Some(Assessment { label, fires, .. }) = found else {
-            return InCorpus::not_measured(&side.described().corpus);
+            return InCorpus { corpus: side.described().corpus, ..InCorpus::default() };
         };
         let q = label.test.p.and_then(|_| q.next());
         InCorpus {
@@ -204,4 +207,111 @@ fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<I
         prediction,
         corpora: found,
     }
+}
+
+/// The version of the form.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Which firm labels of one report are confirmed over other corpora.
+#[derive(Serialize, JsonSchema)]
+pub struct ConfirmOutcome {
+    /// The version of this form.
+    pub schema_version: u32,
+    /// The report whose firm labels were fixed beforehand.
+    pub fixed_by: FixedBy,
+    /// Firm labels of that report which are left out: they come from random tokens, and no corpus changes them.
+    pub of_random_tokens: usize,
+    /// The other corpora.
+    pub corpora: Vec<CorpusOutcome>,
+    /// The labels, head by head.
+    pub labels: Vec<ConfirmedLabel>,
+    /// The reports whose model has other weights: what they show is of two models.
+    pub other_weights: Vec<String>,
+}
+
+/// The report whose labels were fixed, and what they were fixed by.
+#[derive(Serialize, JsonSchema)]
+pub struct FixedBy {
+    /// The report.
+    #[serde(flatten)]
+    pub report: Described,
+    /// The digest of its policy, by which all reports are labelled.
+    pub policy_sha256: String,
+    /// When its run began; null where the report does not say.
+    pub started_at: Option<String>,
+    /// The largest q-value of a confirmed label.
+    #[schemars(range(min = 0, max = 1))]
+    pub label_q: f64,
+}
+
+/// Another corpus.
+#[derive(Serialize, JsonSchema)]
+pub struct CorpusOutcome {
+    /// Its report.
+    #[serde(flatten)]
+    pub report: Described,
+    /// Labels that could be tested there.
+    pub tested: usize,
+    /// Labels that are confirmed there.
+    pub confirmed: usize,
+    /// Why labels could not be tested there; empty where all were.
+    pub untested: Vec<String>,
+}
+
+/// A label that is firm in the first report.
+#[derive(Serialize, JsonSchema)]
+pub struct ConfirmedLabel {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The label.
+    pub label: String,
+    /// Its direction, where it has one.
+    pub direction: Option<Direction>,
+    /// Its score in the first report.
+    pub score: f64,
+    /// Corpora in which it could be tested.
+    pub tested_in: usize,
+    /// Corpora in which it is confirmed.
+    pub confirmed_in: usize,
+    /// Where its score less its threshold will be in another corpus; null where fewer than five have it.
+    pub prediction: Option<Prediction>,
+    /// The label in each corpus, in their order.
+    pub corpora: Vec<InCorpus>,
+}
+
+/// A label in another corpus.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct InCorpus {
+    /// The corpus.
+    pub corpus: String,
+    /// The score; null where it was not measured there.
+    pub score: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The threshold there.
+    pub threshold: Option<f64>,
+    /// The standard error of the score less the threshold.
+    pub standard_error: Option<f64>,
+    /// The one-sided p-value of its rule; null where it was not tested.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// The p-value corrected by Benjamini & Hochberg for all labels that were fixed.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+    /// Whether it is confirmed: its rule holds, with such a q-value.
+    pub is_confirmed: bool,
+}
+
+/// Where a label's score less its threshold will be in another corpus of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Prediction {
+    /// The mean over the corpora.
+    pub mean: f64,
+    /// Its standard deviation between corpora beyond sampling.
+    pub tau: f64,
+    /// The 95 % prediction interval.
+    pub ci95: Interval,
+    /// Whether all of it is above 0: the label is robust.
+    pub is_robust: bool,
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
 
-use super::outcome::{ConfirmOutcome, ConfirmedLabel, CorpusOutcome, FixedBy};
+use super::{ConfirmOutcome, ConfirmedLabel, CorpusOutcome, FixedBy};
 use crate::commands::saved::sides::text::most;
 use crate::stats::random_effects::FEWEST_CORPORA;
 use crate::study::show::summary::Summary;

@@ -6,8 +6,7 @@ use super::outcome::{IdleHeadLabels, LabelChange, OneSidedLabel, Standing};
 use super::pairs::{NumberPairs, Pair};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::described::LeftAside;
-use crate::commands::saved::sides::idle;
-use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
+use crate::commands::saved::sides::standing::{self, LabelStanding, same_rule};
 use crate::report::firm::is_role;
 use crate::studies::registry;
 use crate::study::labels::Assessment;
@@ -34,7 +33,7 @@ impl Labels {
     /// a q-value of at most `rate`, too.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
-        let idle = idle::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
+        let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
         let mut found = Self { idle: idle.collect(), ..Self::default() };
         let grid = a.circumstances.model.grid();
         let have_like_counts = |label: &str| a.has_like_counts(b, label);
@@ -49,7 +48,7 @@ impl Labels {
         let [mut unlike, mut uncounted, mut missing, mut unfounded] = [const { Vec::new() }; 4];
         for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
             let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
-            let is_idle = idle::idleness([(a, place), (b, place)]).map(|why| why.is_some());
+            let is_idle = standing::idleness([(a, place), (b, place)]).map(|why| why.is_some());
             for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
                 let sides = [ours.get(label).copied(), theirs.get(label).copied()];
                 let standings = sides.map(|side| side.map(LabelStanding::of));

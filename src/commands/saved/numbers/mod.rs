@@ -2,7 +2,6 @@
 //!
 //! Read both sides, pair and test their numbers, correct for how many they are, judge labels by them, write.
 
-mod html;
 mod labels;
 pub mod outcome;
 mod page;
@@ -10,9 +9,9 @@ mod pairs;
 
 use anyhow::{Result, anyhow};
 
+use super::sides::outputs::OutcomeOutputs;
+use super::sides::{self, SidesOptions, described};
 use crate::commands::reporting::outputs;
-use crate::commands::saved::sides::outputs::OutcomeOutputs;
-use crate::commands::saved::sides::{self, SidesOptions, facts};
 use crate::export::summary::Detail;
 use crate::export::{Writer, json};
 use crate::study::metrics::number::Part;
@@ -48,7 +47,7 @@ pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outcome = outcome(options)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
-        Writer::Html => html::render(&outcome),
+        Writer::Html => page::html(&outcome),
         Writer::Csv => Err(anyhow!("what changed is no table")),
     };
     outputs::write_each(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
@@ -94,7 +93,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
-        not_shared: facts::not_shared(&a, &b),
+        not_shared: described::not_shared([&a.circumstances, &b.circumstances]),
         a: a.described(),
         b: b.described(),
     })

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::commands::saved::compare::firm_in_words;
 use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
-use crate::commands::saved::sides::idle::{self, IdleHead};
+use crate::commands::saved::sides::standing::{self, IdleHead};
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
@@ -253,7 +253,7 @@ impl NumbersOutcome {
     /// without any.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
-        let words = idle::in_words(&heads, most)?;
+        let words = standing::idle_in_words(&heads, most)?;
         Some(match self.labels_of_idle() {
             0 => words,
             count => {
@@ -337,9 +337,4 @@ impl Standing {
         let score = Valued { value: self.score, ci95: self.ci95 };
         format!("{name}{} of {:.3}", score.in_words(digits), self.threshold)
     }
-}
-
-/// The JSON Schema of [`NumbersOutcome`], draft 2020-12.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(NumbersOutcome)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::outcome::{Change, HeadChanges, LargestChange, Method};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::described::{LeftAside, Valued};
-use crate::commands::saved::sides::idle::{self, Idleness};
+use crate::commands::saved::sides::standing::{self, Idleness};
 use crate::model::grid::HeadGrid;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
@@ -95,7 +95,7 @@ impl<'a> NumberPairs<'a> {
         let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
         // Where a head writes a constant, its attention is compared.
         let runs_without = |head: usize| {
-            let idle = idle::idleness([(a, head), (b, head)]);
+            let idle = standing::idleness([(a, head), (b, head)]);
             let is_missing = idle.map(|why| matches!(why, Some(Idleness::Absent | Idleness::Removed)));
             is_missing[0] != is_missing[1]
         };

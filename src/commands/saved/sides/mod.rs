@@ -1,11 +1,8 @@
 //! The two sides of a comparison, reports and partials: what `compare` holds against each other.
 
 pub mod described;
-pub mod facts;
-pub mod idle;
 pub mod matching;
 pub mod outputs;
-pub mod page;
 pub mod standing;
 pub mod text;
 
@@ -331,7 +328,7 @@ pub fn unread(a: &Side, b: &Side) -> Option<String> {
 pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested(), b.untested());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
-        !others.iter().any(|(other, theirs)| other == key && facts::are_same(value, theirs))
+        !others.iter().any(|(other, theirs)| other == key && described::are_same(value, theirs))
     };
     let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
     of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));

@@ -1,10 +1,13 @@
-//! Parts of the texts of comparisons: which two analyses, what was not compared, what is not shared.
+//! What texts and pages of comparisons have in common.
 
 use std::fmt::{self, Write};
 
+use anyhow::Result;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::described::{Described, Fact, LeftAside};
+use crate::export::page;
 use crate::system::printable::one_line;
 
 /// The longest lists that are shown unless all is asked for.
@@ -72,6 +75,54 @@ pub fn most(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
 }
 
+/// The page of a comparison.
+#[derive(Serialize)]
+pub struct ComparisonPage {
+    pub title: &'static str,
+    /// The two analyses.
+    pub facts: Vec<(&'static str, String)>,
+    /// The finding, in a sentence.
+    pub verdict: String,
+    /// The sentences after it.
+    pub findings: Vec<String>,
+    /// How it was found.
+    pub how: String,
+    /// The tables.
+    pub parts: Vec<PageTable>,
+    /// The line at the end.
+    pub footer: &'static str,
+}
+
+/// A table of the page.
+#[derive(Serialize)]
+pub struct PageTable {
+    title: String,
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl PageTable {
+    /// A table of these rows, without the columns in which no row has anything.
+    pub fn new(title: impl Into<String>, columns: &[&'static str], mut rows: Vec<Vec<String>>) -> Self {
+        let is_filled = |column: usize| rows.is_empty() || rows.iter().any(|row| !matches!(&*row[column], "" | "-"));
+        let filled: Vec<bool> = (0..columns.len()).map(is_filled).collect();
+        let columns = columns.iter().zip(&filled).filter(|(_, filled)| **filled).map(|(column, _)| *column).collect();
+        for row in &mut rows {
+            let mut filled = filled.iter();
+            row.retain(|_| *filled.next().expect("a row has a cell in each column"));
+        }
+        Self { title: title.into(), columns, rows }
+    }
+}
+
+impl ComparisonPage {
+    /// The page as a file.
+    /// Fails for no comparison.
+    pub fn render(&self) -> Result<Vec<u8>> {
+        page::filled("changes", self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -88,5 +139,19 @@ mod tests {
         // A difference near the beginning is shown with the beginning.
         let [a, b] = ["p", "q"].map(|first| json!(format!("{first}{}", "x".repeat(60))));
         assert_eq!(values([&a, &b], false)[0], format!("\"p{}...", "x".repeat(38)));
+    }
+
+    // TESTS OF src/commands/saved/sides/page.rs
+    use super::*;
+
+    #[test]
+    fn columns_without_anything_are_left_out() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let table = PageTable::new("t", &["x", "y", "z"], vec![row(["1", "-", ""]), row(["2", "-", "3"])]);
+        assert_eq!(
+            (table.columns, table.rows),
+            (vec!["x", "z"], vec![vec!["1".to_owned(), String::new()], vec!["2".to_owned(), "3".to_owned()]])
+        );
+        assert_eq!(PageTable::new("t", &["x", "y"], Vec::new()).columns, ["x", "y"]);
     }
 }

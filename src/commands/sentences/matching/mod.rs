@@ -12,7 +12,7 @@ use std::fmt::Write;
 use anyhow::{Result, anyhow, ensure};
 use distance::DistanceSums;
 pub use labels::{LabelRuns, LabelsOneWay, Observe};
-use schemars::{JsonSchema, Schema, schema_for};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{NamedSentence, SentenceChoice, attention, chosen, load};
@@ -66,11 +66,6 @@ pub struct MatchOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<LabelsOneWay>")]
     labels: Option<Vec<LabelsOneWay>>,
-}
-
-/// The JSON Schema of [`MatchOutcome`].
-pub fn schema() -> Schema {
-    schema_for!(MatchOutcome)
 }
 
 /// Matches the heads of two models and prints the partners; with `runs` both models are also labelled, each half of the corpus over
