@@ -3,10 +3,9 @@
 pub mod analyze;
 pub mod batch;
 pub mod cli;
-pub mod counts;
+pub mod corpora;
 pub mod explain;
 pub mod files;
-pub mod index;
 mod keys;
 pub mod merge;
 pub mod reporting;

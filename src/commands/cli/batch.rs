@@ -7,8 +7,7 @@ use clap::{ArgAction, Args};
 
 use super::analyze::words::syntax;
 use super::errors::error_format;
-use super::shared::command::Command;
-use super::shared::statuses::{RUNNING, statuses};
+use super::shared::{Command, RUNNING, statuses};
 use crate::commands::batch::formats::RunFormat;
 use crate::commands::batch::{BatchOptions, batch};
 

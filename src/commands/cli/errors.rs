@@ -5,7 +5,7 @@ use std::error::Error;
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::shared::command::Usage;
+use super::shared::Usage;
 use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
 use crate::system::printable::{is_unprintable, one_line};
 use crate::system::terminal::say;

@@ -7,8 +7,7 @@ use clap::Args;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::shared::command::{Command, Usage};
-use super::shared::statuses::{DONE, WRITING, statuses};
+use super::shared::{Command, DONE, Usage, WRITING, statuses};
 use crate::commands::files::{self, OutputFile};
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;

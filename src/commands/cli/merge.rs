@@ -2,15 +2,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 
-use anyhow::anyhow;
-
-use super::shared::checks::{lower_extension, refuse_overlap};
-use super::shared::command::{Command, Usage};
-use super::shared::presets;
 use super::shared::report::ReportArguments;
-use super::shared::statuses::{MERGING, help};
+use super::shared::{Command, MERGING, Usage, help, lower_extension, presets, refuse_overlap};
 use crate::commands::merge::{MergeOptions, Merged, merge};
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;

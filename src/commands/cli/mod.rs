@@ -2,14 +2,12 @@
 
 pub mod analyze;
 mod batch;
-mod counts;
+mod corpora;
 mod errors;
 mod explain;
-mod index;
 mod installed;
 mod merge;
 mod saved;
-mod schema;
 mod sentences;
 mod shared;
 
@@ -20,19 +18,15 @@ use anstream::ColorChoice;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use errors::error_format;
-use errors::{refuse, refuse_usage};
-pub use shared::command::Command;
-
 use crate::system::boxed;
-use crate::system::errors::Class;
-use crate::system::errors::ErrorFormat;
+use crate::system::errors::{Class, ErrorFormat};
 use crate::system::machine::memory;
 use crate::system::terminal::{print, say};
-use shared::command::Usage;
+pub use errors::error_format;
+use errors::{refuse, refuse_usage};
+pub use shared::Command;
 use shared::numbers::bytes;
-use shared::statuses::{DONE, statuses};
-use shared::values::{Named, one_of};
+use shared::{DONE, Named, Usage, one_of, statuses};
 
 /// Say what each attention head of a pretrained transformer does, with the evidence.
 #[derive(Parser)]
@@ -79,12 +73,12 @@ enum Action {
     #[command(hide = true)]
     Merge(merge::MergeArguments),
     #[command(hide = true)]
-    Relabel(saved::relabel::RelabelArguments),
+    Relabel(saved::show::RelabelArguments),
     Show(saved::show::ShowArguments),
     Export(saved::export::ExportArguments),
     Compare(saved::compare::CompareArguments),
-    Confirm(saved::confirm::ConfirmArguments),
-    Gate(saved::gate::GateArguments),
+    Confirm(saved::compare::ConfirmArguments),
+    Gate(saved::compare::GateArguments),
     Prune(saved::prune::PruneArguments),
     View(sentences::view::ViewArguments),
     #[command(hide = true)]
@@ -92,14 +86,14 @@ enum Action {
     #[command(hide = true)]
     Match(sentences::matching::MatchArguments),
     #[command(hide = true)]
-    Counts(counts::CountsArguments),
+    Counts(corpora::CountsArguments),
     #[command(hide = true)]
-    Index(index::IndexArguments),
+    Index(corpora::IndexArguments),
     Batch(batch::BatchArguments),
     Explain(explain::ExplainArguments),
     #[command(hide = true)]
-    Schema(schema::SchemaArguments),
-    Cite(saved::cite::CiteArguments),
+    Schema(explain::SchemaArguments),
+    Cite(saved::show::CiteArguments),
     #[command(hide = true)]
     Completions(installed::CompletionsArguments),
     #[command(hide = true)]
@@ -117,7 +111,7 @@ pub fn parse() -> Command {
             return Command::new(|| print(&installed::version()));
         }
         parsed => parsed
-            .unwrap_or_else(|error| refuse(&saved::gate::suggested(error.format(&mut all)), &Arguments::command())),
+            .unwrap_or_else(|error| refuse(&saved::compare::suggested(error.format(&mut all)), &Arguments::command())),
     };
     if arguments.verbose {
         refuse(&all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"), &Arguments::command());

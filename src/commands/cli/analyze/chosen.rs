@@ -10,14 +10,13 @@ use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::commands::analyze::selection::Selection;
-use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::Usage;
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
 use crate::sequences::derived::task::TaskKind;
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
 use crate::system::printable::printable;

@@ -7,18 +7,15 @@ pub mod words;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use clap::Args;
 
-use anyhow::anyhow;
-
-use super::shared::checks::{ensure_truncatable, heads, lower_extension, refuse_overlap, unfit};
-use super::shared::command::{Command, Usage};
-use super::shared::headings::{CONTROL, INPUT, OUTPUT, SHARDS, STUDIES};
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::report::ReportArguments;
-use super::shared::statuses::{RUNNING, help};
-use super::shared::values::{Named, one_of};
-use super::shared::{numbers, presets};
+use super::shared::{
+    CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ensure_truncatable, heads, help,
+    lower_extension, numbers, one_of, presets, refuse_overlap, unfit,
+};
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::analyze::selection::{AskedOf, Selection, StudyRequest};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 
-use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::Usage;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::errors::Facts;

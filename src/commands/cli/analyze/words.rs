@@ -8,7 +8,7 @@ use super::AnalyzeArguments;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::commands::batch::table::{OptionArity, OptionSyntax};
 use crate::commands::cli::errors::value;
-use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::Usage;
 use crate::system::errors::Facts;
 
 fn known() -> Command {

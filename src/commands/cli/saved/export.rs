@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 
-use anyhow::anyhow;
-
-use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pages, refuse_overlap, unfit};
-use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::presets::PolicyArguments;
 use crate::commands::cli::shared::report::targets;
-use crate::commands::cli::shared::statuses::{READING, help};
+use crate::commands::cli::shared::{
+    Command, READING, Usage, help, lower_extension, refuse_other_than_pages, refuse_overlap, unfit,
+};
 use crate::commands::saved::export::{ExportOptions, Exported, ExportedTable, export};
 use crate::export::TableWriter;
 use crate::studies::registry::STUDIES;

@@ -4,11 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::NetworkArguments;
 use crate::commands::cli::shared::numbers::share;
-use crate::commands::cli::shared::statuses::{RUNNING, help};
-use crate::commands::cli::shared::values::{Named, one_of};
+use crate::commands::cli::shared::{Command, Named, RUNNING, Usage, help, one_of};
 use crate::commands::saved::prune::{Budget, PruneOptions, prune};
 use crate::model::grid::HeadPlace;
 use crate::study::section::ShareOf;

@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::commands::cli::shared::checks::{has_extension, refuse_overlap, unfit};
-use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::report::{targets, threads_or_all};
-use crate::commands::cli::shared::{numbers, presets};
+use crate::commands::cli::shared::{Usage, has_extension, numbers, presets, refuse_overlap, unfit};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::saved::sides::SidesOptions;
 use crate::commands::saved::sides::outputs::OutcomeOutputs;

@@ -2,16 +2,14 @@
 
 use clap::Args;
 
-use super::arguments::{SentenceArguments, refuse_corpus};
+use super::{SentenceArguments, refuse_corpus};
 use crate::commands::analyze::observe_half;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::commands::cli::analyze::words::read;
 use crate::commands::cli::saved::sides::OutcomeArguments;
-use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
-use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::report::threads_or_all;
-use crate::commands::cli::shared::statuses::{RUNNING, help};
+use crate::commands::cli::shared::{Command, RUNNING, Usage, help, numbers};
 use crate::commands::sentences::SentenceChoice;
 use crate::commands::sentences::matching::{LabelRuns, MatchOptions, Observe, match_heads};
 use crate::corpus::Scope;

@@ -4,17 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::anyhow;
 use clap::Args;
 
-use anyhow::anyhow;
-
-use super::arguments::{SentenceArguments, once, refuse_corpus};
-use crate::commands::cli::shared::checks::{extension, heads, lower_extension};
-use crate::commands::cli::shared::command::{Command, Usage};
+use super::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
-use crate::commands::cli::shared::numbers;
-use crate::commands::cli::shared::statuses::{RUNNING, help};
-use crate::commands::cli::shared::values::one_of;
+use crate::commands::cli::shared::{Command, RUNNING, Usage, extension, heads, help, lower_extension, numbers, one_of};
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, maps};
 use crate::commands::sentences::view::{Drawing, ShownArcs, ViewOptions, view};

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::command::Usage;
-use super::headings::INPUT;
-use super::values::{Named, one_of};
+use super::{INPUT, Named, Usage, one_of};
 use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use anyhow::anyhow;
-
-use super::command::Usage;
+use super::Usage;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::evaluation::presets::{PRESETS, Preset};
 use crate::system::errors::Facts;

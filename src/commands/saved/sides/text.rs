@@ -141,9 +141,6 @@ mod tests {
         assert_eq!(values([&a, &b], false)[0], format!("\"p{}...", "x".repeat(38)));
     }
 
-    // TESTS OF src/commands/saved/sides/page.rs
-    use super::*;
-
     #[test]
     fn columns_without_anything_are_left_out() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
