@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, finished, reported};
+use super::reporting::{self, ReportOptions, finished, reported};
 use crate::evaluation::plan::Plan;
-use crate::passes::observation::{Observation, Stage};
-use crate::passes::observation::{merge, partial};
+use crate::passes::observation::{Observation, Stage, merge, partial};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural, ranges};
 use crate::system::errors::{Class, Facts};
@@ -56,7 +54,7 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     ensure_no_stage_is_missing(&observation)?;
     wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
     let report = finished(reported(observation, policy, wanted.threads)?, wanted.digits, &options.parts)?;
-    outputs::write(&report, outputs)
+    reporting::write(&report, outputs)
 }
 
 /// The shards, to the partial that a run over everything would write.

@@ -7,7 +7,8 @@ use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
 use crate::model::grid::HeadPlace;
-use crate::report::{HeadReport, Report, lacking};
+use crate::report::roles::lacking;
+use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::columns;
@@ -98,7 +99,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "On {} the head is {below} (tags).", one_line(&label.label))?;
     }
     if head.labels.is_empty() {
-        lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        lacking(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(())
 }

@@ -2,12 +2,9 @@
 
 pub mod attention;
 pub mod card;
-mod drawn;
 pub mod figures;
-pub mod head_table;
 mod heads;
 pub mod json;
-mod numbers;
 pub mod page;
 mod palette;
 pub mod summary;

@@ -1,6 +1,6 @@
 //! The health of the input of a run, and its failing checks in words: the cause, and the way out.
 
-use super::corpus::text::ratio;
+use super::corpus::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
 use crate::corpus::{CorpusIdentity, Unit};
 use crate::passes::observation::identity::Protocol;

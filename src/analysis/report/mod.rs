@@ -4,12 +4,9 @@ mod attention_maps;
 mod caveats;
 mod control;
 mod corpus;
-mod description;
 pub mod firm;
 pub mod health;
 pub mod in_brief;
-pub mod lacking;
-mod remarks;
 pub mod roles;
 mod saved;
 mod schema;
@@ -34,11 +31,9 @@ use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section, View};
-
 pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
-pub use corpus::text::TextInfo;
-pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
+pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 4;
@@ -289,7 +284,7 @@ impl Report {
     /// Says of each head in one sentence, and of all in a few, what the report has on them.
     fn describe(&mut self) {
         for head in &mut self.heads {
-            head.description = description::of_head(head, &self.sections, &self.settings.policy);
+            head.description = in_brief::of_head(head, &self.sections, &self.settings.policy);
         }
         self.in_brief = in_brief::of(self);
     }

@@ -7,17 +7,15 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, anyhow};
 
-use super::known_counts::{KnownCounts, known};
+use super::beforehand::{KnownCounts, known, reading};
 use super::loaded::{Loaded, now};
 use super::options::{AnalyzeOptions, Outcome};
 use super::parts::Parts;
-use super::reading::reading;
 use crate::commands::merge;
-use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::PolicyOptions;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Scope};
 use crate::evaluation::askable::Askable;
-use crate::evaluation::plan;
-use crate::evaluation::plan::Plan;
+use crate::evaluation::plan::{self, Plan};
 use crate::evaluation::results::Results;
 use crate::model::Model;
 use crate::model::files::Pooling;

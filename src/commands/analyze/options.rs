@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::selection::Selection;
-use crate::commands::reporting::policy::PolicyOptions;
-use crate::commands::reporting::write_report::ReportOptions;
+use crate::commands::reporting::{PolicyOptions, ReportOptions};
 use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit, UnitHalf};
 use crate::model::grid::HeadPlace;
 use crate::model::parameters::Classified;

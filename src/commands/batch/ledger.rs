@@ -1,5 +1,5 @@
-//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short, and its digest; and the
-//! runs whose last attempt failed.
+//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short, and its digest; the
+//! runs whose last attempt failed; and what is left to do for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use super::formats::RunFormat;
 use super::inputs::Inputs;
-use crate::export::json;
+use crate::export::{Writer, json};
+use crate::passes::observation::partial;
 use crate::report::Report;
 use crate::report::roles::Roles;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
-use crate::system::files::output;
-use crate::system::files::output::Output;
+use crate::system::files::output::{self, Output};
 use crate::system::json::problem_in_line;
 
 /// The file of the ledger in the folder of the reports.
@@ -26,6 +25,50 @@ const SCHEMA_VERSION: u32 = 1;
 
 /// The longest ledger that is read, in bytes: 64 MiB. A run has some 2 kB, and there are 10,000 at most.
 const LONGEST: u64 = 1 << 26;
+
+/// How a run fared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was run.
+    Done,
+    /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
+    FromSavedReport,
+    /// Nothing had changed since it was run.
+    UpToDate,
+    /// It was run at some time, and was not looked at now.
+    Earlier,
+    /// It was not run.
+    Missing,
+    /// Its last attempt failed with this message. Outputs of an earlier run stay.
+    Failed(String),
+}
+
+impl Status {
+    /// The status in a word or a few.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::FromSavedReport => "from saved report",
+            Self::UpToDate => "up to date",
+            Self::Earlier => "earlier",
+            Self::Missing => "missing",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// The message of a failure.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Failed(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The message of a failure; empty of any other run.
+    pub fn message(&self) -> &str {
+        self.failure().unwrap_or_default()
+    }
+}
 
 /// The ledger of a folder.
 pub struct Ledger {
@@ -270,6 +313,92 @@ fn read(path: &Path) -> Result<LedgerRuns> {
         other => {
             let error = anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}");
             Err(error.about(shown).hint(way_out))
+        }
+    }
+}
+
+/// A format in which a run is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunFormat {
+    Report(Writer),
+    /// Its sums, which no report has.
+    Partial,
+}
+
+impl RunFormat {
+    /// All formats by file extension.
+    pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
+        let reports = Writer::ALL.iter().map(|(extension, writer)| (*extension, Self::Report(*writer)));
+        reports.chain([(partial::EXTENSION, Self::Partial)])
+    }
+
+    /// How it is written, if it is one of a report.
+    pub fn writer(self) -> Option<Writer> {
+        match self {
+            Self::Report(writer) => Some(writer),
+            Self::Partial => None,
+        }
+    }
+
+    /// Whether it has the whole report, of which its other formats can be made.
+    pub fn is_whole(self) -> bool {
+        self.writer().is_some_and(Writer::is_whole)
+    }
+}
+
+/// The work left for a run, and why.
+pub enum Outstanding {
+    /// The run itself.
+    Run {
+        /// Why.
+        reason: String,
+    },
+    /// Reports in some formats alone: nothing has changed, and the whole report is there as it was written.
+    Formats {
+        /// The whole report.
+        saved: PathBuf,
+        /// The formats that are made of it.
+        lacking: Vec<(PathBuf, Writer)>,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Outstanding {
+    /// The work left for a run with these inputs so that the files `asked` are there and up to date; `None`: nothing.
+    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, RunFormat)]) -> Option<Self> {
+        let Some(entry) = ledger.entry(run) else {
+            let failed = |message| format!("it failed when it was last tried: {message}");
+            let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
+            return Some(Self::Run { reason });
+        };
+        if let Some(reason) = inputs.changed(&entry.inputs) {
+            return Some(Self::Run { reason });
+        }
+        let lacking: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
+        if lacking.is_empty() {
+            return None;
+        }
+        let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
+        let reasons: Vec<_> = lacking.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
+        let reason = reasons.join(", ");
+        let whole = RunFormat::all().filter(|(_, format)| format.is_whole());
+        let mut saved = whole.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
+        let saved = saved.find(|path| entry.has_as_written(path));
+        // Sums cannot be made of a report.
+        let of_report: Option<_> =
+            lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
+        Some(match (saved, of_report) {
+            (Some(saved), Some(lacking)) => Self::Formats { saved, lacking, reason },
+            _ => Self::Run { reason },
+        })
+    }
+
+    /// The work in words.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Run { reason } => format!("to do: {reason}"),
+            Self::Formats { reason, .. } => format!("to do {}: {reason}", Status::FromSavedReport.name()),
         }
     }
 }

@@ -3,10 +3,8 @@
 //! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report,
 //! `outstanding.rs` says what is to be done, and `overview.rs` shows all of them.
 
-pub mod formats;
 mod inputs;
-mod ledger;
-mod outstanding;
+pub mod ledger;
 mod overview;
 pub mod table;
 
@@ -19,8 +17,7 @@ use anyhow::{Error, Result, anyhow, ensure};
 use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::{AnalyzeOptions, Outcome};
-use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
+use super::reporting::{self, ReportOptions, ensure_read, finished, reported, write_sums};
 use crate::evaluation::askable::Askable;
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
@@ -34,11 +31,9 @@ use crate::system::interrupt;
 use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
-use formats::RunFormat;
 use inputs::{Corpora, Inputs};
-use ledger::{Ledger, LedgerEntry, ReportSummary};
-use outstanding::Outstanding;
-use overview::{RunRow, Status};
+use ledger::{Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
+use overview::RunRow;
 use table::{OptionSyntax, Table, TableRun};
 
 /// A table, and what of it is run.
@@ -256,7 +251,7 @@ impl Batch<'_> {
     /// Makes reports of a run of its saved one; what is said of it, or `None` if that cannot be read, and the run must be done.
     fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
         let targets: Vec<_> = lacking.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
-        let outputs = outputs::open(&targets)?;
+        let outputs = reporting::open(&targets)?;
         let report = match json::read_earlier(saved) {
             Ok(report) => report,
             Err(error) => {
@@ -264,7 +259,7 @@ impl Batch<'_> {
                 return Ok(None);
             }
         };
-        outputs::write(&report, outputs)?;
+        reporting::write(&report, outputs)?;
         let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
         let entry = entry.with(lacking.iter().map(|(path, _)| path))?;
         self.ledger.record(&run.name, &entry)?;
@@ -305,7 +300,7 @@ impl Batch<'_> {
             ensure_read(&report)?;
         }
         let report = finished(report, wanted.digits, &[])?;
-        outputs::write(&report, outputs)?;
+        reporting::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
         let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());

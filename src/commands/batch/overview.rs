@@ -6,55 +6,12 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::ledger::{LedgerEntry, ReportSummary};
+use super::ledger::{LedgerEntry, ReportSummary, Status};
 use crate::export::page;
 use crate::export::tables::csv;
 use crate::passes::observation::identity::Tool;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
-
-/// How a run fared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It was run.
-    Done,
-    /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
-    FromSavedReport,
-    /// Nothing had changed since it was run.
-    UpToDate,
-    /// It was run at some time, and was not looked at now.
-    Earlier,
-    /// It was not run.
-    Missing,
-    /// Its last attempt failed with this message. Outputs of an earlier run stay.
-    Failed(String),
-}
-
-impl Status {
-    /// The status in a word or a few.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::FromSavedReport => "from saved report",
-            Self::UpToDate => "up to date",
-            Self::Earlier => "earlier",
-            Self::Missing => "missing",
-            Self::Failed(_) => "failed",
-        }
-    }
-
-    /// The message of a failure.
-    pub fn failure(&self) -> Option<&str> {
-        match self {
-            Self::Failed(message) => Some(message),
-            _ => None,
-        }
-    }
-
-    fn message(&self) -> &str {
-        self.failure().unwrap_or_default()
-    }
-}
 
 /// A run of the table.
 pub struct RunRow<'a> {

@@ -8,7 +8,7 @@ use clap::{ArgAction, Args};
 use super::analyze::words::syntax;
 use super::errors::error_format;
 use super::shared::{Command, RUNNING, statuses};
-use crate::commands::batch::formats::RunFormat;
+use crate::commands::batch::ledger::RunFormat;
 use crate::commands::batch::{BatchOptions, batch};
 
 const EXAMPLES: &str = "\

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use crate::commands::reporting::outputs::{self, OpenOutput};
-use crate::commands::reporting::policy::{PolicyOptions, labelled};
+use crate::commands::reporting::{self, OpenOutput, PolicyOptions, labelled};
 use crate::export::{TableWriter, Target, Writer, figures, json, page, svg, tables};
 use crate::report::Report;
 use crate::study::show::condition::Condition;
@@ -54,15 +53,15 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     let one = &reports[0];
     match wanted {
         Exported::Report(targets) => {
-            let outputs = outputs::open(targets)?;
+            let outputs = reporting::open(targets)?;
             let (name, text) = (one.display().to_string(), json::read_text(one)?);
             let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, Writer::Html));
             let (pages, data): (Vec<_>, Vec<_>) = outputs.into_iter().partition(is_page);
-            outputs::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
+            reporting::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
             if pages.is_empty() {
                 return Ok(());
             }
-            outputs::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
+            reporting::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
         }
         Exported::SideBySide(paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;

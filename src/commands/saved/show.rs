@@ -7,11 +7,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::commands::reporting::outputs;
-use crate::commands::reporting::policy::{PolicyOptions, labelled};
+use crate::commands::reporting::{self, PolicyOptions, labelled};
 use crate::evaluation::presets::Preset;
 use crate::export::summary::{self, Detail};
-use crate::export::{Target, card, head_table, json};
+use crate::export::{Target, card, json, tables};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry::{self, STUDIES};
@@ -82,8 +81,8 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 }
             }
         }
-        ShownPart::Heads if options.json => json::indented(&head_table::heads_data(&report))?,
-        ShownPart::Heads => head_table::of_heads(&report).fit(width),
+        ShownPart::Heads if options.json => json::indented(&tables::heads_data(&report))?,
+        ShownPart::Heads => tables::of_heads(&report).fit(width),
         ShownPart::Relation { name, top } => {
             let mut parts = relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
@@ -204,10 +203,10 @@ pub struct RelabelOptions {
 /// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
 /// Fails if the report or the policy cannot be used, or an output cannot be written.
 pub fn relabel(options: &RelabelOptions) -> Result<()> {
-    let outputs = outputs::open(&options.outputs)?;
+    let outputs = reporting::open(&options.outputs)?;
     let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
     let report = json::parse(&name, &text)?;
-    outputs::write(&options.policy.applied(report, &name)?, outputs)?;
+    reporting::write(&options.policy.applied(report, &name)?, outputs)?;
     if options.outputs.iter().any(|target| matches!(target, Target::Stdout(_))) {
         return Ok(());
     }

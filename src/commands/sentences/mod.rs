@@ -2,7 +2,6 @@
 
 pub mod maps;
 pub mod matching;
-mod rollout;
 pub mod view;
 
 use std::collections::BTreeMap;

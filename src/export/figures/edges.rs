@@ -1,7 +1,6 @@
 //! Heads of layers, with edges between those that depend on one another: layers from left to right.
 
-use crate::export::heads::HeadCell;
-use crate::export::numbers::shown;
+use crate::export::heads::{HeadCell, number};
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::report::Report;
@@ -34,7 +33,7 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
             f64::midpoint(from[0], to[0]),
             f64::midpoint(from[1], to[1]) - 6.0 * target.layer.saturating_sub(source.layer) as f64,
         ];
-        svg.group(&format!("{source} to {target}: {}", shown(*mark, false)), |svg| {
+        svg.group(&format!("{source} to {target}: {}", number(*mark, false)), |svg| {
             svg.curve([from, bend, to], if *strongest { Ink::Accent } else { Ink::Muted }, width, dashes(*line));
         });
     }

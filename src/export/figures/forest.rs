@@ -1,7 +1,7 @@
 //! A forest plot: rows of numbers with their 95 % intervals on one scale.
 
 use super::scale::Scale;
-use crate::export::numbers::shown;
+use crate::export::heads::number;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::stats::interval::Interval;
@@ -78,7 +78,7 @@ pub fn tick(number: f64, digits: usize, shares: bool) -> String {
 /// A row in words.
 fn words(forest: &Forest, row: &ForestRow) -> String {
     let mark =
-        |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", shown(mark, forest.shares)));
+        |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", number(mark, forest.shares)));
     let marks: Vec<String> = forest.marks.iter().zip(&row.marks).filter_map(mark).collect();
     format!("{} {}: {}", row.name, row.note, marks.join(", "))
 }

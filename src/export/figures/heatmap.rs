@@ -2,14 +2,13 @@
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::export::numbers::{decimals, short};
+use crate::export::heads::{decimals, short};
 use crate::export::palette::{Hue, Ink, STEPS, step};
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT};
 use crate::report::Report;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, columns};
-use crate::system::errors::Facts;
-use crate::system::errors::similar;
+use crate::system::errors::{Facts, similar};
 
 const WIDTH: f64 = 52.0;
 const HEIGHT: f64 = 28.0;

@@ -4,18 +4,19 @@ use minijinja::value::Value;
 use serde::Serialize;
 
 use crate::export::card::WRITES_CONSTANT;
-use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
-use crate::export::numbers::shown as number;
+use crate::export::figures;
+use crate::export::heads::{HeadCell, LabelFamily, families as found, number, shown};
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
-use crate::export::{drawn, figures};
 use crate::report::in_brief::strongest_relation;
-use crate::report::roles::{Roles, by_margin};
-use crate::report::{HeadReport, Report, lacking};
+use crate::report::roles::{Roles, by_margin, lacking};
+use crate::report::{HeadReport, Report};
+use crate::study::columns;
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{BORDERLINE, Label, Near};
+use crate::study::metrics::metric::{Column, Keys, cell_names};
 use crate::study::section::{CardTable, HeadCard, Neighbour};
-use crate::study::show::figure::{Chart, Figure, Mark};
+use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{below_word_classes, decimal, signed, significance};
 
 /// A head in the grid.
@@ -163,7 +164,7 @@ pub fn firm(report: &Report) -> String {
 
 /// The cards of all heads.
 pub fn cards(report: &Report) -> Vec<Card> {
-    let (controls, lacking) = (report.controls_by_kind(), lacking::lines(report));
+    let (controls, lacking) = (report.controls_by_kind(), lacking(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
             let kept: Vec<&str> = head.labels_kept(runs).collect();
@@ -227,7 +228,7 @@ fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
         let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
         CardFigure { opens, title: figure.title, reading: figure.reading, svg }
     };
-    drawn::metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
+    drawn_metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
 }
 
 fn row(label: &Label) -> LabelRow {
@@ -268,4 +269,69 @@ fn chooses(label: &Label) -> String {
 fn near(near: &Near) -> String {
     let score = number(Mark { value: near.score, ci95: near.ci95 }, false);
     format!("{}, {score} where {} is asked for", near.label, near.rule)
+}
+
+/// The figures of a head, in the order of the studies; none of a metric that it has no value of.
+fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
+    let drawn = report.sections.0.iter().flat_map(|(study, _)| {
+        let columns = columns(*study);
+        study.card().drawn.iter().filter_map(move |(id, title)| {
+            let column = *columns.iter().find(|column| column.id == *id)?;
+            let chart = match column.keys {
+                Keys::Single => beside_largest(report, head, column)?,
+                Keys::Each(..) => by_key(report, head, column)?,
+            };
+            let reading = format!("{title}, of {}, with 95 % intervals.", head.place);
+            Some(Figure { name: id, title: (*title).to_owned(), reading, chart })
+        })
+    });
+    drawn.collect()
+}
+
+/// The number of a head above the largest number of any head, in a forest whose line is nothing.
+fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
+    let mark = |head: &HeadReport| {
+        let ci95 = head.ci95.get(id, None).copied().flatten();
+        Mark::of(head.metrics.get(id, None).copied().flatten(), ci95)
+    };
+    let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
+    let row = |head: &HeadReport, note: &str| ForestRow {
+        name: head.place.to_string(),
+        note: note.to_owned(),
+        marks: vec![mark(head)],
+    };
+    mark(head)?;
+    let largest = report.heads.iter().max_by(|a, b| value(a).total_cmp(&value(b)))?;
+    let other = (largest.place != head.place).then(|| row(largest, "the largest"));
+    let own = row(head, if other.is_none() { "the largest" } else { "" });
+    Some(Chart::Forest(Forest {
+        scale: String::new(),
+        shares: false,
+        nothing: Some(0.0),
+        marks: vec![head.place.to_string()],
+        rows: std::iter::once(own).chain(other).collect(),
+    }))
+}
+
+/// The numbers of a head by key, each beside its chance level.
+fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
+    let bar = |name: String| {
+        let key = name.split_once('.').map(|(_, key)| key)?.to_owned();
+        let at = Some(key.as_str());
+        let value = head.metrics.get(column.id, at).copied().flatten()?;
+        let ci95 = head.ci95.get(column.id, at).copied().flatten();
+        let own = head.chance.get(column.id, at).copied().flatten();
+        let level = own.or(report.chance.get(column.id, at).copied().flatten());
+        Some(Bar { name: key.replace('-', "−"), mark: Some(Mark { value, ci95 }), level })
+    };
+    let bars: Vec<Bar> = cell_names(&[column]).filter_map(bar).collect();
+    let has_levels = bars.iter().any(|bar| bar.level.is_some());
+    (!bars.is_empty()).then(|| {
+        Chart::Bars(Bars {
+            across: "offset".to_owned(),
+            level: if has_levels { "chance".to_owned() } else { String::new() },
+            shares: true,
+            bars,
+        })
+    })
 }

@@ -5,7 +5,6 @@
 
 pub mod glance;
 mod heads;
-mod metrics;
 pub mod several;
 mod studies;
 
@@ -65,7 +64,7 @@ struct ReportPage<'a> {
     depth: Value,
     studies: Vec<studies::StudySection>,
     controls: String,
-    metrics: Vec<metrics::MetricGroup>,
+    metrics: Vec<studies::MetricGroup>,
     missing: Vec<studies::StudyNotRun>,
     beyond: Vec<studies::StudyBeyond>,
     footer: String,
@@ -97,7 +96,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         depth: Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
         studies,
         controls: summary::of_controls(report),
-        metrics: metrics::by_study(report),
+        metrics: studies::by_study(report),
         missing,
         beyond,
         footer: footer(report),

@@ -1,18 +1,16 @@
 //! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
-mod answers;
 mod brief;
 mod controls;
 mod grids;
 
 use std::fmt::{self, Write};
 
-use crate::evaluation::presets;
-use crate::evaluation::presets::Preset;
+use crate::evaluation::presets::{self, Preset};
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
-use crate::report::roles::Roles;
-use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, lacking};
+use crate::report::roles::{Roles, lacking};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report};
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
 use crate::study::labels::{BORDERLINE, Label};
@@ -99,11 +97,11 @@ fn write_summary(
     roles(out, report)?;
     grids::choices(out, report, width)?;
     grids::tied(out, &report.heads)?;
-    blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
+    blocks(out, lacking(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     controls::write(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
     let views: Vec<_> = report.views().collect();
-    blocks(out, answers::of_studies(report, &views).into())?;
+    blocks(out, controls::of_studies(report, &views).into())?;
     for (_, view) in views {
         blocks(out, view.summary)?;
     }

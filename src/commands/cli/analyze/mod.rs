@@ -19,7 +19,7 @@ use super::shared::{
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::analyze::selection::{AskedOf, Selection, StudyRequest};
-use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::PolicyOptions;
 use crate::corpus::{Input, LinksFrom, Unit};
 use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
 use crate::model::grid::HeadPlace;

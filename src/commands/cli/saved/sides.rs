@@ -7,9 +7,8 @@ use clap::Args;
 
 use crate::commands::cli::shared::report::{targets, threads_or_all};
 use crate::commands::cli::shared::{Usage, has_extension, numbers, presets, refuse_overlap, unfit};
-use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::{OutcomeOutputs, PolicyOptions};
 use crate::commands::saved::sides::SidesOptions;
-use crate::commands::saved::sides::outputs::OutcomeOutputs;
 use crate::export::summary::Detail;
 
 /// Two analyses, and how both are labelled.

@@ -7,8 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::{Named, OUTPUT, Usage, extension, has_extension, lower_extension, numbers, one_of, presets};
-use crate::commands::reporting::policy::PolicyOptions;
-use crate::commands::reporting::write_report::ReportOptions;
+use crate::commands::reporting::{PolicyOptions, ReportOptions};
 use crate::evaluation::presets::Preset;
 use crate::export::json::{Digits, JsonForm};
 use crate::export::summary::Detail;

@@ -16,9 +16,8 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 
 use super::sides::matching::HeadMatching;
-use super::sides::outputs::OutcomeOutputs;
 use super::sides::{self, Side, SidesOptions, described, standing};
-use crate::commands::reporting::outputs;
+use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::tables::csv;
 use crate::export::{Writer, json};
@@ -73,7 +72,7 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
         Writer::Html => tables::page(&outcome),
     };
     let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
-    outputs::write_each(outputs, render, text)?;
+    reporting::write_each(outputs, render, text)?;
     if options.fail_on.iter().any(|finding| finding.is_met(&outcome)) {
         return Ok(false);
     }

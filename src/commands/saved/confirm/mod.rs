@@ -15,9 +15,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sides::described::Described;
-use super::sides::outputs::OutcomeOutputs;
 use super::sides::{self, Side};
-use crate::commands::reporting::outputs;
+use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::tables::csv;
 use crate::export::{Writer, json};
@@ -59,7 +58,7 @@ pub fn confirm(options: &ConfirmOptions) -> Result<()> {
         Writer::Html => unreachable!("refused with the arguments"),
     };
     let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
-    outputs::write_each(outputs, render, text)
+    reporting::write_each(outputs, render, text)
 }
 
 fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {

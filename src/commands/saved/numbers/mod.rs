@@ -9,9 +9,8 @@ mod pairs;
 
 use anyhow::{Result, anyhow};
 
-use super::sides::outputs::OutcomeOutputs;
 use super::sides::{self, SidesOptions, described};
-use crate::commands::reporting::outputs;
+use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::{Writer, json};
 use crate::study::metrics::number::Part;
@@ -50,7 +49,7 @@ pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
         Writer::Html => page::html(&outcome),
         Writer::Csv => Err(anyhow!("what changed is no table")),
     };
-    outputs::write_each(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
+    reporting::write_each(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
     Ok(!outcome.changed)
 }
 

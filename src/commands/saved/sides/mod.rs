@@ -2,7 +2,6 @@
 
 pub mod described;
 pub mod matching;
-pub mod outputs;
 pub mod standing;
 pub mod text;
 
@@ -11,14 +10,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::commands::reporting::policy::PolicyOptions;
-use crate::commands::reporting::write_report::measure;
+use crate::commands::reporting::{PolicyOptions, measure};
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::export::json;
 use crate::model::grid::HeadGrid;
-use crate::passes::observation::Observation;
-use crate::passes::observation::partial;
+use crate::passes::observation::{Observation, partial};
 use crate::report::health::is_of_corpus;
 use crate::report::{Report, ReportContext};
 use crate::sequences::derived::task::TaskInfo;
