@@ -127,7 +127,6 @@ pub fn unknown(error: Error, name: &str) -> Error {
 
 /// Labels, metrics and terms whose explanation has this word, a few at most.
 fn telling_of(word: &str) -> Vec<&'static str> {
-    /// A line of names.
     const MOST: usize = 5;
     let is_it = |part: &str| part.eq_ignore_ascii_case(word);
     let has = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(is_it);

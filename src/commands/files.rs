@@ -8,11 +8,9 @@ use anyhow::Result;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
-/// A file to be written.
 pub struct OutputFile {
     /// Its name, without folders.
     pub name: String,
-    /// Its content.
     pub bytes: Vec<u8>,
 }
 

@@ -13,7 +13,6 @@ use super::sentences::matching::MatchOutcome;
 use crate::report;
 use crate::system::counted::counted;
 
-/// A JSON document with a schema.
 struct Document {
     /// The first part of paths in it.
     name: &'static str,
@@ -59,7 +58,6 @@ pub fn explain(path: &str) -> Option<String> {
     Some(format!("{path}\n\n{meant}\n\n{}\n{more}", lines.join("\n")))
 }
 
-/// Places of a word that are listed.
 const LISTED: usize = 8;
 
 /// The meaning of a key or a value by its name alone, wherever reports have it, or else what a command prints; `None` if nothing has.
@@ -146,7 +144,6 @@ fn behind<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     first("allOf").or_else(|| first("anyOf")).or_else(|| schema.get("items")).filter(|inner| inner.is_object())
 }
 
-/// The object with keys that a schema stands for.
 fn with_keys<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if keys(schema).is_some() { Some(schema) } else { with_keys(behind(schema, root)?, root) }
 }

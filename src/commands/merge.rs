@@ -15,18 +15,15 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 
-/// Partials, and what is made of them.
 #[derive(Clone)]
 pub struct MergeOptions {
     /// The partials of all shards, or folders that have them.
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
-    /// The outcome of the merge.
     pub outcome: Merged,
 }
 
-/// The outcome of `headscope merge`.
 #[derive(Clone)]
 pub enum Merged {
     Report(ReportOptions),
@@ -46,7 +43,6 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     }
 }
 
-/// The shards, to a report.
 fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     let outputs = wanted.open()?;
     let policy = wanted.policy.policy()?;
@@ -68,7 +64,6 @@ fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
     if observation.stage.is_whole() { Ok(()) } else { Err(second_stage_is_missing()) }
 }
 
-/// The error of a run of two stages whose second has not begun.
 fn second_stage_is_missing() -> Error {
     let way_out = format!(
         "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and merge both",

@@ -24,11 +24,8 @@ use crate::system::files::output::Output;
 use crate::system::progress;
 use crate::system::terminal::{self, print, to_stdout};
 
-/// An output that is ready to be written.
 pub enum OpenOutput {
-    /// A report in a file.
     File(Output, Writer),
-    /// A report in JSON on standard output.
     Stdout(JsonForm),
     /// The summary, with a line for each of these presets, on standard output.
     Summary(Detail, Vec<&'static Preset>),
@@ -85,7 +82,6 @@ pub fn write_each(
     Ok(())
 }
 
-/// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
 
 /// The sources of the labels' thresholds; each overrides those before it.
@@ -93,7 +89,6 @@ const MIN_COUNT: &str = "syntactic_min_count";
 pub struct PolicyOptions {
     /// The published analyses whose thresholds it starts from.
     pub presets: Vec<&'static Preset>,
-    /// A file that sets thresholds.
     pub file: Option<PathBuf>,
     /// Fewest scored words of a syntactic label.
     pub min_count: Option<u64>,
@@ -151,13 +146,10 @@ pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> R
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
 pub struct ReportOptions {
-    /// The destinations of reports.
     pub outputs: Vec<Target>,
     /// How much the summary that is printed says; `None`: there is none.
     pub summary: Option<Detail>,
-    /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// Threads for computing intervals.
     pub threads: NonZeroUsize,
     /// Digits of the numbers that are written and printed.
     pub digits: Digits,
@@ -271,7 +263,6 @@ pub fn measure(
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
 }
 
-/// The destinations of an outcome.
 #[derive(Clone, Debug)]
 pub struct OutcomeOutputs {
     /// Files, and JSON on standard output.

@@ -27,7 +27,6 @@ pub fn of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelToken
 }
 
 /// A model that reads text by the options of a run.
-/// Fails as [`of`].
 pub fn applied(mut model: Model, options: TokenizerOptions) -> Result<Model> {
     if let Cow::Owned(tokenizer) = of(&model, options)? {
         model.tokenizer = tokenizer;

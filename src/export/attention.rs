@@ -19,13 +19,11 @@ use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 use crate::system::counted::plural;
 use crate::system::printable::one_line;
 
-/// One head over one sentence.
 #[derive(Clone, Debug)]
 pub struct SentenceAttention {
     pub head: HeadPlace,
     /// The place of the sentence, counted from 0.
     pub sentence: u64,
-    /// Its name in the corpus.
     pub id: Option<String>,
     /// The words and special tokens, `[units]`.
     pub texts: Vec<String>,
@@ -226,7 +224,6 @@ impl ArcDrawing {
     }
 }
 
-/// A figure alone.
 pub fn figure(seen: &[SentenceAttention]) -> String {
     ArcDrawing::new(seen.iter()).svg(Medium::Alone)
 }
@@ -265,7 +262,6 @@ struct HeadFigure {
 }
 
 /// A page with each sentence to play with, and a figure for each head; none of all heads, which the sentences have as thumbnails.
-/// Fails for no attention.
 pub fn page(
     model: &str,
     sentences: &[ShownSentence],

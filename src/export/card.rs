@@ -154,7 +154,6 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
     table
 }
 
-/// A label with its evidence.
 fn row(label: &Label) -> [String; 7] {
     let sure = match (label.borderline, label.tied) {
         (false, false) => "firm",
@@ -174,7 +173,6 @@ fn row(label: &Label) -> [String; 7] {
     ]
 }
 
-/// A label that a head does not have.
 fn near(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
@@ -231,7 +229,6 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
 }
 
-/// The metrics of a single number.
 fn metrics(report: &Report, head: &HeadReport) -> Table {
     let mut table = plain_table();
     table.set_header(["study", "metric", "value", "chance"]);
@@ -286,7 +283,6 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     Ok(data)
 }
 
-/// The heads that follow a relation best.
 pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     let mut out = Summary::default();
     let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
@@ -338,7 +334,6 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     out
 }
 
-/// The heads that have a label, or one of a family.
 pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
     let mut out = Summary::default();
     let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
@@ -358,7 +353,6 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     found.iter().map(entry).collect()
 }
 
-/// A number with half of its interval.
 fn number(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
 }

@@ -10,13 +10,11 @@ use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, REMOVED, REMOVED_SHOW
 use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
 
-/// A head in a grid.
 pub struct HeadCell {
     /// Its first label, shortened.
     pub code: String,
     /// The marks of the label ([`Report::marks`]).
     pub marks: String,
-    /// The colour of the label.
     pub hue: Hue,
     /// All of it in words.
     pub words: String,
@@ -24,9 +22,7 @@ pub struct HeadCell {
 
 /// A label as a grid shows it, with its colour and its family.
 pub struct GridLabel {
-    /// Shortened.
     pub code: String,
-    /// Its colour.
     pub hue: Hue,
     /// Its family: `offset:k` for `offset:-2`.
     pub family: String,
@@ -48,7 +44,6 @@ pub fn shown(label: &str) -> GridLabel {
 }
 
 impl HeadCell {
-    /// A head of a report.
     pub fn of(report: &Report, head: &HeadReport) -> Self {
         let GridLabel { mut code, hue, .. } = shown(&head.primary);
         if let Some([sign, _]) = head.without_label() {
@@ -83,7 +78,6 @@ pub struct LabelFamily {
     pub name: String,
     /// A label of it, as a grid shows it, if all labels of the family are shown alike.
     pub code: Option<String>,
-    /// Its colour.
     pub hue: Hue,
     pub meaning: &'static str,
     /// So many heads have it as their first label.

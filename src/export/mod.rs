@@ -19,7 +19,6 @@ use crate::report::Report;
 use crate::study::show::table::Table;
 use json::JsonForm;
 
-/// The destination of a report, and its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// JSON on standard output.
@@ -30,18 +29,14 @@ pub enum Target {
 /// A report format, chosen by the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// The whole report.
     Json(JsonForm),
-    /// One row per head.
     Csv,
-    /// The page.
     Html,
 }
 
 /// A format of flat tables, chosen by the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableWriter {
-    /// Text.
     Csv,
     /// A `tabular` of LaTeX.
     Latex,

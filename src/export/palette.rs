@@ -14,7 +14,6 @@ pub enum Ink {
     Muted,
     /// Lines that guide the eye.
     Guide,
-    /// The background.
     Ground,
     /// Emphasis, and lines of curves.
     Accent,
@@ -28,7 +27,6 @@ pub enum Ink {
     OnStep(usize),
 }
 
-/// The colours of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hue {
     /// Heads without a label.
@@ -42,7 +40,6 @@ pub enum Hue {
 }
 
 impl Hue {
-    /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
 
@@ -70,14 +67,12 @@ const DARK_STEPS: [&str; STEPS] =
     ["#18222d", "#1a2e42", "#1b3d5b", "#1c4c73", "#1d5b8b", "#2a6fa3", "#5596c6", "#86b6db", "#c5dbee"];
 
 impl Ink {
-    /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::Second];
         let steps = (0..STEPS).flat_map(|step| [Self::Step(step), Self::OnStep(step)]);
         others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
     }
 
-    /// Its name in style sheets.
     pub fn name(self) -> String {
         match self {
             Self::Text => "text".to_owned(),
@@ -92,7 +87,6 @@ impl Ink {
         }
     }
 
-    /// On white.
     pub fn light(self) -> &'static str {
         match self {
             Self::Text => "#1a1c1f",
@@ -115,7 +109,6 @@ impl Ink {
         }
     }
 
-    /// On black.
     pub fn dark(self) -> &'static str {
         match self {
             Self::Text => "#e8eaed",
@@ -138,7 +131,6 @@ impl Ink {
         }
     }
 
-    /// The colour of text on it.
     pub fn text_on(self) -> Self {
         if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
     }

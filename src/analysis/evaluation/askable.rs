@@ -11,7 +11,6 @@ use crate::study::AnyStudy;
 pub struct Askable {
     /// Whether its tokens are residues of proteins, so that it knows no words.
     pub of_residues: bool,
-    /// Whether it is a decoder.
     pub is_decoder: bool,
     /// Whether it has the head by which it was trained, so that it has a loss.
     pub predicts: bool,

@@ -10,14 +10,11 @@ use crate::study::labels::Label;
 use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::metric::Values;
 
-/// A published analysis.
 #[derive(Debug)]
 pub struct Preset {
     /// Its name on the command line.
     pub name: &'static str,
-    /// A line of help.
     pub about: &'static str,
-    /// The studies that it switches on.
     pub studies: &'static [&'static str],
     /// How words were given to the tokenizer in it.
     pub words: Spacing,
@@ -25,16 +22,13 @@ pub struct Preset {
     pub alone: bool,
     /// How it removed heads, where it removed any.
     pub removal: Option<Replacement>,
-    /// The thresholds that it sets.
     pub policy: &'static [(&'static str, Value)],
     /// Its line of the summary, of every head's labels and metrics.
     pub summary: Option<fn(&[Labelled<'_>]) -> String>,
 }
 
-/// The labels and metrics of one head.
 pub type Labelled<'a> = (&'a [Label], &'a Values);
 
-/// Every preset.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "clark2019",
@@ -104,7 +98,6 @@ pub const PRESETS: &[Preset] = &[
 /// No rule by itself: it stays for labels that a policy file switches on.
 const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
-/// The preset of this name.
 pub fn named(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
@@ -149,7 +142,6 @@ pub fn removal(presets: &[&Preset]) -> Option<Replacement> {
     presets.iter().find_map(|preset| preset.removal)
 }
 
-/// The lines that presets add to a summary.
 pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
     presets.iter().filter_map(|preset| preset.summary).map(|summary| summary(heads)).collect()
 }

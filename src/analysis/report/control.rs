@@ -50,7 +50,6 @@ pub struct ControlHead {
 
 /// The verdicts on every head in a control; `[layers * heads]`.
 pub struct ControlVerdicts {
-    /// The control, with its seed.
     pub control: Control,
     /// The studies that it says something of.
     pub studies: Vec<&'static dyn AnyStudy>,

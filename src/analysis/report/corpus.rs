@@ -252,12 +252,10 @@ impl TextInfo {
         }
     }
 
-    /// Whether many tokens are unknown to the vocabulary.
     pub fn is_unknown(&self) -> bool {
         self.unknown_share.is_some_and(|share| share > NOTABLE)
     }
 
-    /// Whether words are cut into many tokens.
     pub fn is_cut_up(&self) -> bool {
         self.tokens_per_word.is_some_and(|tokens| tokens > MOST_TOKENS_PER_WORD)
     }
@@ -267,7 +265,6 @@ impl TextInfo {
         self.words_per_sentence.is_some_and(|words| words < FEWEST_WORDS_PER_SENTENCE)
     }
 
-    /// Whether many sentences are copies of others.
     pub fn is_repetitive(&self) -> bool {
         ratio(self.sentences_read - self.different_sentences.min(self.sentences_read), self.sentences_read)
             .is_some_and(|copies| copies > NOTABLE)

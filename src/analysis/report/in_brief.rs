@@ -71,7 +71,6 @@ fn roles(report: &Report) -> String {
     format!("{} a firm role (`broad` is none){kinds}{beside}.", roles.at_least(roles.firm))
 }
 
-/// The heads that write a constant; `None` without any.
 fn constant(report: &Report) -> Option<String> {
     let heads = &report.model.constant_heads;
     let count = heads.len();
@@ -289,7 +288,6 @@ fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     (chance > 0.0).then(|| format!(": {} where chance is {}", percent_of(share), percent_of(chance)))
 }
 
-/// A label as a verb phrase with its evidence.
 fn clause(label: &Label) -> String {
     clause_with(label, "")
 }
@@ -315,7 +313,6 @@ fn perhaps(label: &Label) -> &'static str {
     if label.borderline { "perhaps " } else { "" }
 }
 
-/// A head that has no label.
 fn unlabelled(nearest: &[Near]) -> String {
     match nearest.first() {
         // What is not half as much as is asked is near nothing.

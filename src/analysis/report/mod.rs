@@ -192,17 +192,11 @@ pub struct Caveat {
 
 /// The parts of a report beside its results: what was analysed, with which settings, and under which controls.
 pub struct ReportContext {
-    /// The program that wrote the report.
     pub tool: Tool,
-    /// The model that was analysed.
     pub model: ModelInfo,
-    /// The corpus it was run over.
     pub corpus: CorpusInfo,
-    /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
-    /// The verdicts in each control.
     pub controls: Vec<ControlVerdicts>,
-    /// Facts about the run.
     pub run: Option<RunInfo>,
 }
 
@@ -281,7 +275,6 @@ impl Report {
         report
     }
 
-    /// Says of each head in one sentence, and of all in a few, what the report has on them.
     fn describe(&mut self) {
         for head in &mut self.heads {
             head.description = in_brief::of_head(head, &self.sections, &self.settings.policy);
@@ -318,12 +311,10 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
-    /// The view of each study's section.
     pub fn views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
         self.sections.0.iter().map(|(study, section)| (*study, section.view(&self.settings.policy)))
     }
 
-    /// The heads that the model ran with.
     pub fn present_heads(&self) -> impl Iterator<Item = &HeadReport> {
         self.heads.iter().filter(|head| !head.is_absent())
     }
@@ -348,7 +339,6 @@ impl HeadReport {
         [ABSENT, REMOVED].contains(&&*self.primary)
     }
 
-    /// Whether the run removed the head.
     pub fn is_removed(&self) -> bool {
         self.primary == REMOVED
     }

@@ -53,14 +53,12 @@ pub struct Roles {
     heads: usize,
     /// Heads with a firm label that is a role.
     pub firm: usize,
-    /// Other heads with a firm label.
     without_role: usize,
     labels: usize,
     borderline: usize,
 }
 
 impl Roles {
-    /// The roles of the heads of a report.
     pub fn of(report: &Report) -> Self {
         let count = |is_it: &dyn Fn(&HeadReport) -> bool| report.at_work().filter(|head| is_it(head)).count();
         let firm = count(&|head| has_firm_role(&head.labels));

@@ -16,7 +16,6 @@ pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
     metrics(|range| within(range, &["number", "null"]))
 }
 
-/// An interval of each metric.
 pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
     metrics(|range| {
         let end = within(range, &["number"]);
@@ -24,13 +23,11 @@ pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// How much each metric rests on.
 pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Denominator>();
     metrics(|_| value.clone())
 }
 
-/// How much a metric rests on, or null.
 pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Option<Denominator>>();
     metrics(|_| value.clone())
@@ -77,7 +74,6 @@ fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// The name of a label.
 fn label() -> Schema {
     let of_detector = |detector: &Detector| match detector.parameter {
         Parameter::None => json!({ "const": detector.explanation.name }),
@@ -95,12 +91,10 @@ pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
 }
 
-/// Names of labels.
 pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": label() })
 }
 
-/// Labels with their evidence.
 pub(super) fn labels(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Label>())
 }
@@ -111,7 +105,6 @@ pub(super) fn chooses(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "allOf": [item, { "properties": { "label": label() } }] }, { "type": "null" }] })
 }
 
-/// Labels that are near.
 pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Near>())
 }
@@ -129,7 +122,6 @@ pub(super) fn counts(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// Every threshold, by its name.
 pub(super) fn policy(_: &mut SchemaGenerator) -> Schema {
     let policy = default_policy();
     let properties: Map<String, Value> =

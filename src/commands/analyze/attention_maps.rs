@@ -86,12 +86,10 @@ impl PreparedRun<'_> {
         Ok(Some(AttentionMaps { example_of, sentence: Some(sequence.index), ..maps }))
     }
 
-    /// The model without the heads that are removed from it.
     fn gates(&self) -> Gates {
         Pass::PLAIN.without(&self.protocol.removed).gates()
     }
 
-    /// The sentences of a choice, each by itself.
     fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
         let segments = self.model.architecture.config.type_vocab_size;

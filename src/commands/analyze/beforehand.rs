@@ -26,9 +26,7 @@ use crate::system::terminal::say;
 pub struct KnownCounts {
     /// The counts; `None` if no study needs them, or the corpus can be read only once.
     pub counts: Option<Arc<TokenCounts>>,
-    /// The SHA-256 of the file that they are from.
     pub sha256: Option<String>,
-    /// The corpus that they are from.
     pub counted: Option<CorpusIdentity>,
 }
 
@@ -111,7 +109,6 @@ pub(super) fn reading<'a>(
     Ok((Some(Reading { context, bos: options.bos, begins_with }), tokenizer))
 }
 
-/// The refusal of an option of decoders.
 fn refusal(option: &str, value: &str, id: &str) -> anyhow::Error {
     let why = if option == "context" {
         "reads each sentence by itself here: windows of documents are for decoders"

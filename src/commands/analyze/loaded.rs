@@ -123,7 +123,6 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 /// The parts of a model that a run needs; a model with the last of them serves all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
-    /// The encoder.
     Attention,
     /// The head that predicts as well, if it is a decoder's.
     PredictionsOfDecoder,
@@ -134,7 +133,6 @@ pub enum RequiredParts {
 }
 
 impl RequiredParts {
-    /// The parts that a run needs.
     pub fn of(options: &AnalyzeOptions) -> Self {
         if let Some(of) = options.classified() {
             return Self::Classifier(of);

@@ -59,7 +59,6 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
 }
 
 /// The sums over one half of the sampling units, which are that half's alone: they cannot be merged.
-/// Fails as [`analyze`].
 pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observation> {
     let options = AnalyzeOptions { half: Some(half), ..options.clone() };
     let (loaded, corpus) = Loaded::with_corpus(&options)?;

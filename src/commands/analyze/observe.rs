@@ -64,7 +64,6 @@ impl FirstStage {
         Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
     }
 
-    /// The stage of what follows.
     fn followed(&self) -> Stage {
         Stage::After { sums: self.sums.clone(), policy: self.policy.digest() }
     }
@@ -76,9 +75,7 @@ pub struct PreparedRun<'a> {
     started: (SystemTime, Instant),
     /// The corpus, until it is read for the first time.
     opened: Option<Corpus>,
-    /// Which of its sentences are read.
     pub(super) scope: Scope,
-    /// Its index, if it has one.
     index: Option<Arc<Index>>,
     loaded: &'a Loaded,
     pub(super) model: &'a Model,
@@ -90,7 +87,6 @@ pub struct PreparedRun<'a> {
     is_about_corpus: bool,
     task: Option<Task>,
     counts: Option<Arc<TokenCounts>>,
-    /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
     /// The first layer with the weights of each; empty where each has its own.
     first_layers: Vec<usize>,
@@ -98,7 +94,6 @@ pub struct PreparedRun<'a> {
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep for passes of the second.
     kept: KeptPasses,
-    /// The bar of all passes.
     progress: RunProgress,
 }
 
@@ -292,7 +287,6 @@ impl<'a> PreparedRun<'a> {
         wanted.then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
-    /// Opens the corpus once more.
     fn open(&self) -> Result<Corpus> {
         Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }

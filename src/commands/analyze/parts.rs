@@ -21,7 +21,6 @@ use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::say;
 
-/// Makes the folder of the parts, if it is not there.
 fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
@@ -38,11 +37,8 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// The identity of a part.
 struct PartIdentity<'a> {
-    /// The number of the part.
     shard: Shard,
-    /// The stage of its passes.
     stage: &'a Stage,
     /// The identity of the analysis: its corpus, its model, its program and its settings.
     identity: &'a Identity,
@@ -120,7 +116,6 @@ impl<'a> Part<'a> {
 /// stands for removed heads, once more.
 const PARTS: u32 = 16;
 
-/// The parts of a run in their folder.
 pub struct Parts<'a> {
     folder: &'a Path,
     identity: Identity,
@@ -128,7 +123,6 @@ pub struct Parts<'a> {
     made: u32,
 }
 
-/// The place of a part.
 struct Place {
     shard: Shard,
     path: PathBuf,

@@ -26,11 +26,8 @@ pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headsc
 /// The options, and the facts about the corpus, that decide which studies run.
 #[derive(Clone, Default)]
 pub struct StudyRequest {
-    /// Names of studies that are switched on.
     pub with: Vec<String>,
-    /// Names of studies that are switched off.
     pub without: Vec<String>,
-    /// Presets: each switches its studies on.
     pub presets: Vec<&'static Preset>,
     /// Task, which switches its study on.
     pub task: Option<Arc<TaskFile>>,
@@ -42,10 +39,8 @@ pub struct StudyRequest {
     pub has_counts: bool,
 }
 
-/// The subject of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskedOf {
-    /// A corpus that is named.
     #[default]
     Corpus,
     /// Nothing that is named: the corpus in the binary.
@@ -54,7 +49,6 @@ pub enum AskedOf {
     TaskAlone,
 }
 
-/// Why a study does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     Unrequested,
@@ -65,24 +59,20 @@ pub enum Absence {
     Beyond(String),
 }
 
-/// The reason that a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
     /// The corpus, the model or studies that it builds on.
     Default,
-    /// An option, by its name and value.
     Option(&'static str, &'static str),
 }
 
 impl Origin {
-    /// An error about the option that asks for a study of this name.
     fn error(self, name: &'static str, why: &str) -> Error {
         let (option, value) = if let Self::Option(option, value) = self { (option, value) } else { ("with", name) };
         anyhow!("--{option} {value}: {why}").of_option(option).of_value(value)
     }
 }
 
-/// The studies of a run, and why the others are not among them.
 #[derive(Clone)]
 pub struct Selection {
     request: StudyRequest,
@@ -136,7 +126,6 @@ impl Selection {
         self.request.asked_of != AskedOf::TaskAlone || self.studies.iter().any(is_of_it)
     }
 
-    /// Whether a study of this name runs.
     pub fn runs(&self, name: &str) -> bool {
         self.studies.iter().any(|study| study.card().name == name)
     }

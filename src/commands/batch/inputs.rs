@@ -20,7 +20,6 @@ use crate::system::files::input;
 /// All that a report depends on but for when, where and how fast it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// The program.
     pub tool: Tool,
     pub model: ModelInputs,
     pub corpus: CorpusInputs,
@@ -37,18 +36,14 @@ pub struct ModelInputs {
     pub id: String,
     /// The commit on the Hub.
     pub revision: Option<String>,
-    /// SHA-256 of `config.json`.
     pub config_sha256: String,
-    /// SHA-256 of the weights.
     pub weights_sha256: String,
-    /// SHA-256 of each file of the tokenizer.
     pub tokenizer_sha256: BTreeMap<String, String>,
 }
 
 /// A corpus by content; the names of its files stand in the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusInputs {
-    /// The names of what was given.
     pub name: String,
     /// Each file's name and SHA-256, in order.
     pub files: Vec<(String, String)>,
@@ -111,7 +106,6 @@ impl Inputs {
     }
 }
 
-/// Corpora that were looked at, each once.
 #[derive(Default)]
 pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
 

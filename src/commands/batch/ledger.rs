@@ -26,10 +26,8 @@ const SCHEMA_VERSION: u32 = 1;
 /// The longest ledger that is read, in bytes: 64 MiB. A run has some 2 kB, and there are 10,000 at most.
 const LONGEST: u64 = 1 << 26;
 
-/// How a run fared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It was run.
     Done,
     /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
     FromSavedReport,
@@ -37,14 +35,12 @@ pub enum Status {
     UpToDate,
     /// It was run at some time, and was not looked at now.
     Earlier,
-    /// It was not run.
     Missing,
     /// Its last attempt failed with this message. Outputs of an earlier run stay.
     Failed(String),
 }
 
 impl Status {
-    /// The status in a word or a few.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -56,7 +52,6 @@ impl Status {
         }
     }
 
-    /// The message of a failure.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Failed(message) => Some(message),
@@ -70,13 +65,11 @@ impl Status {
     }
 }
 
-/// The ledger of a folder.
 pub struct Ledger {
     path: PathBuf,
     known: LedgerRuns,
 }
 
-/// The runs of a ledger.
 #[derive(Default, Serialize, Deserialize)]
 struct LedgerRuns {
     /// The runs that are done, by name.
@@ -93,39 +86,27 @@ struct LedgerFile {
     known: LedgerRuns,
 }
 
-/// A run that was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry {
-    /// The inputs of its report.
     pub inputs: Inputs,
     /// SHA-256 of each of its reports, by the name of the file.
     pub reports: BTreeMap<String, String>,
-    /// The results, in short.
     pub found: ReportSummary,
     /// The results of the report before this one; `None` of the first.
     #[serde(default)]
     pub before: Option<ReportSummary>,
 }
 
-/// A report's summary in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportSummary {
-    /// The model's id.
     pub model: String,
     pub layers: usize,
-    /// Heads per layer.
     pub heads: usize,
-    /// The corpus's name.
     pub corpus: String,
-    /// Sentences analysed.
     pub sentences: u64,
-    /// Words of the analysed sentences.
     pub words: u64,
-    /// Tokens of the analysed sentences.
     pub tokens: u64,
-    /// Sentences left out.
     pub skipped: u64,
-    /// Heads with a firm role.
     pub firm: usize,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
@@ -135,7 +116,6 @@ pub struct ReportSummary {
 }
 
 impl ReportSummary {
-    /// A report's summary in one line.
     pub fn of(report: &Report) -> Self {
         let (model, corpus) = (&report.model, &report.corpus);
         Self {
@@ -153,7 +133,6 @@ impl ReportSummary {
         }
     }
 
-    /// How many heads have a firm role, in words.
     pub fn labelled(&self) -> String {
         let (heads, have) = (counted(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
         format!("{} of {heads} {have} a firm role", self.firm)
@@ -208,7 +187,6 @@ impl Ledger {
         Ok(Self { path, known })
     }
 
-    /// The run of this name, if it was done.
     pub fn entry(&self, name: &str) -> Option<&LedgerEntry> {
         self.known.runs.get(name)
     }
@@ -224,7 +202,6 @@ impl Ledger {
         self.known.failed.get(name).map(String::as_str)
     }
 
-    /// The path of a file in the folder.
     pub fn path_of(&self, file: &str) -> PathBuf {
         self.path.with_file_name(file)
     }
@@ -288,7 +265,6 @@ impl Ledger {
     }
 }
 
-/// The name of a file without folders.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -317,7 +293,6 @@ fn read(path: &Path) -> Result<LedgerRuns> {
     }
 }
 
-/// A format in which a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
     Report(Writer),
@@ -326,13 +301,11 @@ pub enum RunFormat {
 }
 
 impl RunFormat {
-    /// All formats by file extension.
     pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
         let reports = Writer::ALL.iter().map(|(extension, writer)| (*extension, Self::Report(*writer)));
         reports.chain([(partial::EXTENSION, Self::Partial)])
     }
 
-    /// How it is written, if it is one of a report.
     pub fn writer(self) -> Option<Writer> {
         match self {
             Self::Report(writer) => Some(writer),
@@ -348,18 +321,13 @@ impl RunFormat {
 
 /// The work left for a run, and why.
 pub enum Outstanding {
-    /// The run itself.
     Run {
-        /// Why.
         reason: String,
     },
     /// Reports in some formats alone: nothing has changed, and the whole report is there as it was written.
     Formats {
-        /// The whole report.
         saved: PathBuf,
-        /// The formats that are made of it.
         lacking: Vec<(PathBuf, Writer)>,
-        /// Why.
         reason: String,
     },
 }
@@ -394,7 +362,6 @@ impl Outstanding {
         })
     }
 
-    /// The work in words.
     pub fn in_words(&self) -> String {
         match self {
             Self::Run { reason } => format!("to do: {reason}"),

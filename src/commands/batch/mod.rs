@@ -36,12 +36,9 @@ use ledger::{Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status}
 use overview::RunRow;
 use table::{OptionSyntax, Table, TableRun};
 
-/// A table, and what of it is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
-    /// The table of runs.
     pub table: PathBuf,
-    /// The folder of the reports.
     pub folder: PathBuf,
     /// Patterns of the names of runs; empty for all of them.
     pub only: Vec<String>,
@@ -53,9 +50,7 @@ pub struct BatchOptions {
     pub formats: Vec<(&'static str, RunFormat)>,
     /// Whether the Hub may not be asked.
     pub offline: bool,
-    /// Whether nothing is printed.
     pub quiet: bool,
-    /// How the errors of runs are printed.
     pub errors: ErrorFormat,
 }
 
@@ -127,7 +122,6 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-/// A batch in progress.
 struct Batch<'a> {
     options: &'a BatchOptions,
     table: &'a Table,
@@ -139,14 +133,12 @@ struct Batch<'a> {
     failed: Vec<(String, Class)>,
 }
 
-/// A run that must be done.
 struct Pending<'a> {
     run: &'a TableRun,
     inputs: Inputs,
 }
 
 impl Batch<'_> {
-    /// Whether no further run begins.
     fn stops(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
@@ -242,7 +234,6 @@ impl Batch<'_> {
         Inputs::new(run, files, hashes, corpus)
     }
 
-    /// The files of a run that are asked for.
     fn asked(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
@@ -267,7 +258,6 @@ impl Batch<'_> {
         Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
     }
 
-    /// Does one run; what is said of it.
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
         let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
         let mut files = self.asked(run);

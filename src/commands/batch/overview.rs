@@ -13,11 +13,8 @@ use crate::passes::observation::identity::Tool;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 
-/// A run of the table.
 pub struct RunRow<'a> {
-    /// Its name.
     pub run: &'a str,
-    /// How it fared.
     pub status: Status,
     /// The ledger's entry on its report, if there is one.
     pub entry: Option<&'a LedgerEntry>,
@@ -36,7 +33,6 @@ pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// The columns before the labels.
 const COLUMNS: [&str; 14] = [
     "run",
     "status",
@@ -82,7 +78,6 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-/// The contents of the page.
 #[derive(Serialize)]
 struct OverviewPage<'a> {
     title: &'static str,
@@ -92,7 +87,6 @@ struct OverviewPage<'a> {
     count: String,
     counts: String,
     rows: &'a [OverviewRow<'a>],
-    /// Those that failed.
     failed: Vec<&'a OverviewRow<'a>>,
 }
 
@@ -123,7 +117,6 @@ fn in_words(changes: Vec<(&str, i64)>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The page. It loads nothing.
 fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
     let counts: Vec<String> = ["done", "from saved report", "up to date", "earlier", "missing", "failed"]

@@ -20,23 +20,18 @@ use crate::system::printable::shortened;
 
 /// The options of `headscope analyze`, as `cli/` knows them.
 pub struct OptionSyntax {
-    /// Every option by its long name.
     pub options: Vec<(String, OptionArity)>,
     /// Reads the words of a command line; fails, without advice on the command line, if they are wrong usage.
     pub read: fn(Vec<String>) -> Result<AnalyzeOptions>,
 }
 
-/// The values that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionArity {
-    /// None: it is a switch.
     Nothing,
     One,
-    /// One or several.
     Several,
 }
 
-/// A table that was read.
 pub struct Table {
     file: PathBuf,
     text: String,
@@ -44,12 +39,10 @@ pub struct Table {
     pub runs: Vec<TableRun>,
 }
 
-/// A run of a table.
 #[derive(Clone)]
 pub struct TableRun {
     /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
-    /// The options of the run.
     pub options: AnalyzeOptions,
     /// The options that its report depends on, as they stand on a command line, in the order of their names.
     pub given: Vec<String>,
@@ -100,7 +93,6 @@ const CORPUS: &str = "corpus";
 /// file.
 type Settings = BTreeMap<String, (Option<Vec<Spanned<String>>>, Range<usize>)>;
 
-/// Something that is wrong, and where.
 struct TableError {
     at: usize,
     why: Error,
@@ -216,13 +208,11 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
     Ok(runs)
 }
 
-/// A part of the table, and where it begins.
 struct TableSection<'a> {
     at: usize,
     table: &'a DeTable<'a>,
 }
 
-/// The entries in the order of the file.
 fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -233,7 +223,6 @@ fn bracketed(part: &str) -> String {
     format!("[{part}]")
 }
 
-/// A name from the file, for a message.
 fn shown(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
@@ -271,7 +260,6 @@ fn entries(
     Ok(all)
 }
 
-/// The sets of options.
 fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<String>, Settings)>, TableError> {
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {

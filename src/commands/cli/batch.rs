@@ -86,7 +86,6 @@ fn formats() -> PossibleValuesParser {
 }
 
 impl BatchArguments {
-    /// The command.
     pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
         let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);

@@ -45,7 +45,6 @@ pub struct CountsArguments {
 }
 
 impl CountsArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
@@ -82,7 +81,6 @@ pub struct IndexArguments {
 }
 
 impl IndexArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let corpus = CorpusArguments { corpus: self.corpus, format: self.format }.validate()?;
         if let Some(Input::Stdin(_)) = corpus.iter().find(|input| !input.can_be_read_again()) {

@@ -35,7 +35,6 @@ pub struct ExplainArguments {
 }
 
 impl ExplainArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let text = match (self.name, self.schema) {
             _ if self.markdown => explain::markdown(),
@@ -75,14 +74,12 @@ pub enum SchemaArgument {
 }
 
 impl SchemaArguments {
-    /// The command.
     pub fn command(self) -> Command {
         Command::new(move || print(&self.of.text()))
     }
 }
 
 impl SchemaArgument {
-    /// The schema as it is printed.
     pub fn text(self) -> String {
         let name = match self {
             Self::Report => "report",

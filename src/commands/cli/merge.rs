@@ -60,7 +60,6 @@ pub struct MergeArguments {
 }
 
 impl MergeArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let options = self.validate()?;
         Ok(Command::new(move || merge(&options)))

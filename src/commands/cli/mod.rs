@@ -48,14 +48,12 @@ struct Arguments {
     verbose: bool,
 }
 
-/// When colours are used.
 const COLOURS: &[Named<ColorChoice>] = &[
     (ColorChoice::Auto, "auto", "On a terminal, unless `NO_COLOR` is set"),
     (ColorChoice::Always, "always", "Always"),
     (ColorChoice::Never, "never", "Never"),
 ];
 
-/// The forms of errors.
 const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
     (ErrorFormat::Text, "text", "Sentences"),
     (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, value, hint"),
@@ -192,7 +190,6 @@ fn is_model(word: &OsStr) -> bool {
     !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())
 }
 
-/// Whether the arguments of this process request a verbose version.
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }

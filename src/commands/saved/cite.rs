@@ -15,7 +15,6 @@ use crate::studies::registry;
 use crate::study::metrics::explanation::Explanation;
 use crate::system::terminal::print;
 
-/// How the program wants to be cited.
 const CITATION: &str = include_str!("../../../CITATION.cff");
 
 /// Prints how to cite the program, and the papers behind the labels and metrics of a report if there is one, in words or as
@@ -40,13 +39,11 @@ fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
     bibtex::of_program(&field("title"), &field("license"), version, [year, &url]) + &of_papers.concat()
 }
 
-/// A field of [`CITATION`].
 fn field(name: &str) -> String {
     let line = CITATION.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
     line.unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// The papers that a source names.
 fn named_in(source: &str) -> BTreeSet<Paper> {
     papers().filter(|paper| paper.is_named_in(source)).collect()
 }

@@ -11,31 +11,26 @@ use crate::study::show::condition::Condition;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
-/// Saved reports, and what is written of them.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The saved reports, one or several; `-` is standard input.
     pub reports: Vec<PathBuf>,
     /// The policy by which their heads are labelled anew.
     pub policy: Option<PolicyOptions>,
-    /// The outputs, and their destinations.
     pub wanted: Exported,
 }
 
-/// The outputs of a saved report, or of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// The whole of it, in any format.
     Report(Vec<Target>),
     /// A page of several reports side by side.
     SideBySide(Vec<PathBuf>),
-    /// The figure of this name, as SVG.
     Figure(String, Vec<PathBuf>),
     /// A table, in the format of each file.
     Table(ExportedTable, Vec<(PathBuf, TableWriter)>),
 }
 
-/// A flat table, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedTable {
     pub name: String,

@@ -20,25 +20,19 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, to_stdout};
 
-/// Two analyses of a model, and the roles that it must keep.
 #[derive(Clone, Debug)]
 pub struct GateOptions {
     /// The analyses before and after a change of the model.
     pub sides: SidesOptions,
     /// Categories of labels that count ([`category`]); empty for all roles.
     pub categories: Vec<String>,
-    /// How the outcome is printed.
     pub printed: Printed,
 }
 
-/// How the outcome of a gate is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Printed {
-    /// As one line.
     Line,
-    /// As JSON.
     Json,
-    /// Not at all.
     Nothing,
 }
 

@@ -22,16 +22,12 @@ use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::print;
 
-/// A model, the heads that go, and the place of what remains.
 #[derive(Clone, Debug)]
 pub struct PruneOptions {
-    /// The model.
     pub model: ModelRef,
-    /// The heads that go, if they are named.
     pub heads: Option<BTreeSet<HeadPlace>>,
     /// A saved report on pruning, and what it may cost by it.
     pub report: Option<(PathBuf, Budget)>,
-    /// The folder to write.
     pub output: PathBuf,
 }
 
@@ -40,7 +36,6 @@ pub struct PruneOptions {
 pub struct Budget {
     /// The rise of the loss that is allowed, or the fall of the share right, as a share.
     pub rise: f64,
-    /// The measure.
     pub of: ShareOf,
     /// The name of the order; the first of the report if it is not named.
     pub by: Option<String>,
@@ -74,7 +69,6 @@ pub fn prune(options: &PruneOptions) -> Result<()> {
     print(&said(options, &files, &chosen, &left))
 }
 
-/// The heads that go.
 fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
     let Some((path, budget)) = &options.report else {
         let heads = options.heads.iter().flatten().map(|&head| (head, None)).collect();

@@ -21,20 +21,16 @@ use crate::system::errors::{Class, Facts, similar};
 use crate::system::printable::shortened;
 use crate::system::terminal::{self, print};
 
-/// A saved report, and what of it is shown.
 #[derive(Clone, Debug)]
 pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
     /// The policy by which its heads are labelled anew.
     pub policy: Option<PolicyOptions>,
-    /// The part of it to show.
     pub shown: ShownPart,
-    /// Whether as JSON.
     pub json: bool,
 }
 
-/// The part of a report that is shown.
 #[derive(Clone, Debug)]
 pub enum ShownPart {
     Summary(Detail),
@@ -42,15 +38,11 @@ pub enum ShownPart {
     Changes,
     /// One head: its sentence and its labels, or all on it.
     Head(HeadPlace, Detail),
-    /// The table of heads.
     Heads,
-    /// The heads that follow a relation best.
     Relation {
         name: String,
-        /// So many of them.
         top: usize,
     },
-    /// The heads that have a label, or one of a family.
     Label(String),
 }
 
@@ -189,14 +181,11 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
     .class(Class::Usage)
 }
 
-/// A saved report and another policy.
 #[derive(Clone)]
 pub struct RelabelOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
-    /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// The destination of the new report.
     pub outputs: Vec<Target>,
 }
 

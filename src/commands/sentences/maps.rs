@@ -26,22 +26,17 @@ use crate::system::files::output::Output;
 /// The longest header that the safetensors crate reads, in bytes (`MAX_HEADER_SIZE`).
 const LONGEST_HEADER: usize = 100_000_000;
 
-/// Sentences, heads, and the file of their attention.
 #[derive(Clone, Debug)]
 pub struct MapsOptions {
     pub model: ModelRef,
-    /// How the tokenizer reads text.
     pub tokenizer: TokenizerOptions,
-    /// The sentences to write maps of.
     pub sentences: SentenceChoice,
     pub heads: HeadChoice,
     /// Whether the rollout of all heads is written in place of their attention.
     pub rollout: bool,
-    /// The safetensors file.
     pub output: PathBuf,
     /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
-    /// How words are given to the tokenizer.
     pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
@@ -89,7 +84,6 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     output.commit()
 }
 
-/// The beginning of a file.
 struct Header<'a> {
     model: &'a Model,
     info: &'a ModelInfo,
@@ -99,7 +93,6 @@ struct Header<'a> {
     removed: &'a [HeadPlace],
 }
 
-/// The names of heads as JSON.
 fn names(heads: &[HeadPlace]) -> String {
     json!(heads.iter().map(ToString::to_string).collect::<Vec<_>>()).to_string()
 }
@@ -115,7 +108,6 @@ impl Header<'_> {
         ["rollout", "rollout_even"].map(|name| (format!("{name}.{index}"), shape.clone())).into()
     }
 
-    /// The shape of the attention over a sentence.
     fn shape(&self, sentence: &Sequence) -> Vec<usize> {
         let (heads, tokens) = (self.heads.len(), sentence.ids.len());
         match self.choice {
@@ -127,7 +119,6 @@ impl Header<'_> {
         }
     }
 
-    /// The names of the axes of a tensor.
     fn axes(&self) -> &'static [&'static str] {
         match self.choice {
             _ if self.rolls_out => &["layer", "from", "to"],

@@ -48,16 +48,13 @@ use crate::system::terminal;
 #[derive(Clone, Debug)]
 pub struct MatchOptions {
     pub models: [ModelRef; 2],
-    /// How both tokenizers read text.
     pub tokenizer: TokenizerOptions,
     pub sentences: SentenceChoice,
     /// Longer sentences are skipped.
     pub max_tokens: Option<usize>,
-    /// How words are given to the tokenizer.
     pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
-    /// The destinations of the outcome.
     pub outputs: OutcomeOutputs,
 }
 

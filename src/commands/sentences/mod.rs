@@ -33,10 +33,8 @@ use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
-/// The heads of `headscope maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadChoice {
-    /// All of them.
     All,
     /// The heads of these layers, ascending.
     Layers(Vec<usize>),
@@ -57,7 +55,6 @@ pub enum SentenceChoice {
         indices: Vec<u64>,
         /// A word that each of them has, in capitals or not.
         find: Option<String>,
-        /// The largest number of sentences.
         limit: Option<u64>,
         /// The sentences that are counted.
         scope: Scope,
@@ -66,12 +63,9 @@ pub enum SentenceChoice {
     },
 }
 
-/// A sentence with the name that the corpus gives it.
 #[derive(Clone, Debug)]
 pub struct NamedSentence {
-    /// The sentence.
     pub sequence: Sequence,
-    /// Its name, where the corpus has one.
     pub id: Option<Arc<str>>,
 }
 

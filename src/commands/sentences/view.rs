@@ -31,25 +31,19 @@ use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::terminal::{self, print};
 
-/// Sentences, heads, and how their attention is shown.
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
     pub model: ModelRef,
-    /// How the tokenizer reads text.
     pub tokenizer: TokenizerOptions,
-    /// The sentences that are shown.
     pub sentences: SentenceChoice,
     /// The heads that are shown, in this order.
     pub heads: HeadChoice,
     /// The arcs that are drawn beside attention.
     pub gold: ShownArcs,
-    /// Whether special tokens are left out.
     pub hides_special: bool,
-    /// Whether weights are shown as numbers.
     pub numbers: bool,
     /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
-    /// How words are given to the tokenizer.
     pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
@@ -62,11 +56,8 @@ pub struct ViewOptions {
 /// The arcs that are drawn beside attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShownArcs {
-    /// The whole tree.
     Tree,
-    /// The arcs of a relation.
     Relation(String),
-    /// The links of a type.
     Links(String),
 }
 
@@ -137,12 +128,9 @@ impl ShownArcs {
     }
 }
 
-/// A format of what `headscope view` draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
-    /// A figure.
     Svg,
-    /// A page.
     Html,
 }
 

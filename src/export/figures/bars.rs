@@ -7,10 +7,8 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, width_of};
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Bar, Bars, Figure};
 
-/// The space above the bars.
 const TOP: f64 = 8.0;
 
-/// The space to the right of the last bar.
 const RIGHT: f64 = 8.0;
 
 pub fn draw(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium: Medium) -> String {

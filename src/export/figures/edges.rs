@@ -59,7 +59,6 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
     svg.finish([width + 4.0, below + 10.0], &figure.title, &figure.reading)
 }
 
-/// The dashes of a kind of line.
 fn dashes(line: EdgeLine) -> &'static str {
     match line {
         EdgeLine::Solid => "",

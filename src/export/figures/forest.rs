@@ -69,13 +69,11 @@ fn legend(svg: &mut Svg, marks: &[String], left: f64) {
     }
 }
 
-/// A number of a scale.
 pub fn tick(number: f64, digits: usize, shares: bool) -> String {
     let percent = digits.saturating_sub(2);
     if shares { format!("{:.percent$} %", number * 100.0) } else { format!("{number:.digits$}") }
 }
 
-/// A row in words.
 fn words(forest: &Forest, row: &ForestRow) -> String {
     let mark =
         |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", number(mark, forest.shares)));

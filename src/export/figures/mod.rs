@@ -28,16 +28,13 @@ use crate::system::errors::{Facts, similar};
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
 
-/// The figure of the heads with their labels.
 pub const GRID: &str = "grid";
 
-/// The figure of where labels are in depth.
 pub const LAYERS: &str = "layers";
 
 /// The figures of a metric: `heatmap:entropy`.
 pub const HEATMAP: &str = "heatmap";
 
-/// The figures that the studies of a report have.
 pub fn of_studies(report: &Report) -> Vec<Figure> {
     report.views().flat_map(|(_, view)| view.figures).collect()
 }
@@ -94,12 +91,10 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     }
 }
 
-/// The study with a figure of this name.
 fn drawn_by(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.figures.contains(&name)).map(|card| card.name)
 }
 
-/// A figure of a study.
 pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
     match &figure.chart {
         Chart::Forest(forest) => forest::draw(figure, forest, medium),

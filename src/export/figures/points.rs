@@ -74,7 +74,6 @@ fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }
 
-/// The range from the least number to the largest.
 struct Extent([f64; 2]);
 
 impl Extent {

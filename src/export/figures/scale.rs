@@ -1,6 +1,5 @@
 //! A scale: numbers to pixels, with ticks at round numbers.
 
-/// A scale from the least number to the most.
 pub struct Scale {
     least: f64,
     most: f64,
@@ -33,12 +32,10 @@ impl Scale {
         [least, most]
     }
 
-    /// The pixel of a number.
     pub fn at(&self, number: f64) -> f64 {
         self.from + (number - self.least) / (self.most - self.least) * (self.to - self.from)
     }
 
-    /// The ticks, as pixels and texts.
     pub fn ticks(&self, show: impl Fn(f64, usize) -> String) -> Vec<(f64, String)> {
         let digits = digits(self.step);
         // Half a step beyond the end, because sums are not exact; a scale has at most the requested ticks, plus two.

@@ -12,7 +12,6 @@ const HEIGHT: f64 = 180.0;
 const LEFT: f64 = 46.0;
 const TOP: f64 = 40.0;
 
-/// The space between layers.
 const GAP: f64 = 8.0;
 
 pub fn draw(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: Medium) -> String {
@@ -57,7 +56,6 @@ pub fn draw(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: M
     svg.finish([right.max(x) + 8.0, base + 36.0], &figure.title, &figure.reading)
 }
 
-/// The left of a bar.
 fn place(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
     let heads = stacks.iter().filter(|other| other.place.layer == 0).count();
     LEFT + (stack.place.layer * heads + stack.place.head) as f64 * wide + stack.place.layer as f64 * GAP

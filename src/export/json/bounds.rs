@@ -39,7 +39,6 @@ pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     reader.end()
 }
 
-/// The bounds of a part of a report.
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     longest: usize,
@@ -47,7 +46,6 @@ struct Bounds<'a> {
     counts: bool,
     /// Whether it is all of the report.
     is_top: bool,
-    /// Its place in the schema.
     place: SchemaPlace<'a>,
 }
 
@@ -195,7 +193,6 @@ impl Ranges {
         Self(compiler.parts)
     }
 
-    /// The place of the whole report.
     pub(super) fn top(&self) -> SchemaPlace<'_> {
         SchemaPlace { ranges: self, part: Some(0), name: "" }
     }
@@ -206,7 +203,6 @@ impl<'a> SchemaPlace<'a> {
         self.part.map(|part| &self.ranges.0[part])
     }
 
-    /// The place under a key.
     pub(super) fn under(self, key: &str) -> Self {
         let Some(part) = self.part() else { return Self { name: "", ..self } };
         match part.fields.get_key_value(key) {
@@ -220,7 +216,6 @@ impl<'a> SchemaPlace<'a> {
         Self { part: None, ..self }
     }
 
-    /// The place of the items of a list.
     pub(super) fn items(self) -> Self {
         Self { part: self.part().and_then(|part| part.items), ..self }
     }
@@ -292,7 +287,6 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The definition that a schema refers to.
 fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
 }

@@ -14,7 +14,6 @@ pub(super) enum Layout {
     /// By two spaces a level. An object in an array is a row and has one line without spaces, but for its own arrays of objects,
     /// which have a line a row. Arrays of numbers have one line.
     Indented,
-    /// All on one line.
     Compact,
 }
 
@@ -25,7 +24,6 @@ pub(super) fn written(value: &impl Serialize, layout: Layout) -> serde_json::Res
 }
 
 /// As [`written`], floats rounded to `digits`.
-/// Fails as [`written`].
 pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
     let mut json = Vec::new();
     let writer = JsonWriter { layout, digits, open: Vec::new(), depth: 0, is_empty: true };
@@ -39,13 +37,11 @@ pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digit
 enum Container {
     /// An array before its first value.
     Undecided,
-    /// An array on one line.
     OneLine,
     /// An array with a line for each value.
     LineEach,
     /// An object with a line for each key.
     Block,
-    /// An object on one line.
     Row,
 }
 
@@ -54,7 +50,6 @@ struct JsonWriter {
     digits: Digits,
     /// The containers that have begun, the innermost last.
     open: Vec<Container>,
-    /// The levels that are indented.
     depth: usize,
     /// Whether nothing has been written in the innermost array or object.
     is_empty: bool,
@@ -214,7 +209,6 @@ impl Digits {
     /// Six: a share of less than 500,000 words reads back to its count of words, and rounding changes a
     /// share by 5e-7 at most: less than a fiftieth of its standard error over 10^8 words, if it is between .1 and .9.
     pub const DEFAULT: Self = Self(6);
-    /// The fewest and the most.
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 
     /// The nearest number with so many digits. Rounding twice changes nothing more.
@@ -325,7 +319,6 @@ mod tests {
             prop_assert_eq!(written(&value, Layout::Compact).unwrap().lines().count(), 1);
         }
     }
-
 
     #[test]
     fn a_share_keeps_its_count() {

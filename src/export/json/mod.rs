@@ -24,17 +24,14 @@ use crate::system::printable;
 pub use layout::Digits;
 use layout::{Layout, written, written_with};
 
-/// How JSON is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonForm {
     /// On one line, not indented.
     pub compact: bool,
-    /// Packed by gzip.
     pub packed: bool,
 }
 
 /// A report, or a comparison of two, with a newline at the end. Floats are the shortest that read back to the same value.
-/// Fails for neither.
 pub fn render(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
     let text = written(value, if form.compact { Layout::Compact } else { Layout::Indented })?;
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
@@ -108,7 +105,6 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
 }
 
 /// As [`parse`], for a terminal: each text of it is one line, of which a terminal obeys nothing.
-/// Fails as [`parse`].
 pub fn parse_to_show(name: &str, text: &str) -> Result<Report> {
     parse(name, &on_one_line(text))
 }

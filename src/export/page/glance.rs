@@ -10,12 +10,10 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::report::{AttentionMaps, SentenceUnit};
 use crate::system::printable::one_line;
 
-/// The attention of heads over one sentence.
 #[derive(Serialize)]
 pub struct ShownSentence {
     /// Whether it has thumbnails of all heads.
     has_thumbnails: bool,
-    /// The sentence and where it is from.
     about: String,
     /// The data that the script draws, as attributes of an element.
     data: Value,
@@ -27,7 +25,6 @@ impl ShownSentence {
         Self::new(maps, &format!("data-heads={}", grid.heads))
     }
 
-    /// The attention of these heads.
     pub fn of_chosen(maps: &AttentionMaps, heads: &[HeadPlace]) -> Self {
         let names: Vec<String> = heads.iter().map(ToString::to_string).collect();
         Self { has_thumbnails: false, ..Self::new(maps, &format!("data-heads=0 data-names=\"{}\"", names.join(" "))) }
@@ -49,7 +46,6 @@ impl ShownSentence {
     }
 }
 
-/// The sentence and where it is from.
 fn about(maps: &AttentionMaps) -> String {
     let words: Vec<&str> = maps.units.iter().filter(|unit| unit.is_word).map(|unit| unit.text.as_str()).collect();
     let text = if words.is_empty() { maps.tokens.join(" ") } else { words.join(" ") };

@@ -19,7 +19,6 @@ use crate::study::section::{CardTable, HeadCard, Neighbour};
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{below_word_classes, decimal, signed, significance};
 
-/// A head in the grid.
 #[derive(Serialize)]
 pub struct GridCell {
     name: String,
@@ -32,7 +31,6 @@ pub struct GridCell {
     chooses: String,
 }
 
-/// A family of labels that some head has.
 #[derive(Serialize)]
 pub struct FamilyRow {
     name: String,
@@ -43,12 +41,10 @@ pub struct FamilyRow {
     meaning: &'static str,
 }
 
-/// A head with its evidence.
 #[derive(Serialize)]
 pub struct Card {
     name: String,
     primary: String,
-    /// The head in one sentence.
     description: String,
     labels: Vec<LabelRow>,
     nearest: Vec<String>,
@@ -60,21 +56,18 @@ pub struct Card {
     figures: Vec<CardFigure>,
 }
 
-/// The remarks of a study on a head beside its labels.
 #[derive(Serialize)]
 struct StudyLine {
     study: &'static str,
     line: String,
 }
 
-/// A study's data on a head as a table.
 #[derive(Serialize)]
 struct ExampleTable {
     columns: &'static [&'static str],
     rows: Vec<Vec<String>>,
 }
 
-/// A head that another is related to.
 #[derive(Serialize)]
 struct NeighbourLink {
     how: &'static str,
@@ -82,7 +75,6 @@ struct NeighbourLink {
     strength: String,
 }
 
-/// A figure on a card.
 #[derive(Serialize)]
 struct CardFigure {
     /// Whether it opens: what is as wide as sentences is folded.
@@ -107,7 +99,6 @@ pub fn hue(hue: Hue) -> String {
     Ink::Label(hue).name()
 }
 
-/// The grid, layer by layer.
 pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
     let cell = |head: &HeadReport| {
         let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(report, head);
@@ -127,7 +118,6 @@ pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
     report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect()
 }
 
-/// The families that heads have labels of.
 pub fn families(report: &Report) -> Vec<FamilyRow> {
     let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| FamilyRow {
         name,
@@ -162,7 +152,6 @@ pub fn firm(report: &Report) -> String {
     [roles.to_string(), roles.borderline()].join(" ").trim_end().to_owned()
 }
 
-/// The cards of all heads.
 pub fn cards(report: &Report) -> Vec<Card> {
     let (controls, lacking) = (report.controls_by_kind(), lacking(report));
     let card = |head: &HeadReport| {
@@ -194,7 +183,6 @@ pub fn cards(report: &Report) -> Vec<Card> {
     report.heads.iter().map(card).collect()
 }
 
-/// The heads that a head is related to, by the studies.
 fn neighbours(report: &Report, head: &HeadReport) -> Vec<NeighbourLink> {
     let policy = &report.settings.policy;
     let found = report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).neighbours);
@@ -213,7 +201,6 @@ fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
     said.collect()
 }
 
-/// The tables of a head by the studies.
 fn examples(report: &Report, head: &HeadReport) -> Vec<ExampleTable> {
     let policy = &report.settings.policy;
     let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, policy).table);
@@ -260,7 +247,6 @@ fn row(label: &Label) -> LabelRow {
     }
 }
 
-/// How a head chooses.
 fn chooses(label: &Label) -> String {
     let LabelRow { label, score, sure, .. } = row(label);
     format!("{label} {score}, {sure}")

@@ -42,14 +42,11 @@ const SCRIPT: &str = include_str!("script.js");
 const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
-/// The page of a report.
 #[derive(Serialize)]
 struct ReportPage<'a> {
     title: String,
     facts: Vec<(&'static str, String)>,
-    /// The report in a few sentences.
     brief: Vec<String>,
-    /// Caveats that are of no section.
     caveats: Vec<&'a Caveat>,
     heads_across: Vec<usize>,
     grid: Vec<Vec<heads::GridCell>>,
@@ -71,7 +68,6 @@ struct ReportPage<'a> {
 }
 
 /// The page as a file.
-/// Fails for no a report.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let studies = studies::of(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
@@ -139,7 +135,6 @@ fn with_code(text: &str) -> String {
     parts.iter().enumerate().map(part).collect()
 }
 
-/// The digest of the script, as a content security policy names it.
 fn script_hash() -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(SCRIPT)))
 }

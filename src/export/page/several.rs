@@ -80,7 +80,6 @@ const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose
     decoders alone, and a loss of the next token is not one of masked tokens.";
 
 /// The page of several reports, each with the name that it goes by.
-/// Fails for no reports.
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let heads = heads(reports);
     let first = |head: &&Head| {

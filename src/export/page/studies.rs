@@ -18,7 +18,6 @@ use crate::study::show::figure::Figure;
 use crate::study::{AnyStudy, Labelling, columns};
 use crate::system::counted::counted;
 
-/// The results of a study.
 #[derive(Serialize)]
 pub struct StudySection {
     name: &'static str,
@@ -28,7 +27,6 @@ pub struct StudySection {
     summary: String,
 }
 
-/// A figure with its numbers.
 #[derive(Serialize)]
 struct FigureWithNumbers {
     title: String,
@@ -37,7 +35,6 @@ struct FigureWithNumbers {
     numbers: Numbers,
 }
 
-/// A table of numbers.
 #[derive(Serialize)]
 struct Numbers {
     caption: String,
@@ -45,14 +42,12 @@ struct Numbers {
     rows: Vec<Vec<String>>,
 }
 
-/// A study that was not run.
 #[derive(Serialize)]
 pub struct StudyNotRun {
     name: &'static str,
     question: &'static str,
 }
 
-/// Studies that cannot be asked of the model.
 #[derive(Serialize)]
 pub struct StudyBeyond {
     names: Vec<&'static str>,
@@ -117,7 +112,6 @@ pub fn missing(report: &Report) -> (Vec<StudyNotRun>, Vec<StudyBeyond>) {
     (missing, beyond)
 }
 
-/// The metrics of a study.
 #[derive(Serialize)]
 pub struct MetricGroup {
     study: &'static str,
@@ -135,7 +129,6 @@ struct MetricTables {
     tables: Vec<CellTable>,
 }
 
-/// One number of every head.
 #[derive(Serialize)]
 struct CellTable {
     name: String,

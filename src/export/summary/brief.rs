@@ -13,7 +13,6 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::printable::one_line;
 
-/// So many labels are named.
 const NAMED: usize = 5;
 
 /// The labels that a decoder's heads are known for, which stand before relations: copying in context, and the sink

@@ -97,7 +97,6 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
     }
 }
 
-/// So many heads of a label are named.
 const NAMED: usize = 6;
 
 /// A line for each study that gives labels: how many heads have each, their first or not, and which. A study that has neither
@@ -119,7 +118,6 @@ pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<
     if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 
-/// The heads with any of these labels.
 fn labelled(report: &Report, labels: &[Detector]) -> String {
     let with = |detector: &Detector| {
         let has = |head: &&HeadReport| head.labels.iter().any(|label| detector.gives(&label.label));
@@ -142,7 +140,6 @@ fn labelled(report: &Report, labels: &[Detector]) -> String {
     }
 }
 
-/// The head that has most of the first metric of a study.
 fn most(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let column = columns(study).into_iter().find(|column| matches!(column.keys, Keys::Single))?;
     let value = |head: &HeadReport| head.metrics.get(column.id, None).copied().flatten();

@@ -19,12 +19,10 @@ use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// How much a summary says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The part that fits on one screen.
     Brief,
-    /// Also the remarks of each study.
     Full,
 }
 
@@ -131,13 +129,11 @@ fn about(out: &mut Summary, report: &Report) -> fmt::Result {
     remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
 }
 
-/// How much text there is.
 fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
     let [sentence, word] = model.text_units();
     [(sentences, sentence), (words, word), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
 }
 
-/// The files of a corpus that has several.
 fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Result {
     const SHOWN: usize = 12;
     if corpus.files.len() < 2 {
@@ -171,7 +167,6 @@ fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
     remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))
 }
 
-/// Lines of their own, after a blank one.
 fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
     if !said.is_empty() {
         writeln!(out)?;
@@ -187,7 +182,6 @@ pub fn of_controls(report: &Report) -> String {
     summary.to_string().trim().to_owned()
 }
 
-/// The lines that presets add.
 pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {
     let present = heads.iter().filter(|head| !head.is_absent());
     let heads: Vec<(&[Label], &Values)> = present.map(|head| (&head.labels[..], &head.metrics)).collect();

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use super::palette::Ink;
 use crate::system::printable::printable;
 
-/// The medium of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// Alone, for a paper: its colours are in it, on white.
@@ -16,24 +15,18 @@ pub enum Medium {
     Card,
 }
 
-/// The anchor of a text at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// It begins there.
     Start,
-    /// Its middle is there.
     Middle,
-    /// It ends there.
     End,
 }
 
 /// The ordinary size of letters, in pixels.
 pub const TEXT: f64 = 12.0;
 
-/// The small size of letters.
 pub const SMALL: f64 = 10.5;
 
-/// A figure that is being drawn.
 pub struct Svg {
     medium: Medium,
     body: String,
@@ -42,7 +35,6 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// An empty one.
     pub fn new(medium: Medium) -> Self {
         Self { medium, body: String::new(), texts: Extent::NONE }
     }
@@ -78,14 +70,12 @@ impl Svg {
         }
     }
 
-    /// A filled rectangle.
     pub fn rect(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], fill: Ink) {
         let fill = self.colour(fill);
         let [x, y, width, height] = [x, y, width, height].map(number);
         self.add(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>"));
     }
 
-    /// A line of this width in pixels.
     pub fn line(&mut self, from: [f64; 2], to: [f64; 2], stroke: Ink, width: f64) {
         let stroke = self.colour(stroke);
         let ([x1, y1], [x2, y2], width) = (from.map(number), to.map(number), number(width));
@@ -143,7 +133,6 @@ impl Svg {
         ));
     }
 
-    /// A circle, filled with one ink and drawn with another.
     pub fn circle(&mut self, [x, y]: [f64; 2], radius: f64, fill: Ink, stroke: Ink) {
         let (fill, stroke) = (self.colour(fill), self.colour(stroke));
         let [x, y, radius] = [x, y, radius].map(number);
@@ -180,7 +169,6 @@ impl Svg {
     }
 }
 
-/// Points as SVG lists them.
 fn joined(points: &[[f64; 2]]) -> String {
     points.iter().map(|point| point.map(number).join(",")).collect::<Vec<_>>().join(" ")
 }
@@ -253,7 +241,6 @@ const BESIDE: f64 = 4.0;
 pub(super) struct Extent([f64; 4]);
 
 impl Extent {
-    /// The letters of no text.
     pub(super) const NONE: Self = Self([f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
 
     /// Takes in a text of this width whose base line begins at a place.

@@ -6,7 +6,6 @@ use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::decimal;
 use crate::system::printable::printable;
 
-/// The decimals of numbers.
 const DIGITS: usize = 3;
 
 /// The largest number that is rounded to 0.
@@ -15,7 +14,6 @@ const SMALLEST: f64 = 0.0005;
 /// A column with a longer text is a paragraph.
 const LONGEST_ON_ONE_LINE: usize = 40;
 
-/// A column as it is written.
 struct LatexColumn {
     title: String,
     form: &'static str,
@@ -105,7 +103,6 @@ const HEADINGS: [(&str, &str); 7] = [
     ("loss_effect", "effect (nats)"),
 ];
 
-/// The name of a column as a heading.
 fn title(name: &str) -> String {
     // An interval is that of the column before.
     if name.ends_with("ci95") {
@@ -128,7 +125,6 @@ fn cell(cell: &Cell) -> String {
     }
 }
 
-/// A text of which LaTeX obeys nothing.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     let text = printable(text);

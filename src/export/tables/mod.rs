@@ -118,7 +118,6 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
     }
 }
 
-/// The study with a table of this name.
 fn with_table(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
 }

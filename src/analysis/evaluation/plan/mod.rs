@@ -17,7 +17,6 @@ use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 use crate::system::errors::Facts;
 
-/// A study's request for a pass.
 struct PassRequest {
     study: &'static dyn AnyStudy,
     /// The pass of the study, and its place among the study's passes.
@@ -98,7 +97,6 @@ impl Plan {
         Self::for_each(&self.passes[self.followers..], observer)
     }
 
-    /// The passes of the second stage.
     pub fn later(&self) -> Vec<Pass> {
         self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
     }

@@ -17,15 +17,12 @@ use crate::study::section::{Completion, HeadUseTest, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
-/// The results of a run: the metrics and sections of its studies.
 pub struct Results {
-    /// The metrics of all studies.
     pub estimates: Estimates,
     /// Each study's own section, in the order of the table.
     pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
     /// Whether the model could read the text; if not, no label is firm.
     pub is_read: bool,
-    /// The places of the heads that the model lacks.
     pub absent: Vec<usize>,
     /// The places of the heads that the run removed: they have numbers and no labels.
     pub removed: Vec<usize>,
@@ -223,7 +220,6 @@ impl Results {
         assessed
     }
 
-    /// The studies that these are the results of.
     pub fn studies(&self) -> Vec<&'static dyn AnyStudy> {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
@@ -238,7 +234,6 @@ impl Results {
 }
 
 impl Results {
-    /// Every number of every head.
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, without_blocks, .. } = &self.estimates;
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())

@@ -271,7 +271,6 @@ const CONTEXTS: &[Named<Context>] = &[
     (Context::Document, "document", "As many whole sentences of a document as fit, one after the other"),
 ];
 
-/// The sampling units that can be asked for.
 const UNITS: &[Named<Unit>] = &[(
     Unit::Sentences,
     "sentences",
@@ -285,7 +284,6 @@ const BOS: &[Named<Bos>] = &[
     (Bos::Never, "never", "Never"),
 ];
 
-/// The controls.
 const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::RandomInit, "random-init", "The architecture with fresh weights, as before training"),
     (
@@ -311,13 +309,11 @@ const REPLACEMENTS: &[Named<Replacement>] = &[
 ];
 
 impl AnalyzeArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let options = self.validate()?;
         Ok(Command::new(move || analyze(&options)))
     }
 
-    /// The thing that the run is asked about.
     fn asked_of(&self) -> AskedOf {
         match (self.corpora.corpus.is_empty(), &self.task) {
             (false, _) => AskedOf::Corpus,
@@ -326,7 +322,6 @@ impl AnalyzeArguments {
         }
     }
 
-    /// The options.
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
         let model = self.network.model(self.model.as_deref())?;
         let asked_of = self.asked_of();

@@ -12,7 +12,6 @@ use crate::sequences::shard::Shard;
 use crate::system::errors::Facts;
 use crate::system::printable::{one_line, shortened};
 
-/// A shard as it was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
     Named(Shard),
@@ -66,7 +65,6 @@ impl Engine {
     }
 }
 
-/// A value of the environment for a message.
 fn shown(value: &str) -> String {
     shortened(&one_line(value))
 }

@@ -20,7 +20,6 @@ pub fn syntax() -> OptionSyntax {
     OptionSyntax { options: options(), read }
 }
 
-/// Every option by its long name.
 fn options() -> Vec<(String, OptionArity)> {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::Nothing,
@@ -53,7 +52,6 @@ pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     arguments?.validate()
 }
 
-/// The option that clap's error is about.
 fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
     let about = match error.get(ContextKind::InvalidArg)? {
         ContextValue::String(about) => about,

@@ -86,7 +86,6 @@ const FINDINGS: &[Named<FailOn>] = &[
     (FailOn::Never, "never", "Nothing: the status is 0 unless there is trouble"),
 ];
 
-/// The tables of a comparison.
 const TABLES: &[Named<ComparedTable>] = &[
     (ComparedTable::Heads, "heads", "A row for each head"),
     (ComparedTable::Labels, "labels", "A row for each label of each head, with its evidence"),
@@ -181,7 +180,6 @@ fn given(written: &[ToleranceArgument]) -> PerUnit<f64> {
     })
 }
 
-/// The parts of an analysis.
 const PARTS: &[Named<Part>] = &[
     (Part::Labels, "labels", "Labels of heads"),
     (Part::Relations, "relations", "Accuracies on relations"),
@@ -234,7 +232,6 @@ pub struct ConfirmArguments {
 }
 
 impl ConfirmArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { reports, threads, outcome } = self;
         let stdin = reports.iter().filter(|report| report.as_os_str() == "-").count();
@@ -279,7 +276,6 @@ pub struct GateArguments {
     quiet: bool,
 }
 
-/// The categories of labels that are roles.
 fn categories() -> BTreeSet<&'static str> {
     let roles = registry::detectors().filter(|detector| detector.is_role);
     roles.map(|detector| category(detector.explanation.name)).collect()

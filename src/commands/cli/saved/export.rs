@@ -79,7 +79,6 @@ pub struct ExportArguments {
 }
 
 impl ExportArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {

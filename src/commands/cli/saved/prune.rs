@@ -53,7 +53,6 @@ pub struct PruneArguments {
     output: PathBuf,
 }
 
-/// What a budget is a share of.
 const SHARES: &[Named<ShareOf>] = &[
     (ShareOf::Loss, "loss", "The loss with all heads"),
     (ShareOf::AllHeads, "all-heads", "The loss without any head less that with all"),
@@ -61,7 +60,6 @@ const SHARES: &[Named<ShareOf>] = &[
 ];
 
 impl PruneArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { model, network, heads, report, budget, of, by, output } = self;
         let budget = Budget { rise: budget.unwrap_or_default(), of, by };

@@ -62,7 +62,6 @@ pub struct ShowArguments {
 }
 
 impl ShowArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { report, head, all, heads, relation, top, label, policy, summary, json } = self;
         let policy = policy.options()?;
@@ -112,7 +111,6 @@ pub struct RelabelArguments {
 }
 
 impl RelabelArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let policy = self.policy.options()?.ok_or_else(|| anyhow!("there is no policy: give --policy or --preset"))?;
@@ -136,7 +134,6 @@ pub struct CiteArguments {
 }
 
 impl CiteArguments {
-    /// The command.
     pub fn command(self) -> Command {
         Command::new(move || cite(self.report.as_deref(), self.bibtex))
     }

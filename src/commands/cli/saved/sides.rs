@@ -51,7 +51,6 @@ pub struct OutcomeArguments {
 }
 
 impl OutcomeArguments {
-    /// The files that are named.
     pub fn files(&self) -> &[PathBuf] {
         &self.outputs
     }

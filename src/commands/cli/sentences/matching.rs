@@ -63,7 +63,6 @@ pub struct MatchArguments {
 }
 
 impl MatchArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { a, b, network, tokenizer, wanted, limit, shard: asked, labels, threads, outcome } = self;
         let models = [network.model(Some(&a))?, network.model(Some(&b))?];

@@ -73,7 +73,6 @@ impl SentenceArguments {
     }
 }
 
-/// Refuses outputs that are the corpus.
 pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceChoice) -> Result<(), Usage> {
     match sentences {
         SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),

@@ -101,13 +101,10 @@ pub struct ViewArguments {
     outputs: Vec<PathBuf>,
 }
 
-/// The extension of a file of tensors.
 const TENSORS: &str = "safetensors";
 
-/// So many sentences of a corpus are shown.
 const SHOWN: u64 = 3;
 
-/// A head, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewedHeads {
     All,
@@ -132,7 +129,6 @@ fn choice(named: &[ViewedHeads]) -> HeadChoice {
 }
 
 impl ViewArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSORS).cloned();
         if let Some(output) = tensors {
@@ -195,7 +191,6 @@ impl ViewArguments {
         }
     }
 
-    /// The command that writes tensors.
     fn tensors(self, output: PathBuf) -> Result<Command, Usage> {
         if self.outputs.len() > 1 {
             let two = anyhow!("`{}`: a file of tensors is written alone", output.display());

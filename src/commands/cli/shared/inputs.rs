@@ -43,7 +43,6 @@ pub struct TokenizerArguments {
 }
 
 impl TokenizerArguments {
-    /// The options.
     pub fn options(&self) -> TokenizerOptions {
         TokenizerOptions { tokens_as_words: self.tokens_as_words, residues: self.residues }
     }
@@ -66,7 +65,6 @@ pub struct CorpusArguments {
     pub format: Option<Format>,
 }
 
-/// The formats of corpora.
 pub const FORMATS: &[Named<Format>] = &[
     (Format::Conllu, "conllu", "CoNLL-U"),
     (Format::Text, "text", "One sentence per line, a blank line between documents"),
@@ -76,11 +74,9 @@ pub const FORMATS: &[Named<Format>] = &[
     (Format::Pairs, "pairs", "Two texts, and the alignment of their words, one pair per line"),
 ];
 
-/// The tokens that can speak for a split word.
 pub const FROM_TOKEN: &[Named<FromToken>] =
     &[(FromToken::Mean, "mean", "The mean over its tokens"), (FromToken::First, "first", "Its first token")];
 
-/// How words are given to the tokenizer.
 pub const SPACINGS: &[Named<Spacing>] = &[
     (Spacing::Written, "written", "In the text as it was written"),
     (Spacing::Spaced, "spaced", "One by one, each with a space before it"),

@@ -17,7 +17,6 @@ use crate::model::grid::HeadPlace;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output;
 
-/// Wrong usage.
 pub type Usage = anyhow::Error;
 
 /// A command with its options, validated.
@@ -35,10 +34,8 @@ impl Command {
     }
 }
 
-/// A value, its name, and a line of help.
 pub type Named<T> = (T, &'static str, &'static str);
 
-/// Reads one of these values by its name.
 pub fn one_of<T: Copy + Send + Sync>(values: &'static [Named<T>]) -> impl TypedValueParser<Value = T> {
     let names = values.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
     PossibleValuesParser::new(names).map(|given| {
@@ -115,7 +112,6 @@ pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
     Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").of_option("truncate"))
 }
 
-/// Refuses outputs that are no pages.
 pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
     match outputs.iter().find(|path| lower_extension(path) != "html") {
         Some(other) => Err(unfit(&format!("write {of} as"), other, "name a file .html")),

@@ -11,7 +11,6 @@ use crate::commands::reporting::PolicyOptions;
 use crate::evaluation::presets::{PRESETS, Preset};
 use crate::system::errors::Facts;
 
-/// Reads the name of any preset.
 pub fn any() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
 }

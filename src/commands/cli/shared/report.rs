@@ -53,7 +53,6 @@ pub struct ReportArguments {
     pub no_run_info: bool,
 }
 
-/// How much a summary can say.
 pub const DETAILS: &[Named<Detail>] =
     &[(Detail::Brief, "brief", "What fits on one screen"), (Detail::Full, "full", "Also what each study found")];
 
@@ -88,7 +87,6 @@ impl ReportArguments {
     }
 }
 
-/// So many threads, or one per core.
 pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }

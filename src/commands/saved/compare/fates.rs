@@ -13,18 +13,13 @@ use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};
 /// The first label of a head that writes a constant on its side alone.
 const CONSTANT: &str = "constant";
 
-/// The assessments of one side.
 struct Assessed<'a> {
-    /// The studies that ran there.
     studies: Vec<&'static str>,
     policy: &'a Policy,
-    /// Whether the model could read the corpus.
     is_read: bool,
-    /// The places of the heads that the model lacks.
     absent: &'a [usize],
     /// For every label; `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
-    /// The assessments of labels of how heads choose.
     choices: Vec<Vec<Assessment>>,
 }
 

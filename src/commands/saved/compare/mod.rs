@@ -34,22 +34,16 @@ pub use tables::ComparedTable;
 pub use text::share;
 pub use verdict::firm_in_words;
 
-/// Two analyses, and where their comparison goes.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// The two analyses.
     pub sides: SidesOptions,
-    /// How heads of both stand to each other.
     pub pairing: Pairing,
     /// The findings that end the command with status 1.
     pub fail_on: Vec<FailOn>,
-    /// The destinations of the outcome.
     pub outputs: OutcomeOutputs,
-    /// The table that a file .csv gets.
     pub table: ComparedTable,
 }
 
-/// How heads of two models stand to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// Nothing is said: by their places.
@@ -145,12 +139,10 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
 const UNKNOWN_LINEAGE: &str = "The models have other weights, and their heads are compared by place. That says something only where \
     one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
 
-/// The first label of each head on both sides.
 fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
     heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect()
 }
 
-/// The firm labels of each head on both sides.
 fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
     fn firm(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
         head.labels.iter().filter(|label| label.firm()[side]).map(|label| &*label.label).collect()

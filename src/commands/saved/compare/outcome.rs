@@ -286,14 +286,12 @@ impl OutcomeCounts {
         }
     }
 
-    /// Whether anything was gained, lost or changed.
     pub fn any_change(&self) -> bool {
         self.gained + self.lost + self.changed > 0
     }
 }
 
 impl Fate {
-    /// The fate in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Kept => "kept",
@@ -307,7 +305,6 @@ impl Fate {
 }
 
 impl Doubt {
-    /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::OtherThresholds => "other thresholds in the two policies",
@@ -338,17 +335,12 @@ pub struct MatchedHeads {
 /// A finding on which `compare` ends with status 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailOn {
-    /// A label was lost or gained.
     Any,
-    /// A label was lost.
     Lost,
-    /// A label was gained.
     Gained,
     /// A label is firm in the first analysis and not in the second: lost, or not shown to be.
     NoLongerFirm,
-    /// The two corpora are not the same.
     Corpora,
-    /// Nothing.
     Never,
 }
 

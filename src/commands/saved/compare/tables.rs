@@ -11,10 +11,8 @@ use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
 use crate::study::show::table::Table;
 
-/// A table of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparedTable {
-    /// A row for each head.
     Heads,
     /// A row for each label that a head has on either side.
     Labels,
@@ -23,7 +21,6 @@ pub enum ComparedTable {
 }
 
 impl ComparedTable {
-    /// The table of an outcome.
     pub fn of(self, outcome: &CompareOutcome) -> Table {
         match self {
             Self::Heads => Table::of("heads", outcome.heads.iter().map(head)),
@@ -33,7 +30,6 @@ impl ComparedTable {
     }
 }
 
-/// The row of a head.
 #[derive(Serialize)]
 struct HeadOutcomeRow<'a> {
     #[serde(flatten)]
@@ -71,7 +67,6 @@ fn head(head: &HeadComparison) -> HeadOutcomeRow<'_> {
     }
 }
 
-/// The row of a label of a head.
 #[derive(Serialize)]
 struct LabelOutcomeRow<'a> {
     #[serde(flatten)]
@@ -85,7 +80,6 @@ fn labels(head: &HeadComparison) -> impl Iterator<Item = LabelOutcomeRow<'_>> {
 }
 
 /// The page as a file.
-/// Fails for no an outcome.
 pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
     let agreements = text::agreements(outcome);
     let facts = outcome.not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
@@ -128,7 +122,6 @@ fn agreement((name, of): &(&'static str, CategoryAgreement)) -> Vec<String> {
     vec![(*name).to_owned(), text::share(of), expected, text::kappa(of)]
 }
 
-/// The columns of the table of heads.
 const HEAD_COLUMNS: [&str; 11] = [
     "head",
     "outcome",

@@ -45,7 +45,6 @@ pub fn share(of: &CategoryAgreement) -> String {
     format!("{} %{}", percent(share), of.share_ci95.map_or_else(String::new, ends))
 }
 
-/// Kappa with its interval.
 pub fn kappa(of: &CategoryAgreement) -> String {
     let valued = of.kappa.map(|value| Valued { value, ci95: of.kappa_ci95 }.in_words(2));
     valued.unwrap_or_else(|| "-".to_owned())
@@ -72,7 +71,6 @@ fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
 pub const INTERVALS: &str =
     "The 95 % intervals treat heads as independent draws, and leave out how labels vary with the sentences.";
 
-/// The heading of the columns of families.
 pub const FAMILY_COLUMNS: [&str; 8] =
     ["family", "heads a", "b", "labels kept", "gained", "lost", "could not tell", "kappa of heads"];
 

@@ -41,7 +41,6 @@ const DEFAULT_Q: f64 = 0.05;
 pub struct ConfirmOptions {
     /// The reports, at least two.
     pub reports: Vec<PathBuf>,
-    /// The destinations of the outcome.
     pub outputs: OutcomeOutputs,
     /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
@@ -208,7 +207,6 @@ fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<I
     }
 }
 
-/// The version of the form.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Which firm labels of one report are confirmed over other corpora.

@@ -11,7 +11,6 @@ use crate::report::firm::is_role;
 use crate::studies::registry;
 use crate::study::labels::Assessment;
 
-/// The labels of two sides.
 #[derive(Default)]
 pub struct Labels {
     /// The labels that changed, largest difference of scores first.
@@ -22,7 +21,6 @@ pub struct Labels {
     pub idle: Vec<IdleHeadLabels>,
     /// Firm labels on either side, without labels of how heads choose.
     pub firm: usize,
-    /// How many of these were compared.
     pub compared: usize,
     /// The labels that did not.
     pub left_aside: Vec<LeftAside>,

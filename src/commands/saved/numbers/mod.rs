@@ -24,18 +24,14 @@ use pairs::NumberPairs;
 const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
-/// Two analyses, and what a change is.
 #[derive(Clone, Debug)]
 pub struct NumbersOptions {
-    /// The two analyses.
     pub sides: SidesOptions,
-    /// The largest q-value of a change.
     pub rate: f64,
     /// Differences up to this are none, of numbers in each unit.
     pub tolerances: PerUnit<f64>,
     /// The parts that are printed and decide the status; empty for all.
     pub only: Vec<Part>,
-    /// The destinations of the outcome.
     pub outputs: OutcomeOutputs,
 }
 

@@ -307,12 +307,10 @@ impl NumbersOutcome {
 }
 
 impl OneSidedLabel {
-    /// The head, the label and the side that has it firmly.
     pub fn in_words(&self) -> String {
         format!("{} {} ({} only)", self.place, one_line(&self.label), self.side())
     }
 
-    /// The side that has it firmly.
     pub fn side(&self) -> &'static str {
         if self.a.firm { "a" } else { "b" }
     }

@@ -18,7 +18,6 @@ use crate::system::printable::{one_line, printable};
 const LABELS: usize = 16;
 const ROWS: usize = 10;
 
-/// The digits of numbers.
 const DIGITS: usize = 3;
 
 /// The page; with `full` all that changed.
@@ -158,7 +157,6 @@ impl NumbersText<'_> {
 }
 
 /// The page as a file.
-/// Fails for no an outcome.
 pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
     let NumbersOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
         outcome;
@@ -212,7 +210,6 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
     page.render()
 }
 
-/// The digits of numbers.
 const PAGE_DIGITS: usize = 4;
 
 fn label(change: &LabelChange) -> Vec<String> {

@@ -13,7 +13,6 @@ use crate::study::metrics::number::{Number, Part, in_rules};
 use crate::study::metrics::unit::{PerUnit, SAME_MODEL};
 use crate::system::counted::plural;
 
-/// The numbers of two sides.
 pub struct NumberPairs<'a> {
     /// The pairs that were tested, in the order of reports.
     pub tested: Vec<Pair<'a>>,
@@ -25,14 +24,10 @@ pub struct NumberPairs<'a> {
     grid: HeadGrid,
 }
 
-/// A number of both sides, with its test.
 pub struct Pair<'a> {
-    /// The number of the first side.
     pub a: Number<'a>,
-    /// The number of the second side.
     pub b: Number<'a>,
     test: DifferenceTest,
-    /// The q-value of the difference.
     pub q: f64,
 }
 
@@ -43,7 +38,6 @@ impl Pair<'_> {
     }
 }
 
-/// Why a number is not tested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     Differing,
@@ -136,7 +130,6 @@ impl<'a> NumberPairs<'a> {
         Self { tested, left_aside: left_aside.collect(), of_corpus, grid }
     }
 
-    /// How many numbers of a part were tested.
     pub fn count(&self, part: Part) -> usize {
         self.tested.iter().filter(|pair| pair.a.part == part).count()
     }

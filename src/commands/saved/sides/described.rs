@@ -56,14 +56,12 @@ pub struct Fact {
 }
 
 impl Valued {
-    /// The number with its interval.
     pub fn in_words(&self, digits: usize) -> String {
         with_interval(self.value, self.ci95, digits)
     }
 }
 
 impl Described {
-    /// The analysis on one line.
     pub fn in_words(&self) -> String {
         let Self { file, shard, model, corpus, sentences } = self;
         let shard = shard.as_ref().map_or_else(String::new, |shard| format!(", shard {shard}"));

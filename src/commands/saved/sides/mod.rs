@@ -30,10 +30,8 @@ use crate::system::errors::Facts;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
-/// Two analyses, and how both are labelled.
 #[derive(Clone, Debug)]
 pub struct SidesOptions {
-    /// The two reports or partials.
     pub files: [PathBuf; 2],
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
@@ -41,18 +39,15 @@ pub struct SidesOptions {
     pub threads: NonZeroUsize,
 }
 
-/// One analysis.
 pub struct Side {
     file: String,
     /// The shard of a partial.
     shard: Option<Shard>,
     /// The identity of the analysis: its model, its corpus, its program and its settings.
     pub circumstances: ReportContext,
-    /// The numbers and the sections of studies.
     pub findings: Results,
 }
 
-/// A file that was read.
 enum SavedFile {
     Report(Box<Report>),
     Partial(Shard, Box<Observation>),
@@ -146,7 +141,6 @@ impl Side {
         Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
     }
 
-    /// The file, as it was named.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -180,7 +174,6 @@ impl Side {
         study.is_none_or(|study| self.findings.studies().iter().any(|run| run.card().name == study))
     }
 
-    /// Every number that can be compared.
     pub fn numbers(&self) -> Vec<Number<'_>> {
         self.findings.numbers(&self.circumstances.settings.policy)
     }
@@ -233,7 +226,6 @@ impl Side {
         (!same).then(|| "The corpora are not the same.".to_owned())
     }
 
-    /// The side in words.
     pub fn described(&self) -> Described {
         let ReportContext { model, corpus, .. } = &self.circumstances;
         Described {

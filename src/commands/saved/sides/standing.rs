@@ -41,7 +41,6 @@ impl LabelStanding {
         }
     }
 
-    /// The standing in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Firm => "firm",
@@ -89,7 +88,6 @@ pub struct IdleHead {
 }
 
 impl Idleness {
-    /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Absent => "absent",

@@ -20,7 +20,6 @@ const VALUE: usize = 40;
 /// The characters before the first difference of two long values that are shown with it.
 const CONTEXT: usize = 12;
 
-/// The two analyses, each on a line.
 pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
     writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
 }
@@ -75,25 +74,17 @@ pub fn most(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
 }
 
-/// The page of a comparison.
 #[derive(Serialize)]
 pub struct ComparisonPage {
     pub title: &'static str,
-    /// The two analyses.
     pub facts: Vec<(&'static str, String)>,
-    /// The finding, in a sentence.
     pub verdict: String,
-    /// The sentences after it.
     pub findings: Vec<String>,
-    /// How it was found.
     pub how: String,
-    /// The tables.
     pub parts: Vec<PageTable>,
-    /// The line at the end.
     pub footer: &'static str,
 }
 
-/// A table of the page.
 #[derive(Serialize)]
 pub struct PageTable {
     title: String,
@@ -117,7 +108,6 @@ impl PageTable {
 
 impl ComparisonPage {
     /// The page as a file.
-    /// Fails for no comparison.
     pub fn render(&self) -> Result<Vec<u8>> {
         page::filled("changes", self)
     }
