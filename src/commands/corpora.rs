@@ -42,7 +42,6 @@ pub fn counts(
 }
 
 /// Reads a corpus to its end and writes its index.
-/// Fails if the corpus or the output cannot be used.
 pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
     let indexing = progress::step("indexing");

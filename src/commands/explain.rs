@@ -1,5 +1,4 @@
-//! `headscope explain`: what labels, metrics, studies and the other words of a report are; and the page
-//! docs/detectors.md.
+//! `headscope explain`: what the words of a report are; and the page docs/detectors.md.
 
 use std::fmt::Write;
 

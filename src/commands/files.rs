@@ -15,7 +15,6 @@ pub struct OutputFile {
 }
 
 /// Writes files to a folder, which is made if it is not there.
-/// Fails if one cannot be written.
 pub fn write(folder: &Path, files: &[OutputFile]) -> Result<()> {
     fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)?;
     for OutputFile { name, bytes } in files {

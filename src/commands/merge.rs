@@ -1,5 +1,4 @@
-//! `headscope merge`: the partials of all shards, to the report of one run over everything, or to the partial that such a run
-//! would write.
+//! `headscope merge`: the partials of all shards, to the report or the partial of one run over everything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,8 +71,7 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints the missing shards of this many, in the form of job arrays. Where the first of two stages is whole, nothing is printed, for
-/// an array of its jobs would have nothing to do: the error says how the second begins.
+/// Prints the missing shards of this many, in the form of job arrays; nothing where the first of two stages is whole.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;

@@ -43,7 +43,6 @@ impl OpenOutput {
 }
 
 /// Opens files before any work is done, so that a path that cannot be written fails at once.
-/// Fails if a file cannot be written.
 pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     let open = |target: &Target| match target {
         Target::Stdout(form) => Ok(OpenOutput::Stdout(*form)),
@@ -53,7 +52,6 @@ pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
 }
 
 /// Writes a report to its outputs: JSON as it is, and all else of its texts on one line each, wherever they come from.
-/// Fails if it cannot be written.
 pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
     let has_others = outputs.iter().any(|output| !output.is_whole());
     let to_show = if has_others { json::to_show(report)? } else { None };
@@ -63,7 +61,6 @@ pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
 }
 
 /// Writes to each output what `render` makes in its format, or the text of `summary`.
-/// Fails if it cannot be made or written.
 pub fn write_each(
     outputs: Vec<OpenOutput>,
     render: impl Fn(Writer) -> Result<Vec<u8>>,
@@ -117,13 +114,11 @@ impl PolicyOptions {
     }
 
     /// The default policy or that of presets, with what the policy file and the command line set.
-    /// Fails if the policy file cannot be used.
     pub fn policy(&self) -> Result<Policy> {
         self.over(presets::policy(&[]))
     }
 
     /// `policy`, or that of presets if there are any, with what the policy file and the command line set.
-    /// Fails if the policy file cannot be used.
     pub fn over(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
         let policy = match &self.file {
@@ -157,7 +152,6 @@ pub struct ReportOptions {
 
 impl ReportOptions {
     /// Opens the outputs: the reports, and after them the summary.
-    /// Fails if a file cannot be written.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
         Ok(open(&self.outputs)?.into_iter().chain(summary).collect())
@@ -175,7 +169,6 @@ pub fn write_sums(observation: &Observation, mut output: Output) -> Result<()> {
 }
 
 /// Measures, labels and reports an observation.
-/// Fails if nothing was observed.
 pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
     let measuring = progress::step("computing intervals and tests");
@@ -273,7 +266,6 @@ pub struct OutcomeOutputs {
 
 impl OutcomeOutputs {
     /// The outputs, open; what is printed comes last.
-    /// Fails if a file cannot be written.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let mut open = open(&self.targets)?;
         open.extend(self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new())));

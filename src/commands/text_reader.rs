@@ -9,8 +9,7 @@ use crate::model::tokenizer::residues::Parting;
 use crate::model::tokenizer::{ModelTokenizer, TokenizerOptions};
 use crate::system::terminal::say;
 
-/// The tokenizer of a model, by the options of a run; a note says where it may not be the one that the model was trained
-/// with.
+/// The tokenizer of a model, by the options of a run; a note says where the model may have been trained with another.
 /// Fails if it cannot read what its own vocabulary is made of.
 pub fn of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
     let tokenizer = model.tokenizer.reading(options)?;

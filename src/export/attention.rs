@@ -66,8 +66,7 @@ impl SentenceAttention {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// How many sources of the arcs have their largest weight on another word on a target, of how many get their largest weight of
-    /// another word from a target, and how many there are; `None` of a whole tree.
+    /// How many sources of the arcs attend most to a target, how many are attended to most by one, and how many there are.
     fn found(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();

@@ -268,7 +268,6 @@ fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
 }
 
 /// All that the report has on a head: its own object, and what each study says of it.
-/// Fails if it cannot be expressed in JSON.
 pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     let place = head.place;
     let mut studies = Map::new();
@@ -343,7 +342,6 @@ pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
 }
 
 /// The labels as data.
-/// Fails if it cannot be expressed in JSON.
 pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     let entry = |(head, label): &(&HeadReport, &Label)| {
         let mut entry = serde_json::to_value(head.place)?;

@@ -86,8 +86,7 @@ pub struct LabelFamily {
     pub by_layer: Vec<usize>,
 }
 
-/// The families that some head has a label of, in the order of the table of detectors; those that are no more known after
-/// them, and heads without a label last.
+/// The families that some head has a label of, as detectors are ordered; then unknown ones, and heads without a label.
 pub fn families(report: &Report) -> Vec<LabelFamily> {
     let order: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
@@ -150,8 +149,7 @@ pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
 /// An interval of less than this half of its width has none.
 const NO_WIDTH: f64 = 1e-9;
 
-/// A number with half of its interval's width in brackets, in units of its last digit: `.124(9)` is 0.124 ± 0.009. It
-/// has three decimals if there is no interval, or the interval has no width.
+/// A number with half of its interval in units of its last digit: `.124(9)` is 0.124 ± 0.009; three decimals without one.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let half = ci95.map_or(0.0, Interval::half_width);
     // Less is rounding: it would be (0) in units of the fourth decimal.

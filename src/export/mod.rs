@@ -55,7 +55,6 @@ impl TableWriter {
     ];
 
     /// The table in this format; only LaTeX has its caption.
-    /// Fails if it cannot be expressed in it.
     pub fn render(self, table: &Table, caption: &str) -> Result<Vec<u8>> {
         match self {
             Self::Csv => tables::csv::table(table),
@@ -81,7 +80,6 @@ impl Writer {
     }
 
     /// The report in this format.
-    /// Fails if the report cannot be expressed in it.
     pub fn render(self, report: &Report) -> Result<Vec<u8>> {
         match self {
             Self::Json(form) => json::render(report, form),

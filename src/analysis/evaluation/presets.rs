@@ -125,8 +125,7 @@ pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -
     needs.into_iter().find(|(_, study)| !ran(study))
 }
 
-/// How words are given to the tokenizer where these presets and studies are asked for: as in the published analyses among
-/// them.
+/// How words are given to the tokenizer where these presets and studies are asked for: as in the published analyses.
 pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     let is_asked_for = |preset: &&Preset| {
         let named = |study: &&str| studies.iter().any(|name| name == study);

@@ -1,5 +1,4 @@
-//! Facts about a run to know before its labels, and its caveats: general ones, and those of its studies. docs/LIMITS.md has the
-//! argument and the full references.
+//! Facts about a run to know before its labels, and its caveats, for which docs/LIMITS.md has the argument and references.
 
 use super::{Caveat, ContextInfo, CorpusInfo, ModelInfo, Report, TextInfo};
 use crate::corpus::Format;

@@ -173,8 +173,7 @@ impl CorpusInfo {
         }
     }
 
-    /// The sampling units in words, where they are too few for any test of metrics with these denominators; of a corpus of
-    /// sentences or of proteins, as `piece` says.
+    /// The sampling units in words, where they are too few for any test of metrics with these denominators.
     pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.words(piece);
@@ -275,8 +274,7 @@ impl TextInfo {
         self.families < BLOCKS as u64
     }
 
-    /// The facts to know before the labels, a sentence each without its full stop; mostly there are none. What the corpus is
-    /// made of is a sentence of words, or a protein of residues.
+    /// The facts to know before the labels, a sentence each without its full stop; mostly there are none.
     pub fn remarks(&self, [sentence, word]: [&str; 2]) -> Vec<String> {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;

@@ -24,8 +24,7 @@ const NAMED: usize = 2;
 /// A list of heads names so many.
 const MOST_NAMED: usize = 16;
 
-/// Why the model could not read the text, or no label could be tested, if so; which heads have a firm role; the relation with the strongest evidence; which heads write a
-/// constant; how heads choose; what removing them costs; what was too little to say. Each only where there is something to say.
+/// The sentences, each only where there is something to say.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
     let unread = report.unread();
@@ -159,8 +158,7 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     shown.join(", ") + &more
 }
 
-/// Which of two labels has the stronger evidence: a firm label before a borderline one, then the smaller q-value, then the larger
-/// margin.
+/// The order of evidence: a firm label is above a borderline one, then the smaller q-value, then the larger margin.
 pub fn by_evidence(a: &Label, b: &Label) -> Ordering {
     let q = |label: &Label| label.test.q.unwrap_or(1.0);
     b.borderline.cmp(&a.borderline).then(q(b).total_cmp(&q(a))).then(a.margin.total_cmp(&b.margin))

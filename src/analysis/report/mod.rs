@@ -282,9 +282,7 @@ impl Report {
         self.in_brief = in_brief::of(self);
     }
 
-    /// This evidence under another policy: new labels, q-values and caveats.
-    ///
-    /// The labels of the controls are left out, because a report does not have the evidence for them.
+    /// This evidence under another policy, without the labels of the controls, for which a report does not have the evidence.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
         let (mut circumstances, mut findings) = self.into_parts();

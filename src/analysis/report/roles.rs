@@ -22,8 +22,7 @@ impl Report {
         self.heads.iter().filter(|head| !self.is_constant(head))
     }
 
-    /// The marks of the first label of a head: `?` if it is borderline, `~` if another one ties with it, `=` if the head writes a constant,
-    /// `+2` for two more labels.
+    /// The marks of the first label of a head: `?` borderline, `~` a near tie, `=` the head writes a constant, `+2` more labels.
     pub fn marks(&self, head: &HeadReport) -> String {
         let marks = [
             (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE),
@@ -150,8 +149,7 @@ fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
 }
 
 impl HeadReport {
-    /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
-    /// threshold or is not known, or no rule could be tested.
+    /// Whether it has no label and more text might give it one: a nearest one may reach its threshold, or no rule was tested.
     pub fn is_undecided(&self) -> bool {
         let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
         self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))

@@ -17,8 +17,7 @@ use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal::say;
 
-/// So many heads are asked for their typical sentence. An example has 16 words at most, so most are short enough; the longest of a few
-/// shows more than the first.
+/// So many heads are asked for their typical sentence: the longest of a few shows more than the first.
 const MOST_ASKED: usize = 8;
 
 impl PreparedRun<'_> {
@@ -39,8 +38,7 @@ impl PreparedRun<'_> {
         attention_maps(model, sequence, &self.gates()).map(Some)
     }
 
-    /// A report with the maps of the sentence that was given, or with those of an example if that was asked for. Should there be none, or
-    /// none that can be read once more, the report is without maps, and that is said.
+    /// A report with the maps of the sentence that was given, or of an example if asked for; that there is none is said.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
         let chosen = || {
             let found = self.typical(&report);
@@ -57,9 +55,7 @@ impl PreparedRun<'_> {
         Report { attention_maps, ..report }
     }
 
-    /// The maps of the longest sentence, of those with few enough tokens, that is typical of one of the heads whose firm roles have the
-    /// largest margins over their thresholds.
-    /// Fails if the corpus cannot be read once more.
+    /// The maps of the longest sentence with few enough tokens that is typical of a head with one of the largest margins.
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();

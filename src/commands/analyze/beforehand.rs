@@ -1,5 +1,4 @@
-//! What is settled before the first pass: how a decoder reads the corpus, by sentences or in windows of documents, and with what a text
-//! begins; and how often each token is in the whole corpus.
+//! Before the first pass: how a decoder reads the corpus, and how often each token is in all of it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +30,6 @@ pub struct KnownCounts {
 }
 
 /// Counts the tokens of the corpus, or reads the file of counts.
-/// Fails if either cannot be read.
 pub fn known(
     options: &AnalyzeOptions,
     selection: &Selection,
@@ -74,9 +72,8 @@ pub fn known(
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }
 
-/// How the model reads a corpus whose units are these, if it is a decoder, and its tokenizer as it does.
-///
-/// Where the corpus marks documents a decoder reads it in them, unless the options say otherwise.
+/// How the model reads a corpus whose units are these, if it is a decoder, and its tokenizer as it does: in documents where the
+/// corpus marks them, unless the options say otherwise.
 /// Fails if the options ask an encoder for what is of decoders, or for a token that no file names.
 pub(super) fn reading<'a>(
     options: &AnalyzeOptions,

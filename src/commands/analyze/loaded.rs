@@ -32,7 +32,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// Opens the corpus of a run, so that one that is missing is missed at once, and loads its model.
-    /// Fails if the model or the corpus cannot be used.
     pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
         let began = Cell::new(Some(now()));
         let corpus = open(options)?;
@@ -44,7 +43,6 @@ impl Loaded {
     }
 
     /// Loads a model whose hashes are known, with the parts that a run needs.
-    /// Fails if it cannot be used.
     pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
         let began = Cell::new(Some(now()));
         let model = load(files, options)?;
@@ -69,7 +67,6 @@ pub(super) fn now() -> (SystemTime, Instant) {
 }
 
 /// Opens the corpus of a run.
-/// Fails if it cannot be opened.
 pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
     let scope = Scope::new(options.limit, options.unit).half(options.half);
@@ -91,8 +88,7 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
-/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and which types have
-/// only links nearer than the least distance.
+/// Finds links of no sentence before the model is loaded; says which rules make no link, and which types only too near ones.
 fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
     let mut too_near: BTreeMap<&str, usize> =

@@ -162,8 +162,7 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Observes the whole corpus; what follows from labels, from those by `policy`. With a folder, part by part: parts that are
-    /// there are read, and the others are left there.
+    /// Observes the whole corpus, with labels by `policy` for what follows them; in a folder, part by part, from those there.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;

@@ -139,8 +139,7 @@ pub struct PartialOptions {
     pub path: PathBuf,
     /// Whether it is in a folder of parts, which is created if missing, and in which nothing else is replaced.
     pub in_folder: bool,
-    /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
-    /// nothing.
+    /// The sums over the whole corpus that the passes of this shard follow, if they follow any.
     pub after: Option<PathBuf>,
     /// How heads are labelled where passes follow from labels.
     pub policy: PolicyOptions,

@@ -1,7 +1,4 @@
-//! Parts of a run, each kept in a file when it is done: what is there already, and whether it is of this run.
-//!
-//! One shard is a part that a job of its own runs; `--resume` keeps all parts of one run in a folder, so that one that is cut
-//! off goes on where it was.
+//! Parts of a run, each kept in a file when it is done: a shard, or with `--resume` all parts of one run in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +22,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
-/// The header of the part that is at `path`, if there is a whole one; of one that is not whole it is said that its shard is run
-/// again.
+/// The header of the part at `path`, if there is a whole one; of another it is said that its shard is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::earlier_header(path) {
         Err(error) if DamagedPartial::is(&error) => {
@@ -105,7 +101,6 @@ impl<'a> Part<'a> {
     }
 
     /// Writes the shard.
-    /// Fails if it cannot be written.
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
         self.output.write(bytes)?;
         self.output.commit()

@@ -1,9 +1,6 @@
-//! Which studies run.
+//! Which studies run: options ask for some, these bring others that they build on, the corpus and the model rule some out.
 //!
-//! Options ask for studies, by name, by preset, by a task or by asking for nothing; studies bring others that they build on.
-//! The corpus and the model rule some out.
-//! [`Selection`] alone decides, for the command line and for tables of `batch`: first from the options and the corpus, and
-//! again when the model is loaded.
+//! [`Selection`] alone decides, first from the options and the corpus, and again when the model is loaded.
 
 use std::sync::Arc;
 

@@ -79,7 +79,6 @@ impl Inputs {
     }
 
     /// Makes sure that what was read is what had been looked at.
-    /// Fails if it is not.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
         let changed = || {
             anyhow!("corpus `{}` changed while it was analysed", corpus.name)
@@ -111,7 +110,6 @@ pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
 
 impl Corpora {
     /// The corpus of a run by content.
-    /// Fails if it cannot be read.
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
         if let Some((_, known)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
             return Ok(known.clone());

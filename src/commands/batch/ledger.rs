@@ -1,5 +1,4 @@
-//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short, and its digest; the
-//! runs whose last attempt failed; and what is left to do for each.
+//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short and its digest; and what is left to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -141,7 +140,6 @@ impl ReportSummary {
 
 impl LedgerEntry {
     /// A run whose files are written.
-    /// Fails if one is gone already.
     pub fn new<'a>(
         inputs: Inputs,
         found: ReportSummary,
@@ -161,7 +159,6 @@ impl LedgerEntry {
     }
 
     /// This run with more reports, which are written.
-    /// Fails if one is gone already.
     pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {
             let digest = output::earlier_sha256(path);
@@ -180,7 +177,6 @@ impl LedgerEntry {
 
 impl Ledger {
     /// The ledger of a folder; empty if there is none.
-    /// Fails if there is one that cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
         let known = read(&path).class(Class::Input)?;
@@ -206,9 +202,8 @@ impl Ledger {
         self.path.with_file_name(file)
     }
 
-    /// The files of a run in formats beside those of `asked`, from when others were asked for: first those that are as they were
-    /// written, which a run that is done again is to write as well, so that no two of them contradict each other; then those
-    /// that were changed by somebody else.
+    /// The files of a run in other formats than `asked`: those that are as they were written, which a run that is done again
+    /// writes as well so that no two contradict each other; then those that somebody changed.
     pub fn other_formats(
         &self,
         name: &str,
@@ -231,7 +226,6 @@ impl Ledger {
     }
 
     /// Remembers a run that was done.
-    /// Fails if the ledger cannot be read or written.
     pub fn record(&mut self, name: &str, entry: &LedgerEntry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
@@ -240,7 +234,6 @@ impl Ledger {
     }
 
     /// Remembers how runs failed that were tried, and forgets the failures of those of which nothing has changed.
-    /// Fails if the ledger cannot be read or written.
     pub fn record_failures<'a>(&mut self, tried: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
         let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure(name) != *failure).collect();
         if news.is_empty() {

@@ -1,7 +1,6 @@
 //! `headscope batch`: a table of analyses, of which it runs those that are missing or have changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report,
-//! `outstanding.rs` says what is to be done, and `overview.rs` shows all of them.
+//! Runs of one model follow on each other, so that it is loaded once.
 
 mod inputs;
 pub mod ledger;
@@ -143,8 +142,7 @@ impl Batch<'_> {
         !self.options.keep_going && !self.failed.is_empty()
     }
 
-    /// The runs of a model that its files do not forbid, told before any run begins: a local model that is not there, and options
-    /// that do not go with its `config.json`, are failures now and not after hours. Of the Hub nothing is asked yet.
+    /// The runs that a model's files do not forbid: what does not go with a local model fails now and not after hours.
     fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
@@ -202,8 +200,7 @@ impl Batch<'_> {
                 return Ok(());
             }
         }
-        // The model is loaded for the run that needs most of it, so that it serves them all. One that cannot have what it
-        // needs does not keep the others from theirs.
+        // The model is loaded for the run that needs most of it; one that cannot have that does not keep the others from theirs.
         let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
         while let Some(most) = pending.iter().map(demanding).max() {
             let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");

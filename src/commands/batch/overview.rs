@@ -23,7 +23,6 @@ pub struct RunRow<'a> {
 }
 
 /// Writes both.
-/// Fails if one cannot be written.
 pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
     for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows)?)] {
         let mut output = Output::open(&folder.join(name))?;

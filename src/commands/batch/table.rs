@@ -89,8 +89,7 @@ const MODEL: &str = "model";
 /// The key of the paths of a corpus.
 const CORPUS: &str = "corpus";
 
-/// Options by name, each with the values that stand on the command line, `None` for a switch that is off, and the place in the
-/// file.
+/// Options by name, with their values on the command line, `None` for a switch that is off, and their place in the file.
 type Settings = BTreeMap<String, (Option<Vec<Spanned<String>>>, Range<usize>)>;
 
 struct TableError {
@@ -112,8 +111,7 @@ pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> 
 }
 
 impl Table {
-    /// The error of a run with the line of the table that names what it is about, unless it is about a line already, or about
-    /// what the table does not name.
+    /// The error of a run with the line of the table that names what it is about, unless it has a line, or none does.
     pub fn located(&self, run: &TableRun, error: Error) -> Error {
         let (file, line_of_file) = errors::place(error.as_ref());
         let about = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());

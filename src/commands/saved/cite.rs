@@ -1,6 +1,4 @@
-//! `headscope cite`: the program, and the papers behind a report.
-//!
-//! The explanation of a label or metric names its source.
+//! `headscope cite`: the program, and the papers behind a report, which the explanations of labels and metrics name.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,9 +15,7 @@ use crate::system::terminal::print;
 
 const CITATION: &str = include_str!("../../../CITATION.cff");
 
-/// Prints how to cite the program, and the papers behind the labels and metrics of a report if there is one, in words or as
-/// BibTeX.
-/// Fails if the report cannot be read.
+/// Prints how to cite the program, and the papers behind a report if there is one, in words or as BibTeX.
 pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
     let Some(path) = report else {
         return print(&if bibtex { bibtex_of(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });

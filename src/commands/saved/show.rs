@@ -1,5 +1,4 @@
-//! `headscope show`: a saved report for a person, without the model: the summary, a head, a relation, a label; and `headscope
-//! relabel`: another policy over it, which `show` and `export` take as well.
+//! `headscope show`: a saved report for a person; and `headscope relabel`: another policy over it.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -203,7 +202,6 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
 }
 
 /// The thresholds and the labels that another policy changes in a saved report of this name and text.
-/// Fails if the report or the policy cannot be used.
 pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
     // A terminal shows the report as it is parsed for that, on either side.
     let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;

@@ -50,7 +50,6 @@ pub struct MapsOptions {
 /// of whole layers, `[heads, tokens, tokens]` of heads that were named; or, with `rollout`, the rollout of the layers and that of even
 /// attention as `rollout.<index>` and `rollout_even.<index>`, `[layers, tokens, tokens]`. Attention goes from the token of the row to
 /// that of the column.
-/// Fails if the model, a sentence or the output cannot be used.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.tokenizer)?;
@@ -184,7 +183,6 @@ impl Header<'_> {
 }
 
 /// Makes sure that readers of safetensors take a header of so many bytes.
-/// Fails if they do not.
 fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
     let long = || {
         let sentences = counted(sentences, "sentence");

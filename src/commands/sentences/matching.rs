@@ -71,8 +71,7 @@ pub struct MatchOutcome {
     labels: Option<Vec<LabelsOneWay>>,
 }
 
-/// Matches the heads of two models and prints the partners; with `runs` both models are also labelled, each half of the corpus over
-/// which heads are not matched.
+/// Matches the heads of two models and prints the partners; with `runs` both are labelled over what they are not matched over.
 /// Fails if a model or the sentences cannot be used, the models have other heads or tokens, or an output cannot be written.
 pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
     let outputs = options.outputs.open()?;

@@ -70,7 +70,6 @@ pub struct NamedSentence {
 }
 
 /// Loads a model that reads text by these options, while its files are hashed.
-/// Fails if it cannot be used.
 pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Fingerprint)> {
     let files = model.resolve(&Downloads::default())?;
     let fingerprint = Fingerprint::start(&files);
@@ -81,7 +80,6 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Finge
 }
 
 /// The heads of a choice, in its order.
-/// Fails if the model has not all of them.
 pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     let grid = model.grid();
     Ok(match choice {
@@ -110,7 +108,6 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
 }
 
 /// The attention of these heads over a sentence, `[heads, tokens, tokens]`; zeros for heads that are absent.
-/// Fails if the forward pass fails.
 pub fn attention(
     model: &Model,
     sequence: &Sequence,
@@ -135,7 +132,6 @@ pub fn attention(
 }
 
 /// The attention of all heads over a sentence, rounded.
-/// Fails if the forward pass fails.
 pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
     let heads: Vec<HeadPlace> = model.grid().places().collect();
     let weights = attention(model, sequence, &heads, gates, &mut Scratch::default())?;

@@ -135,7 +135,6 @@ pub enum Drawing {
 }
 
 /// Shows the attention of heads, or draws it.
-/// Fails if the model, a sentence or an output cannot be used.
 pub fn view(options: &ViewOptions) -> Result<()> {
     let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;

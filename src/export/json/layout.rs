@@ -18,7 +18,6 @@ pub(super) enum Layout {
 }
 
 /// A value as JSON, with a newline at the end. Floats are the shortest that read back to the same value.
-/// Fails if it cannot be expressed in JSON.
 pub(super) fn written(value: &impl Serialize, layout: Layout) -> serde_json::Result<String> {
     written_with(value, layout, Digits::ALL)
 }

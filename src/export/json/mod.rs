@@ -38,7 +38,6 @@ pub fn render(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
 }
 
 /// Whatever is JSON, indented, as [`render`] writes it.
-/// Fails if it cannot be expressed in JSON.
 pub fn indented(value: &impl Serialize) -> Result<String> {
     Ok(written(value, Layout::Indented)?)
 }
@@ -48,7 +47,6 @@ pub fn indented(value: &impl Serialize) -> Result<String> {
 const LONGEST: u64 = 1 << 30;
 
 /// The text of a saved report, packed by gzip or not; `-` is standard input.
-/// Fails if it cannot be read.
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = if path == Path::new("-") {
         input::stdin().and_then(|stdin| input::read_all(stdin, LONGEST))
@@ -110,7 +108,6 @@ pub fn parse_to_show(name: &str, text: &str) -> Result<Report> {
 }
 
 /// A report that is not saved, as [`parse_to_show`] has it; `None` where each of its texts is one line as it is.
-/// Fails if it cannot be read again.
 pub fn to_show(report: &Report) -> Result<Option<Report>> {
     match on_one_line(&written(report, Layout::Compact)?) {
         Cow::Borrowed(_) => Ok(None),
@@ -124,8 +121,7 @@ pub fn as_saved(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &written_with(report, Layout::Compact, digits)?)
 }
 
-/// The text of a report with each text and key in it on one line, of which a terminal obeys nothing. What is no JSON stays as it is,
-/// to be refused where it is parsed.
+/// A report with each text and key on one line, of which a terminal obeys nothing. What is no JSON stays, to be refused later.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -183,8 +179,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
 /// The bytes that are looked at together, without a branch for each: enough for vectors, and few to look at in vain.
 const BLOCK: usize = 4096;
 
-/// Whether no text of it can hold anything but what is seen: JSON has line ends between its tokens alone, and within texts
-/// escapes.
+/// Whether each text is one line that is seen as it is: JSON has line ends between its tokens alone, and within texts escapes.
 fn is_plain(json: &str) -> bool {
     let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
     // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.

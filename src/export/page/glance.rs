@@ -1,5 +1,4 @@
-//! The attention of heads over one sentence: a sentence to play with, and thumbnails of all heads. Their data, which the page's script
-//! draws.
+//! The attention of heads over one sentence, as data that the page's script draws: to play with, and as thumbnails.
 
 use minijinja::value::Value;
 use serde::Serialize;

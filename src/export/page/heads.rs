@@ -130,8 +130,7 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
     found(report).into_iter().map(row).collect()
 }
 
-/// The head whose card stands first, and why: that of the relation with the strongest evidence if this is beyond word classes, else
-/// the one whose firm role has the largest margin over its threshold, and the first of all where none has one.
+/// The head whose card stands first, and why.
 pub fn first(report: &Report) -> (String, String) {
     let of_relation = strongest_relation(report).filter(|(_, label)| label.reach() == Some(Reach::Tags));
     let (place, why) = match (of_relation, by_margin(report).first()) {
@@ -189,8 +188,7 @@ fn neighbours(report: &Report, head: &HeadReport) -> Vec<NeighbourLink> {
     found.map(|Neighbour { how, place, strength }| NeighbourLink { how, name: place.to_string(), strength }).collect()
 }
 
-/// The remarks of each study on a head: its effect, the information that it carries. Studies that draw the head, or link it to others,
-/// are on its card with that.
+/// The remarks of each study on a head, but for studies that draw it or link it to others, which are on its card with that.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
     let policy = &report.settings.policy;
     let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, policy)));

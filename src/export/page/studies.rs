@@ -1,5 +1,4 @@
-//! The sections of the studies: their caveats, their figures, their numbers; the studies that were not run; and every metric of every
-//! head, as tables that are heat maps where there is a script.
+//! The sections of the studies, the studies that were not run, and every metric of every head as tables.
 
 use minijinja::value::Value;
 use serde::Serialize;

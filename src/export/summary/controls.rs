@@ -54,8 +54,7 @@ pub(super) fn write(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// Each family that there is any of, with its mean over the seeds beside the number in the analysis itself; of studies that a
-/// control does not run there is nothing to say.
+/// Each family that there is any of, with its mean over the seeds beside the number in the analysis itself.
 fn families(
     report: &Report,
     runs: &[&ControlReport],
@@ -99,8 +98,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
 
 const NAMED: usize = 6;
 
-/// A line for each study that gives labels: how many heads have each, their first or not, and which. A study that has neither
-/// labels nor anything else to say has the head with the most of its first metric.
+/// A line for each study: which heads have its labels, or without labels and text the head with most of its first metric.
 pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {

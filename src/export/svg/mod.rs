@@ -39,8 +39,7 @@ impl Svg {
         Self { medium, body: String::new(), texts: Extent::NONE }
     }
 
-    /// The document, `width` by `height` pixels, or larger where a text reaches beyond that; `title` is its name to those who cannot see
-    /// it, `text` what it shows.
+    /// The document, `width` by `height` pixels, or larger where a text reaches beyond; `title` and `text` stand for it.
     pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
         let [left, top, width, height] = self.texts.within(size).map(number);
         let (title, text) = (escaped(title), escaped(text));

@@ -1,5 +1,4 @@
-//! The table of heads: the first label of each with its evidence, how it chooses, what removing it costs, the sentence on it; as
-//! a flat table, for the terminal, and as data.
+//! The table of heads, flat, for the terminal, and as data.
 
 use comfy_table::CellAlignment;
 use serde_json::{Map, Value};
@@ -93,9 +92,7 @@ fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
 /// A column of the terminal: its heading, and the names of its number and of the ends of its interval in the table.
 type NumberColumn = (&'static str, &'static str, Option<[&'static str; 2]>);
 
-/// A row for each head: its first label with the score, half of the 95 % interval and the chance level or baseline, how it chooses
-/// and the share that comes back from that, what removing it costs, and the sentence on it, which goes first where there is no
-/// room.
+/// A row for each head, rounded; the sentence on it goes first where there is no room.
 pub fn of_heads(report: &Report) -> Summary {
     let found = heads(report);
     let has = |column: &str| found.columns.iter().any(|known| known == column);

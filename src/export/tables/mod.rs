@@ -23,7 +23,6 @@ use heads::cell;
 pub use heads::{heads, heads_data, of_heads};
 
 /// The table of this name.
-/// Fails if the report has none of that name.
 pub fn named(report: &Report, name: &str) -> Result<Table> {
     type MakeTable = fn(&Report) -> Table;
     const OF_EVERY_REPORT: [(&str, MakeTable); 5] =
@@ -45,7 +44,6 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
 }
 
 /// The table of this name of several reports, each with its own name.
-/// Fails if a report has none of that name.
 pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
     let table = |(report, found): &'_ (String, Report)| named(found, name).cannot("read", report);
     let tables = reports.iter().map(|one| Ok((one.0.as_str(), table(one)?))).collect::<Result<Vec<_>>>()?;
@@ -228,8 +226,7 @@ fn stacked(tables: &[(&str, Table)]) -> Table {
     Table::new(name, rows.collect())
 }
 
-/// A row for each relation of any report: for each report the best head, its accuracy and whether its label is firm; both baselines, of each report where
-/// they differ.
+/// A row for each relation of any report, with [`OF_EACH`] of each report and [`BASELINES`] once, or of each where they differ.
 fn side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
     for relation in tables.iter().flat_map(|(_, table)| table.rows.iter().map(|row| cell(table, row, KEY))) {

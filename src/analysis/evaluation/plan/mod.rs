@@ -41,7 +41,6 @@ pub fn names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
 }
 
 /// The studies of a protocol, in the order of the table.
-/// Fails if one of them is not known.
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
     if let Some(unknown) = names.iter().find(|name| registry::named(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
@@ -53,7 +52,6 @@ pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
 
 impl Plan {
     /// The passes that the studies and controls of `protocol` request. The sentences themselves are read in any case.
-    /// Fails if a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed, has_task) = (studies(&protocol.studies)?, &protocol.removed, protocol.task.is_some());
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
@@ -162,8 +160,7 @@ impl Plan {
         restored.collect()
     }
 
-    /// The sums of each study whose passes are all over, in the analysis itself or in one of its controls, in the order of
-    /// the table; by the places of its passes.
+    /// The sums of each study whose passes are all over, by their places, in the analysis itself or in one of its controls.
     pub fn observed<'a>(
         &self,
         passes: &'a [PassSums],

@@ -188,7 +188,6 @@ const PARTS: &[Named<Part>] = &[
 
 impl NumbersArguments {
     /// The options of the comparison.
-    /// Fails if the rate is none.
     pub fn options(self, sides: SidesOptions, outputs: OutcomeOutputs) -> Result<NumbersOptions, Usage> {
         let Self { are_asked_for: _, rate, tolerances, only } = self;
         if !(rate > 0.0 && rate < 1.0) {

@@ -95,8 +95,7 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
 }
 
 /// The comparison of two sides with the same heads: by place, or each head of the first with its partner in the second,
-/// `[layers * heads]`, beside how many partners both halves of a text gave. `is_unknown` is whether nothing is said of how heads stand
-/// to each other.
+/// `[layers * heads]`, beside how many partners both halves of a text gave. `is_unknown`: nothing is said of how heads pair.
 pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.circumstances.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();

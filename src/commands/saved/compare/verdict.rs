@@ -26,8 +26,7 @@ impl CompareOutcome {
         format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
     }
 
-    /// How many labels are firm in either analysis, but for `broad` and for how heads choose: the count of `compare`, of
-    /// `compare --numbers` and of `gate`.
+    /// How many labels are firm in either analysis, but for `broad` and for how heads choose.
     pub fn firm_labels(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         kept + lost + gained + self.untold.firm()
@@ -37,8 +36,7 @@ impl CompareOutcome {
         firm_in_words(self.firm_labels())
     }
 
-    /// Why a finding about labels of the first analysis says nothing: none is firm there, or none could be tested in the second;
-    /// `None` where one could.
+    /// Why a finding about labels of the first analysis says nothing, if none is firm there or could be tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
         let labels = self.heads.iter().flat_map(HeadComparison::all_labels);
         let firm: Vec<&LabelComparison> = labels.filter(|label| label.firm()[0]).collect();
@@ -54,9 +52,7 @@ impl CompareOutcome {
         }
     }
 
-    /// The sentences after the verdict: which labels were lost and gained, which
-    /// are beyond word classes or firm on one side only, the heads; at most
-    /// `most` labels are named in each.
+    /// The sentences after the verdict, with at most `most` labels named in each.
     pub fn findings(&self, most: usize) -> Vec<String> {
         let UntoldCounts { firm_in_a, firm_in_b, firm_in_neither, firm_in_both } = self.untold;
         let of_fate = |title: &str, fate: Fate| {

@@ -27,8 +27,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Compares the labels of every head, and how it chooses: a label changes where the number that it rests on differs with
-    /// a q-value of at most `rate`, too.
+    /// Compares all labels: one changes where the number that it rests on differs with a q-value of at most `rate`, too.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
         let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);

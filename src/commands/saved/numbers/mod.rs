@@ -36,7 +36,6 @@ pub struct NumbersOptions {
 }
 
 /// Compares two analyses and prints what changed; whether nothing did.
-/// Fails if either cannot be read, or an output cannot be written.
 pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(options)?;

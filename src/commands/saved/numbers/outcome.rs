@@ -249,8 +249,7 @@ impl NumbersOutcome {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// The heads that do nothing on one side in one line, at most so many of a kind by name, and how many labels go with them; `None`
-    /// without any.
+    /// The heads that do nothing on one side in one line, at most so many of a kind by name, and their labels; `None` without any.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;
@@ -290,8 +289,7 @@ impl NumbersOutcome {
         )
     }
 
-    /// The labels that are firm on one side only, none of which is shown to have changed, and where more is said of them;
-    /// `None` without one.
+    /// The labels that are firm on one side only, and where more is said of them; `None` without one.
     pub fn one_sided_in_words(&self) -> Option<String> {
         let count = self.one_sided.len();
         (count > 0).then(|| {

@@ -18,8 +18,7 @@ pub struct NumberPairs<'a> {
     pub tested: Vec<Pair<'a>>,
     /// The numbers that were not.
     pub left_aside: Vec<LeftAside>,
-    /// For each number that is also made of rates of the corpus, by its name in rules: its name, and that of the number of
-    /// the head in rules.
+    /// Numbers also made of rates of the corpus, by their names in rules: the name, and that of the head's own in rules.
     pub of_corpus: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
@@ -143,8 +142,7 @@ impl<'a> NumberPairs<'a> {
         changed.into_iter().map(|pair| self.change(pair)).collect()
     }
 
-    /// The heads of which numbers of these parts have a q-value of at most `rate`: that with most numbers first, and of
-    /// equally many the one with the largest difference.
+    /// The heads with changed numbers of these parts: most numbers first, and of equally many the largest difference.
     pub fn heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
         let mut by_head: BTreeMap<usize, Vec<&Pair<'_>>> = BTreeMap::new();
         for pair in self.tested.iter().filter(|pair| wanted(pair.a.part)) {

@@ -64,7 +64,6 @@ impl From<&ModelInfo> for MatchedModel {
 
 impl HeadMatching {
     /// Reads what `headscope match` wrote.
-    /// Fails if the file is something else.
     pub fn read(path: &Path) -> Result<Self> {
         let text = json::read_text(path)?;
         let way_out = || format!("make it with `headscope match A B -c CORPUS -o {}`", path.display());

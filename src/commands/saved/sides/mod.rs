@@ -53,10 +53,7 @@ enum SavedFile {
     Partial(Shard, Box<Observation>),
 }
 
-/// Reads both sides.
-///
-/// A report has a policy; a partial has none, so it takes that of the other side, or else the default. Options have the
-/// last word on both.
+/// Reads both sides. A partial takes the policy of the other side, or else the default; options have the last word on both.
 /// Fails if one of them is no report and no partial, the policy cannot be used, or the models do not have the same heads.
 pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
@@ -136,7 +133,6 @@ impl Side {
     }
 
     /// An analysis that was just made; `name` is told where a file would be.
-    /// Fails if nothing was observed.
     pub fn of_run(name: &str, observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
     }
@@ -185,8 +181,7 @@ impl Side {
         both.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
-    /// Whether both are known to be over the same sentences in the same blocks, block by block: two partials of one shard
-    /// of the same files.
+    /// Whether both are known to be over the same sentences in the same blocks: two partials of one shard of the same files.
     pub fn same_sentences(&self, other: &Self) -> bool {
         self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
     }

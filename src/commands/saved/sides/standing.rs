@@ -111,15 +111,13 @@ impl Side {
     }
 }
 
-/// Why a head of the first side and its partner on the second do nothing. A head that writes a constant counts as idle only beside one at
-/// work: otherwise both sides are compared by where it attends.
+/// Why a head and its partner on the other side do nothing. One that writes a constant counts only beside one at work.
 pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
 }
 
-/// The heads that do nothing on one side and something on the other, by their places on the idle side; each head of the first side has its
-/// partner on the second, `[layers * heads]`.
+/// The heads that do nothing on one side alone, by their places there, with the `partners` of `a` on `b`, `[layers * heads]`.
 pub fn one_sided(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     let grid = a.circumstances.model.grid();
     let idle = |(place, &partner): (usize, &usize)| match idleness([(a, place), (b, partner)]) {
