@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use super::text_reader;
+use super::sentences::reading_by;
 use crate::corpus::{IndexCounts, Input, Scope, write_index};
 use crate::model::Model;
 use crate::model::source::ModelRef;
@@ -27,8 +27,8 @@ pub fn counts(
     inputs: &[Input],
     path: &Path,
 ) -> Result<()> {
-    let mut output = Output::open(path)?;
-    let model = text_reader::applied(Model::load(model.resolve(&Downloads::default())?)?, options)?;
+    let output = Output::open(path)?;
+    let model = reading_by(Model::load(model.resolve(&Downloads::default())?)?, options)?;
     let max_tokens = token_limit(&model.architecture.config, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
     let tokenizer = (&model.tokenizer, Reads::Sentence, words);
@@ -37,8 +37,7 @@ pub fn counts(
     if counts.is_empty() {
         return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);
     }
-    output.write(counts.to_json(&model.tokenizer)?.as_bytes())?;
-    output.commit()
+    output.finish(counts.to_json(&model.tokenizer)?.as_bytes())
 }
 
 /// Reads a corpus to its end and writes its index.

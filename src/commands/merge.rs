@@ -54,9 +54,8 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
 
 /// The shards, to the partial that a run over everything would write.
 fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
-    let mut output = Output::open(path)?;
-    output.write(&partial::render(Shard::WHOLE, &whole(options)?)?)?;
-    output.commit()
+    let output = Output::open(path)?;
+    output.finish(&partial::render(Shard::WHOLE, &whole(options)?)?)
 }
 
 fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {

@@ -68,10 +68,7 @@ pub fn write_each(
 ) -> Result<()> {
     for output in outputs {
         match output {
-            OpenOutput::File(mut output, writer) => {
-                output.write(&render(writer)?)?;
-                output.commit()?;
-            }
+            OpenOutput::File(output, writer) => output.finish(&render(writer)?)?,
             OpenOutput::Stdout(form) => to_stdout(&render(Writer::Json(form))?)?,
             OpenOutput::Summary(detail, presets) => print(&summary(detail, &presets))?,
         }
@@ -162,10 +159,9 @@ impl ReportOptions {
 ///
 /// They are written before its report: of them `headscope merge` makes that, should it not be written.
 /// Fails if nothing was observed, or they cannot be written.
-pub fn write_sums(observation: &Observation, mut output: Output) -> Result<()> {
+pub fn write_sums(observation: &Observation, output: Output) -> Result<()> {
     observation.ensure_not_empty()?;
-    output.write(&partial::render(Shard::WHOLE, observation)?)?;
-    output.commit()
+    output.finish(&partial::render(Shard::WHOLE, observation)?)
 }
 
 /// Measures, labels and reports an observation.

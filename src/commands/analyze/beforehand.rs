@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 
 use super::options::{AnalyzeOptions, Outcome, PartialOptions};
 use super::selection::{GIVE_COUNTS, ONLY_ONCE, Selection};
-use crate::commands::text_reader;
+use crate::commands::sentences::tokenizer_of;
 use crate::corpus::{CorpusIdentity, Input, Scope, Unit};
 use crate::model::Model;
 use crate::model::parameters::Objective;
@@ -80,7 +80,7 @@ pub(super) fn reading<'a>(
     model: &'a Model,
     unit: Unit,
 ) -> Result<(Option<Reading>, Cow<'a, ModelTokenizer>)> {
-    let own = text_reader::of(model, options.tokenizer)?;
+    let own = tokenizer_of(model, options.tokenizer)?;
     if !model.is_decoder() {
         let asked = [
             ("context", "document", options.context == Some(Context::Document)),

@@ -101,9 +101,8 @@ impl<'a> Part<'a> {
     }
 
     /// Writes the shard.
-    pub fn write(mut self, bytes: &[u8]) -> Result<()> {
-        self.output.write(bytes)?;
-        self.output.commit()
+    pub fn write(self, bytes: &[u8]) -> Result<()> {
+        self.output.finish(bytes)
     }
 }
 
@@ -155,11 +154,10 @@ impl<'a> Parts<'a> {
                 self.read(&path, stage).class(Class::Input)?
             } else {
                 self.made += 1;
-                let mut output = Output::open(&path)?;
+                let output = Output::open(&path)?;
                 let part = observe(shard)?;
                 self.identity.corpus.ensure_same(&part.identity.corpus)?;
-                output.write(&partial::render(shard, &part)?)?;
-                output.commit()?;
+                output.finish(&partial::render(shard, &part)?)?;
                 kept += 1;
                 part
             };

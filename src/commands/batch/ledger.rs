@@ -252,9 +252,8 @@ impl Ledger {
         change(&mut self.known);
         let mut known = read(&self.path).class(Class::Input)?;
         change(&mut known);
-        let mut output = Output::open(&self.path)?;
-        output.write(json::indented(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())?;
-        output.commit()
+        let output = Output::open(&self.path)?;
+        output.finish(json::indented(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())
     }
 }
 

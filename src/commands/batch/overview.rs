@@ -25,9 +25,7 @@ pub struct RunRow<'a> {
 /// Writes both.
 pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
     for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows)?)] {
-        let mut output = Output::open(&folder.join(name))?;
-        output.write(&bytes)?;
-        output.commit()?;
+        Output::open(&folder.join(name))?.finish(&bytes)?;
     }
     Ok(())
 }

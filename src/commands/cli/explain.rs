@@ -81,15 +81,8 @@ impl SchemaArguments {
 
 impl SchemaArgument {
     pub fn text(self) -> String {
-        let name = match self {
-            Self::Report => "report",
-            Self::Compare => "compare",
-            Self::Numbers => "numbers",
-            Self::Confirm => "confirm",
-            Self::Gate => "gate",
-            Self::Match => "match",
-        };
-        let schema = schema_of(name).expect("each of them has a schema");
+        let value = self.to_possible_value().expect("none is skipped");
+        let schema = schema_of(value.get_name()).expect("each of them has a schema");
         serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
     }
 }

@@ -1,5 +1,6 @@
 //! The parts of an installed program for the shell: completions, manual pages, and the build information.
 
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -8,10 +9,11 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::shared::{Command, DONE, Usage, WRITING, statuses};
-use crate::commands::files::{self, OutputFile};
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
 use crate::report;
+use crate::system::errors::{Class, Facts};
+use crate::system::files::output::Output;
 use crate::system::machine::processor;
 use crate::system::terminal::print;
 
@@ -54,14 +56,18 @@ impl ManArguments {
     pub fn command(self, mut root: clap::Command) -> Result<Command, Usage> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
-        let page = |command: clap::Command| {
+        let page = |command: clap::Command| -> Result<(String, Vec<u8>), Usage> {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());
             let (name, mut bytes) = (format!("{name}.1"), Vec::new());
             Man::new(command).render(&mut bytes).with_context(|| format!("cannot make the page {name}"))?;
-            Ok(OutputFile { name, bytes })
+            Ok((name, bytes))
         };
         let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, Usage>>()?;
-        Ok(Command::new(move || files::write(&self.output, &files)))
+        let folder = self.output;
+        Ok(Command::new(move || {
+            fs::create_dir_all(&folder).cannot("make the folder", folder.display()).class(Class::Output)?;
+            files.iter().try_for_each(|(name, bytes)| Output::open(&folder.join(name))?.finish(bytes))
+        }))
     }
 }
 

@@ -120,9 +120,5 @@ fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Out
 }
 
 fn write<T>(outputs: Vec<(Output, T)>, bytes: impl Fn(T) -> Result<Vec<u8>>) -> Result<()> {
-    for (mut output, how) in outputs {
-        output.write(&bytes(how)?)?;
-        output.commit()?;
-    }
-    Ok(())
+    outputs.into_iter().try_for_each(|(output, how)| output.finish(&bytes(how)?))
 }

@@ -1,15 +1,15 @@
-//! The sentences that `maps`, `match` and `view` are of, and the attention of chosen heads over each.
+//! The sentences that `maps`, `match` and `view` are of, how a tokenizer reads them, and the attention of chosen heads over each.
 
 pub mod maps;
 pub mod matching;
 pub mod view;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::commands::text_reader;
 use crate::corpus::{Content, Corpus, Input, Scope, Sentence};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::Gates;
@@ -17,7 +17,8 @@ use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Scratch, Start};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
-use crate::model::tokenizer::TokenizerOptions;
+use crate::model::tokenizer::residues::Parting;
+use crate::model::tokenizer::{ModelTokenizer, TokenizerOptions};
 use crate::model::{Fingerprint, Model};
 use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
 use crate::sequences::fold::units::Units;
@@ -76,7 +77,7 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Finge
     let loading = progress::step("loading the model");
     let model = Model::load(files)?;
     loading.finish_and_clear();
-    Ok((text_reader::applied(model, options)?, fingerprint))
+    Ok((reading_by(model, options)?, fingerprint))
 }
 
 /// The heads of a choice, in its order.
@@ -299,4 +300,28 @@ fn has(sequence: &Sequence, word: &str) -> bool {
 
 fn is_same(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
+}
+
+/// The tokenizer of a model, by the options of a run; a note says where the model may have been trained with another.
+/// Fails if it cannot read what its own vocabulary is made of.
+pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
+    let tokenizer = model.tokenizer.reading(options)?;
+    if let Some(note) = tokenizer.round_trip().note().filter(|_| !tokenizer.looks_up_words()) {
+        say(&format!("note: {note}"));
+    }
+    let parting = tokenizer.parting().filter(|parting| *parting != Parting::Letters);
+    if let Some(parting) = parting.filter(|_| !tokenizer.looks_up_words()) {
+        say(&format!(
+            "note: the model is one of residues: sequences are parted as `{parting}` (--residues says otherwise)"
+        ));
+    }
+    Ok(tokenizer)
+}
+
+/// A model that reads text by the options of a run.
+pub fn reading_by(mut model: Model, options: TokenizerOptions) -> Result<Model> {
+    if let Cow::Owned(tokenizer) = tokenizer_of(&model, options)? {
+        model.tokenizer = tokenizer;
+    }
+    Ok(model)
 }

@@ -179,13 +179,12 @@ pub fn view(options: &ViewOptions) -> Result<()> {
         let grids: Vec<String> = seen.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
         return print(&grids.join("\n"));
     }
-    for (mut output, drawing) in outputs {
+    for (output, drawing) in outputs {
         let bytes = match drawing {
             Drawing::Svg => figure(&seen).into_bytes(),
             Drawing::Html => page(&model.id, &shown, if is_of_all { &[] } else { &heads }, &seen)?,
         };
-        output.write(&bytes)?;
-        output.commit()?;
+        output.finish(&bytes)?;
     }
     Ok(())
 }
