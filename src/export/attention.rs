@@ -10,8 +10,7 @@ use serde::Serialize;
 use textwrap::core::display_width;
 
 use super::figures;
-use super::page::filled;
-use super::page::glance::ShownSentence;
+use super::page::{ShownSentence, filled};
 use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;

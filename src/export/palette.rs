@@ -75,59 +75,35 @@ impl Ink {
 
     pub fn name(self) -> String {
         match self {
-            Self::Text => "text".to_owned(),
-            Self::Muted => "muted".to_owned(),
-            Self::Guide => "guide".to_owned(),
-            Self::Ground => "ground".to_owned(),
-            Self::Accent => "accent".to_owned(),
-            Self::Second => "second".to_owned(),
             Self::Label(hue) => format!("{hue:?}").to_lowercase(),
             Self::Step(step) => format!("s{step}"),
             Self::OnStep(step) => format!("t{step}"),
+            plain => format!("{plain:?}").to_lowercase(),
         }
     }
 
-    pub fn light(self) -> &'static str {
+    /// Its colours on white and on black.
+    pub fn colours(self) -> [&'static str; 2] {
         match self {
-            Self::Text => "#1a1c1f",
-            Self::Muted => "#5a6068",
-            Self::Guide => "#d9dde2",
-            Self::Ground => "#ffffff",
-            Self::Accent => "#0b5cad",
-            Self::Second => "#b34e00",
+            Self::Text => ["#1a1c1f", "#e8eaed"],
+            Self::Muted => ["#5a6068", "#a6adb6"],
+            Self::Guide => ["#d9dde2", "#363c44"],
+            Self::Ground => ["#ffffff", "#121417"],
+            Self::Accent => ["#0b5cad", "#7db7f0"],
+            Self::Second => ["#b34e00", "#f0a35e"],
             Self::Label(hue) => match hue {
-                Hue::Grey => "#e6e8eb",
-                Hue::Blue => "#9ec9e2",
-                Hue::Sky => "#cfe9fb",
-                Hue::Green => "#9edaca",
-                Hue::Orange => "#f6db9e",
-                Hue::Purple => "#ecccde",
-                Hue::Vermillion => "#efb48a",
+                Hue::Grey => ["#e6e8eb", "#2b2f35"],
+                Hue::Blue => ["#9ec9e2", "#094364"],
+                Hue::Sky => ["#cfe9fb", "#2d5a75"],
+                Hue::Green => ["#9edaca", "#095945"],
+                Hue::Orange => ["#f6db9e", "#6b4e0a"],
+                Hue::Purple => ["#ecccde", "#6f465f"],
+                Hue::Vermillion => ["#efb48a", "#74390c"],
             },
-            Self::Step(step) => LIGHT_STEPS[step],
-            Self::OnStep(step) => ["#1a1c1f", "#ffffff"][usize::from(step > 6)],
-        }
-    }
-
-    pub fn dark(self) -> &'static str {
-        match self {
-            Self::Text => "#e8eaed",
-            Self::Muted => "#a6adb6",
-            Self::Guide => "#363c44",
-            Self::Ground => "#121417",
-            Self::Accent => "#7db7f0",
-            Self::Second => "#f0a35e",
-            Self::Label(hue) => match hue {
-                Hue::Grey => "#2b2f35",
-                Hue::Blue => "#094364",
-                Hue::Sky => "#2d5a75",
-                Hue::Green => "#095945",
-                Hue::Orange => "#6b4e0a",
-                Hue::Purple => "#6f465f",
-                Hue::Vermillion => "#74390c",
-            },
-            Self::Step(step) => DARK_STEPS[step],
-            Self::OnStep(step) => ["#ffffff", "#0d0f11"][usize::from(step > 5)],
+            Self::Step(step) => [LIGHT_STEPS[step], DARK_STEPS[step]],
+            Self::OnStep(step) => {
+                [["#1a1c1f", "#ffffff"][usize::from(step > 6)], ["#ffffff", "#0d0f11"][usize::from(step > 5)]]
+            }
         }
     }
 
@@ -170,8 +146,8 @@ mod tests {
         let on_others =
             Ink::all().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_on(), ink));
         for (text, behind) in on_ground.into_iter().chain(on_others) {
-            for colour in [Ink::light, Ink::dark] {
-                let contrast = contrast(colour(text), colour(behind));
+            for side in [0, 1] {
+                let contrast = contrast(text.colours()[side], behind.colours()[side]);
                 assert!(contrast >= 4.5, "{text:?} on {behind:?}: {contrast}");
             }
         }

@@ -29,6 +29,18 @@ pub struct Preset {
 
 pub type Labelled<'a> = (&'a [Label], &'a Values);
 
+/// A preset that asks for nothing: others say what they set beside.
+const NONE: Preset = Preset {
+    name: "",
+    about: "",
+    studies: &[],
+    words: Spacing::Written,
+    alone: false,
+    removal: None,
+    policy: &[],
+    summary: None,
+};
+
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "clark2019",
@@ -36,31 +48,24 @@ pub const PRESETS: &[Preset] = &[
         studies: &["clark2019"],
         // Its corpora are words, joined by spaces.
         words: Spacing::Spaced,
-        alone: false,
-        removal: None,
-        policy: &[],
-        summary: None,
+        ..NONE
     },
     // Sections 5.1 to 5.3: heads are positional by where the largest weight is, and syntactic without a test. The paper
     // names no fewest words of a relation, and no threshold for rare words, so those are as by default.
     Preset {
         name: "voita2019",
         about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
-        studies: &[],
-        words: Spacing::Written,
         alone: true,
-        removal: None,
         policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
         summary: Some(voita2019),
+        ..NONE
     },
     // Section 4.1 has the classes, and no numbers for them: a part of a half is most of it, and two of a quarter are half.
     Preset {
         name: "kovaleva2019",
         about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
         studies: &["segments"],
-        words: Spacing::Written,
         alone: true,
-        removal: None,
         policy: &[
             ("class_column_r2", Value::Share(0.5)),
             ("class_offset_r2", Value::Share(0.5)),
@@ -71,27 +76,21 @@ pub const PRESETS: &[Preset] = &[
             ("syntactic_margin", Value::Share(1.0)),
         ],
         summary: Some(kovaleva2019),
+        ..NONE
     },
     // Section 3 removes heads by zeros, section 4 prunes them in the order of their derivatives.
     Preset {
         name: "michel2019",
         about: "Michel et al. 2019: heads of a task (`--task`) by derivative and by removal, by zeros, and how many can go",
         studies: &["task", "gradient", "pruning"],
-        words: Spacing::Written,
-        alone: false,
         removal: Some(Replacement::Zero),
-        policy: &[],
-        summary: None,
+        ..NONE
     },
     Preset {
         name: "blimp",
         about: "Warstadt et al. 2020: minimal pairs (`--task` with a file of BLiMP) and the heads that each phenomenon needs",
         studies: &["task"],
-        words: Spacing::Written,
-        alone: false,
-        removal: None,
-        policy: &[],
-        summary: None,
+        ..NONE
     },
 ];
 

@@ -31,53 +31,40 @@ impl RunFacts<'_> {
 /// A caveat, and the runs that it applies to.
 type ConditionalCaveat = (Known, fn(&RunFacts<'_>) -> bool);
 
-const fn meaning(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: CaveatSubject::Meaning, applies: |_| true }
+const fn meaning(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
+    (Known { id, text, about: CaveatSubject::Meaning, applies: |_| true }, applies)
 }
 
-const fn certainty(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: CaveatSubject::Certainty, applies: |_| true }
+const fn certainty(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
+    (Known { id, text, about: CaveatSubject::Certainty, applies: |_| true }, applies)
 }
 
 const GENERAL: &[ConditionalCaveat] = &[
-    (
-        meaning(
-            "attention-is-not-explanation",
-            "A label says where a head attends, not what the model's output depends on \
-                (Jain & Wallace 2019; Wiegreffe & Pinter 2019).",
-        ),
+    meaning(
+        "attention-is-not-explanation",
         |_| true,
+        "A label says where a head attends, not what the model's output depends on (Jain & Wallace 2019; Wiegreffe & \
+            Pinter 2019).",
     ),
-    (
-        meaning(
-            "weights-not-unique",
-            "Some sentences have more tokens than a head has dimensions: there other attention weights would give the \
-                same output (Brunner et al. 2020).",
-        ),
+    meaning(
+        "weights-not-unique",
         |run| run.corpus.longest > run.model.head_dim as u64,
+        "Some sentences have more tokens than a head has dimensions: there other attention weights would give the \
+            same output (Brunner et al. 2020).",
     ),
-    (
-        meaning(
-            "role-is-not-importance",
-            "A head with a clear role need not matter to the model, and a head without a label may \
-                (Budhraja et al. 2020).",
-        ),
+    meaning(
+        "role-is-not-importance",
         |_| true,
+        "A head with a clear role need not matter to the model, and a head without a label may (Budhraja et al. \
+            2020).",
     ),
-    (
-        meaning(
-            "several-roles",
-            "Some heads have several labels: the primary label is the one with the largest margin, not the only one.",
-        ),
+    meaning(
+        "several-roles",
         |run| run.verdicts.iter().any(|verdict| verdict.labels.len() > 1),
+        "Some heads have several labels: the primary label is the one with the largest margin, not the only one.",
     ),
-    (
-        meaning(
-            "windows",
-            "In some layers a token sees only those around it, so that each has more of its attention by chance: masses are \
-                to be compared beside the chance level of their layer, and what is farther away reaches such a head through \
-                other layers alone.",
-        ),
+    meaning(
+        "windows",
         |run| {
             let longest = usize::try_from(run.corpus.longest).unwrap_or(usize::MAX);
             let nearest = run.model.visibility.in_all_layers();
@@ -85,113 +72,94 @@ const GENERAL: &[ConditionalCaveat] = &[
             let after = nearest.after.filter(|_| !nearest.is_causal());
             !Visibility { after, ..nearest }.is_whole(longest)
         },
+        "In some layers a token sees only those around it, so that each has more of its attention by chance: masses \
+            are to be compared beside the chance level of their layer, and what is farther away reaches such a head \
+            through other layers alone.",
     ),
-    (
-        meaning(
-            "causal",
-            "The model is a decoder, whose tokens see those before them alone: relations are scored by the side of the head, and \
-                masses, uas and relations do not compare with those of an encoder.",
-        ),
+    meaning(
+        "causal",
         |run| run.model.visibility.are_causal(),
+        "The model is a decoder, whose tokens see those before them alone: relations are scored by the side of the \
+            head, and masses, uas and relations do not compare with those of an encoder.",
     ),
-    (
-        meaning(
-            "sentences-alone",
-            "The decoder read each sentence by itself, which is not what it was trained on: the first token of each sentence is \
-                the first that it sees, and nothing stands before the first words. `--context document` reads the sentences of a \
-                document one after the other.",
-        ),
+    meaning(
+        "sentences-alone",
         |run| run.reading.is_some_and(|reading| reading.context == Context::Sentence),
+        "The decoder read each sentence by itself, which is not what it was trained on: the first token of each \
+            sentence is the first that it sees, and nothing stands before the first words. `--context document` reads \
+            the sentences of a document one after the other.",
     ),
-    (
-        meaning(
-            "residues",
-            "The model is one of proteins: its words are residues, and offsets are distances along the chain, not in space. Of \
-                language its labels say nothing.",
-        ),
+    meaning(
+        "residues",
         |run| run.model.residues,
+        "The model is one of proteins: its words are residues, and offsets are distances along the chain, not in \
+            space. Of language its labels say nothing.",
     ),
-    (
-        meaning(
-            "proteins-as-text",
-            "The corpus is FASTA, and the tokenizer is not one of residues: words are pieces of sequences as it cuts \
-                them, which mean something only to a model that was trained on such sequences.",
-        ),
+    meaning(
+        "proteins-as-text",
         |run| is_read_as_text(run.model, run.corpus),
+        "The corpus is FASTA, and the tokenizer is not one of residues: words are pieces of sequences as it cuts \
+            them, which mean something only to a model that was trained on such sequences.",
     ),
-    (
-        meaning(
-            "unread-corpus",
-            "The model could not read the corpus (`corpus.health`): scores are about something else than its text, and no label is \
-                firm.",
-        ),
+    meaning(
+        "unread-corpus",
         |run| !run.corpus.health.is_read(),
+        "The model could not read the corpus (`corpus.health`): scores are about something else than its text, and no \
+            label is firm.",
     ),
-    (
-        meaning(
-            "unknown-tokens",
-            "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
-                does with their places, not with this language.",
-        ),
+    meaning(
+        "unknown-tokens",
         |run| run.text(TextInfo::is_unknown),
+        "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
+            does with their places, not with this language.",
     ),
-    (
-        meaning(
-            "cut-up-words",
-            "Words have more than two tokens on average, so most neighbours are parts of one word: labels at an offset \
-                are about these, not about words.",
-        ),
+    meaning(
+        "cut-up-words",
         |run| run.text(TextInfo::is_cut_up),
+        "Words have more than two tokens on average, so most neighbours are parts of one word: labels at an offset \
+            are about these, not about words.",
     ),
-    (
-        meaning(
-            "hardly-running-text",
-            "Sentences have fewer than four words on average, so most words lack a neighbour on one side: what looks \
-                farther rests on the few longer ones, which may be of another kind.",
-        ),
+    meaning(
+        "hardly-running-text",
         |run| run.text(TextInfo::is_no_running_text),
+        "Sentences have fewer than four words on average, so most words lack a neighbour on one side: what looks \
+            farther rests on the few longer ones, which may be of another kind.",
     ),
-    (
-        meaning(
-            "generated",
-            "The corpus says that sentences of it were generated: intervals and tests are about more of these, not about \
-                a language.",
-        ),
+    meaning(
+        "generated",
         |run| run.corpus.files.iter().any(|file| file.generated.is_some()),
+        "The corpus says that sentences of it were generated: intervals and tests are about more of these, not about \
+            a language.",
     ),
-    (certainty("borderline", "Some labels are borderline: above the threshold, but not significantly."), |run| {
-        let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
-        run.corpus.health.is_read() && labels.any(|label| label.borderline)
-    }),
-    (
-        certainty(
-            "this-kind-of-text",
-            "Intervals and tests are about more documents or sentences like those of this corpus (`corpus.unit`); other kinds of text \
-                differ by more.",
-        ),
+    certainty(
+        "borderline",
+        |run| {
+            let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
+            run.corpus.health.is_read() && labels.any(|label| label.borderline)
+        },
+        "Some labels are borderline: above the threshold, but not significantly.",
+    ),
+    certainty(
+        "this-kind-of-text",
         |_| true,
+        "Intervals and tests are about more documents or sentences like those of this corpus (`corpus.unit`); other \
+            kinds of text differ by more.",
     ),
-    (
-        certainty(
-            "equal-files",
-            "Some files of the corpus have the same contents: their sentences count twice in every number, and once in \
-                intervals and tests.",
-        ),
+    certainty(
+        "equal-files",
         |run| !run.corpus.repeated.is_empty(),
+        "Some files of the corpus have the same contents: their sentences count twice in every number, and once in \
+            intervals and tests.",
     ),
-    (
-        certainty(
-            "equal-sentences",
-            "Many sentences are copies of others: they count each time in every number, and once in intervals and tests.",
-        ),
+    certainty(
+        "equal-sentences",
         |run| run.text(TextInfo::is_repetitive),
+        "Many sentences are copies of others: they count each time in every number, and once in intervals and tests.",
     ),
-    (
-        certainty(
-            "few-sentences",
-            "The corpus has fewer independent sentences than blocks: intervals and tests rest on little text.",
-        ),
+    certainty(
+        "few-sentences",
         |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
+        "The corpus has fewer independent sentences than blocks: intervals and tests rest on little text.",
     ),
 ];
 

@@ -30,22 +30,8 @@ pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
     Ok(())
 }
 
-const COLUMNS: [&str; 14] = [
-    "run",
-    "status",
-    "message",
-    "reports",
-    "model",
-    "layers",
-    "heads",
-    "corpus",
-    "sentences",
-    "words",
-    "tokens",
-    "skipped",
-    "firm",
-    "firm_before",
-];
+const COLUMNS: &str =
+    "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
 /// The header and a line for each run; empty where nothing is known. A family of labels that no run looked for has no column.
 fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
@@ -53,7 +39,7 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
     let columns = |of: &str| families.iter().map(|family| format!("{of}.{family}")).collect::<Vec<_>>();
-    let header = [COLUMNS.map(str::to_owned).to_vec(), columns("labels"), columns("firm_labels")].concat();
+    let header = [COLUMNS.split(' ').map(str::to_owned).collect(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
         if let Some(LedgerEntry { found, before, .. }) = row.entry {

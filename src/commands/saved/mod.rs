@@ -1,6 +1,5 @@
 //! Commands on saved reports.
 
-mod bibtex;
 pub mod cite;
 pub mod compare;
 pub mod confirm;

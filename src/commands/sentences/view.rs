@@ -10,7 +10,7 @@ use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads,
 use crate::corpus::LinkSet;
 use crate::corpus::relation::scored_as;
 use crate::export::attention::{GoldArcs, SentenceAttention, figure, grid, page};
-use crate::export::page::glance::ShownSentence;
+use crate::export::page::ShownSentence;
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;

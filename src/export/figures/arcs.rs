@@ -114,7 +114,7 @@ mod tests {
         let arcs = Arcs { sentences: vec![sentence(&arcs)] };
         let svg = draw(["title", "reading"], &arcs, Medium::Alone);
         for (ink, line) in [(Ink::Accent, "2.6"), (Ink::Second, "1.6"), (Ink::Muted, "0.8")] {
-            let line = format!("stroke=\"{}\" stroke-width=\"{line}\"", ink.light());
+            let line = format!("stroke=\"{}\" stroke-width=\"{line}\"", ink.colours()[0]);
             assert_eq!(svg.matches(&line).count(), 1, "{line}");
         }
         assert!(

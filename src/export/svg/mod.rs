@@ -64,7 +64,7 @@ impl Svg {
 
     fn colour(&self, ink: Ink) -> String {
         match self.medium {
-            Medium::Alone => ink.light().to_owned(),
+            Medium::Alone => ink.colours()[0].to_owned(),
             Medium::Page | Medium::Card => format!("var(--{})", ink.name()),
         }
     }

@@ -8,7 +8,6 @@ pub mod outcome;
 mod simulation;
 mod tables;
 mod text;
-mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -31,8 +30,7 @@ use outcome::{
     SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
-pub use text::share;
-pub use verdict::firm_in_words;
+pub use text::{firm_in_words, share};
 
 #[derive(Clone, Debug)]
 pub struct CompareOptions {

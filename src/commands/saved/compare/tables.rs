@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::outcome::{CompareOutcome, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use super::text;
+use crate::commands::saved::sides::described::{ComparisonPage, PageTable};
 use crate::commands::saved::sides::standing::LabelStanding;
-use crate::commands::saved::sides::text::{ComparisonPage, PageTable};
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
 use crate::study::show::table::Table;

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use comfy_table::CellAlignment;
 
 use super::{ConfirmOutcome, ConfirmedLabel, CorpusOutcome, FixedBy};
-use crate::commands::saved::sides::text::most;
+use crate::commands::saved::sides::described::most;
 use crate::stats::random_effects::FEWEST_CORPORA;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, significance};

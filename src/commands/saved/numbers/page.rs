@@ -7,8 +7,9 @@ use anyhow::Result;
 use comfy_table::Table;
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
-use crate::commands::saved::sides::described::LeftAside;
-use crate::commands::saved::sides::text::{ComparisonPage, PageTable, left_aside, not_shared, sides};
+use crate::commands::saved::sides::described::{
+    ComparisonPage, LeftAside, PageTable, left_aside, sides, write_not_shared,
+};
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
@@ -41,7 +42,7 @@ impl NumbersText<'_> {
         self.numbers(out, Part::Relations, "Accuracies on relations", &self.outcome.relations)?;
         self.numbers(out, Part::Metrics, "Metrics of heads", &self.outcome.metrics)?;
         left_aside(out, &self.outcome.left_aside, self.full)?;
-        not_shared(out, &self.outcome.not_shared, self.full)
+        write_not_shared(out, &self.outcome.not_shared, self.full)
     }
 
     fn most(&self, most: usize) -> usize {

@@ -3,7 +3,6 @@
 pub mod described;
 pub mod matching;
 pub mod standing;
-pub mod text;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
