@@ -6,19 +6,16 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
-use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load};
+use super::{HeadChoice, NamedSentence, SentenceOptions, attention, heads, load};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::visibility::Visibility;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
-use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::passes::run::{heads_of, token_limit};
-use crate::sequences::reading::{Context as Reads, Spacing};
+use crate::passes::run::heads_of;
 use crate::sequences::sequence::Sequence;
-use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
@@ -29,19 +26,11 @@ const LONGEST_HEADER: usize = 100_000_000;
 #[derive(Clone, Debug)]
 pub struct MapsOptions {
     pub model: ModelRef,
-    pub tokenizer: TokenizerOptions,
-    pub sentences: SentenceChoice,
+    pub sentences: SentenceOptions,
     pub heads: HeadChoice,
     /// Whether the rollout of all heads is written in place of their attention.
     pub rollout: bool,
     pub output: PathBuf,
-    /// Longer sentences are skipped, or are an error if they were requested by number.
-    pub max_tokens: Option<usize>,
-    pub words: Spacing,
-    /// Whether longer sentences of plain text are cut.
-    pub truncate: bool,
-    /// Whether a sentence that must be left out is an error.
-    pub strict: bool,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
 }
@@ -52,16 +41,11 @@ pub struct MapsOptions {
 /// that of the column.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
-    let (model, fingerprint) = load(&options.model, options.tokenizer)?;
+    let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
     let removed = heads_of(model.grid(), &options.removed).class(Class::Usage)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
-    let limit = token_limit(&model.architecture.config, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
-        .segments(model.architecture.config.type_vocab_size)
-        .strict(options.strict);
-    let mut encoder = encoder.spacing(options.words);
-    let sentences = chosen(&options.sentences, &mut encoder, |_| true)?;
+    let sentences = options.sentences.read(&model, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
     let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{NamedSentence, SentenceChoice, attention, chosen, load};
+use super::{SentenceOptions, attention, load};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
 use crate::commands::saved::compare::{self, share};
@@ -21,18 +21,13 @@ use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, SCHEMA_
 use crate::corpus::UnitHalf;
 use crate::export::tables::csv;
 use crate::export::{Writer, json};
-use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
-use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::passes::run::token_limit;
-use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
-use crate::sequences::tokenize::SentenceTokenizer;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::assignment::least_cost;
 use crate::studies::registry;
@@ -48,13 +43,7 @@ use crate::system::terminal;
 #[derive(Clone, Debug)]
 pub struct MatchOptions {
     pub models: [ModelRef; 2],
-    pub tokenizer: TokenizerOptions,
-    pub sentences: SentenceChoice,
-    /// Longer sentences are skipped.
-    pub max_tokens: Option<usize>,
-    pub words: Spacing,
-    /// Whether longer sentences of plain text are cut.
-    pub truncate: bool,
+    pub sentences: SentenceOptions,
     pub outputs: OutcomeOutputs,
 }
 
@@ -90,8 +79,8 @@ pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<(
 /// The matched heads, and the distances over sentences of even and of odd number; `by_unit` takes the numbers of sampling units.
 fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let [a, b] = &options.models;
-    let (a, b) = (load(a, options.tokenizer)?, load(b, options.tokenizer)?);
-    let [(a, of_a), (b, of_b)] = [a, b];
+    let tokenizer = options.sentences.tokenizer;
+    let ((a, of_a), (b, of_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
     let (grid, other) = (a.grid(), b.grid());
     ensure!(grid == other, anyhow!("the models do not have the same heads: {grid} and {other}").class(Class::Input));
     if let Some(model) = [&a, &b].into_iter().find(|model| !model.absent().is_empty()) {
@@ -99,13 +88,7 @@ fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [Dist
             anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
         return Err(error.class(Class::Input));
     }
-    let sequences = |model: &Model| -> Result<Vec<NamedSentence>> {
-        let limit = token_limit(&model.architecture.config, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-        let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
-            .segments(model.architecture.config.type_vocab_size);
-        chosen(&options.sentences, &mut encoder.spacing(options.words), |_| true)
-    };
-    let (ours, theirs) = (sequences(&a)?, sequences(&b)?);
+    let (ours, theirs) = (options.sentences.read(&a, |_| true)?, options.sentences.read(&b, |_| true)?);
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
     let mut scratch = Scratch::default();
     let heads: Vec<HeadPlace> = grid.places().collect();

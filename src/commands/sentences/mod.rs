@@ -20,9 +20,11 @@ use crate::model::source::ModelRef;
 use crate::model::tokenizer::residues::Parting;
 use crate::model::tokenizer::{ModelTokenizer, TokenizerOptions};
 use crate::model::{Fingerprint, Model};
+use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
 use crate::sequences::fold::units::Units;
 use crate::sequences::pack::Pack;
+use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::SkipReason;
@@ -68,6 +70,31 @@ pub enum SentenceChoice {
 pub struct NamedSentence {
     pub sequence: Sequence,
     pub id: Option<Arc<str>>,
+}
+
+/// Sentences, and how they are read.
+#[derive(Clone, Debug)]
+pub struct SentenceOptions {
+    pub choice: SentenceChoice,
+    pub tokenizer: TokenizerOptions,
+    /// Longer sentences are skipped, or are an error if they were requested by number.
+    pub max_tokens: Option<usize>,
+    pub words: Spacing,
+    /// Whether longer sentences of plain text are cut.
+    pub truncate: bool,
+    /// Whether a sentence that must be left out is an error.
+    pub strict: bool,
+}
+
+impl SentenceOptions {
+    /// The sentences as a model reads them.
+    /// Fails as [`chosen`], or if the model does not have so many positions.
+    pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
+        let config = &model.architecture.config;
+        let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(Class::Usage)?;
+        let encoder = SentenceTokenizer::new(&model.tokenizer, limit, self.truncate).segments(config.type_vocab_size);
+        chosen(&self.choice, &mut encoder.strict(self.strict).spacing(self.words), is_wanted)
+    }
 }
 
 /// Loads a model that reads text by these options, while its files are hashed.

@@ -11,9 +11,10 @@ use clap::Args;
 
 use super::shared::inputs::{CorpusArguments, FORMATS, SPACINGS};
 use super::shared::{Usage, ensure_truncatable, numbers, one_of, refuse_overlap};
-use crate::commands::sentences::SentenceChoice;
+use crate::commands::sentences::{SentenceChoice, SentenceOptions};
 use crate::corpus::Scope;
 use crate::model::grid::HeadPlace;
+use crate::model::tokenizer::TokenizerOptions;
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
 
@@ -30,7 +31,7 @@ pub struct SentenceArguments {
     pub sentences: Vec<u64>,
     /// How the words of a treebank are given to the tokenizer
     #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
-    pub words: Spacing,
+    words: Spacing,
     /// Skip sentences of more tokens [default: as many as the model has positions]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
     max_tokens: Option<u32>,
@@ -40,10 +41,6 @@ pub struct SentenceArguments {
 }
 
 impl SentenceArguments {
-    pub fn max_tokens(&self) -> Option<usize> {
-        self.max_tokens.map(|tokens| tokens as usize)
-    }
-
     /// The corpora that are named, and how they are read, as words of a command line.
     /// Fails if a path is no text.
     pub fn corpus_words(&self) -> Result<Vec<String>, Usage> {
@@ -58,23 +55,33 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    pub fn choice(self, find: Option<String>, limit: Option<u64>) -> Result<SentenceChoice, Usage> {
-        let inputs = self.corpora.validate()?;
-        if self.truncate && self.texts.is_empty() {
-            ensure_truncatable(&inputs)?;
-        }
-        if self.texts.is_empty() {
-            let indices = BTreeSet::from_iter(self.sentences).into_iter().collect();
+    pub fn read(
+        self,
+        tokenizer: TokenizerOptions,
+        strict: bool,
+        find: Option<String>,
+        limit: Option<u64>,
+    ) -> Result<SentenceOptions, Usage> {
+        let Self { texts, corpora, sentences, words, max_tokens, truncate } = self;
+        let inputs = corpora.validate()?;
+        let choice = if texts.is_empty() {
+            if truncate {
+                ensure_truncatable(&inputs)?;
+            }
+            let indices = BTreeSet::from_iter(sentences).into_iter().collect();
             let (scope, shard) = (Scope::sentences(), Shard::WHOLE);
-            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard });
-        }
-        let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-        Ok(SentenceChoice::Texts(self.texts.into_iter().take(most).collect()))
+            SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard }
+        } else {
+            let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+            SentenceChoice::Texts(texts.into_iter().take(most).collect())
+        };
+        let max_tokens = max_tokens.map(|tokens| tokens as usize);
+        Ok(SentenceOptions { choice, tokenizer, max_tokens, words, truncate, strict })
     }
 }
 
-pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceChoice) -> Result<(), Usage> {
-    match sentences {
+pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result<(), Usage> {
+    match &sentences.choice {
         SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),
         SentenceChoice::Texts(_) => refuse_overlap(outputs, &[]),
     }

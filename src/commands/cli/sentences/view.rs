@@ -146,10 +146,9 @@ impl ViewArguments {
         self.ensure_shown()?;
         let model = self.network.model(self.model.as_deref())?;
         // Sentences that are named are shown however many they are.
-        let (truncate, max_tokens) = (self.wanted.truncate, self.wanted.max_tokens());
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
-        let words = self.wanted.words;
-        let sentences = self.wanted.choice(self.find, Some(self.limit.unwrap_or(SHOWN).max(named as u64)))?;
+        let limit = self.limit.unwrap_or(SHOWN).max(named as u64);
+        let sentences = self.wanted.read(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
         refuse_corpus(&self.outputs, &sentences)?;
         let gold = match (self.relation, self.link) {
             (Some(relation), _) => ShownArcs::Relation(relation),
@@ -158,15 +157,11 @@ impl ViewArguments {
         };
         let options = ViewOptions {
             model,
-            tokenizer: self.tokenizer.options(),
             sentences,
             heads: choice(&self.heads),
             gold,
             hides_special: self.hide_special,
             numbers: self.numbers,
-            max_tokens,
-            words,
-            truncate,
             from_token: self.from_token.unwrap_or_default(),
             outputs,
         };
@@ -207,8 +202,7 @@ impl ViewArguments {
             return Err(error.of_option(option).hint("leave it out"));
         }
         let model = self.network.model(self.model.as_deref())?;
-        let (truncate, words, max_tokens) = (self.wanted.truncate, self.wanted.words, self.wanted.max_tokens());
-        let sentences = self.wanted.choice(self.find, self.limit)?;
+        let sentences = self.wanted.read(self.tokenizer.options(), self.strict, self.find, self.limit)?;
         refuse_corpus(std::slice::from_ref(&output), &sentences)?;
         let heads_of = if !self.heads.is_empty() {
             choice(&self.heads)
@@ -219,15 +213,10 @@ impl ViewArguments {
         };
         let options = MapsOptions {
             model,
-            tokenizer: self.tokenizer.options(),
             sentences,
             heads: heads_of,
             rollout: self.rollout,
             output,
-            max_tokens,
-            words,
-            truncate,
-            strict: self.strict,
             removed: heads(self.removed),
         };
         Ok(Command::new(move || maps(&options)))
