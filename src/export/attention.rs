@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use minijinja::value::Value;
-use serde::Serialize;
+use minijinja::context;
+use minijinja::value::{Serde, Value};
 use textwrap::core::display_width;
 
 use super::figures;
@@ -241,24 +241,6 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     }
 }
 
-#[derive(Serialize)]
-struct ViewPage<'a> {
-    title: String,
-    facts: Vec<(&'static str, String)>,
-    thumbnails: &'a [ShownSentence],
-    heads: Vec<HeadFigure>,
-    footer: String,
-}
-
-#[derive(Serialize)]
-struct HeadFigure {
-    title: String,
-    reading: String,
-    svg: Value,
-    columns: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
 /// A page with each sentence to play with, and a figure for each head; none of all heads, which the sentences have as thumbnails.
 pub fn page(
     model: &str,
@@ -270,14 +252,14 @@ pub fn page(
         let drawn = ArcDrawing::new(seen.iter().filter(|viewed| viewed.head == *head));
         let (columns, rows) = figures::of_sentences(&drawn.arcs);
         let svg = Value::from_safe_string(drawn.svg(Medium::Page));
-        HeadFigure { title: drawn.title, reading: drawn.reading, svg, columns, rows }
+        context! { title => drawn.title, reading => drawn.reading, svg, columns, rows }
     };
-    let page = ViewPage {
-        title: format!("Attention of {model}"),
-        facts: vec![("Sentences", sentences.len().to_string())],
-        thumbnails: sentences,
-        heads: heads.iter().map(of_head).collect(),
-        footer: "Layers, heads and sentences are counted from 0.".to_owned(),
+    let page = context! {
+        title => format!("Attention of {model}"),
+        facts => [("Sentences", sentences.len().to_string())],
+        thumbnails => Serde(sentences),
+        heads => heads.iter().map(of_head).collect::<Value>(),
+        footer => "Layers, heads and sentences are counted from 0.",
     };
     filled("attention", &page)
 }

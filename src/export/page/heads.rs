@@ -1,6 +1,7 @@
 //! The grid of heads and their cards.
 
-use minijinja::value::Value;
+use minijinja::context;
+use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
 use crate::export::card::WRITES_CONSTANT;
@@ -19,71 +20,6 @@ use crate::study::section::{CardTable, HeadCard, Neighbour};
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{below_word_classes, decimal, signed, significance};
 
-#[derive(Serialize)]
-pub struct GridCell {
-    name: String,
-    code: String,
-    marks: String,
-    hue: String,
-    words: String,
-    families: String,
-    /// How it chooses, shortened; empty where that is not known.
-    chooses: String,
-}
-
-#[derive(Serialize)]
-pub struct FamilyRow {
-    name: String,
-    code: Option<String>,
-    hue: String,
-    first: usize,
-    heads: usize,
-    meaning: &'static str,
-}
-
-#[derive(Serialize)]
-pub struct Card {
-    name: String,
-    primary: String,
-    description: String,
-    labels: Vec<LabelRow>,
-    nearest: Vec<String>,
-    chooses: Option<String>,
-    lines: Vec<String>,
-    neighbours: Vec<NeighbourLink>,
-    studies: Vec<StudyLine>,
-    examples: Vec<ExampleTable>,
-    figures: Vec<CardFigure>,
-}
-
-#[derive(Serialize)]
-struct StudyLine {
-    study: &'static str,
-    line: String,
-}
-
-#[derive(Serialize)]
-struct ExampleTable {
-    columns: &'static [&'static str],
-    rows: Vec<Vec<String>>,
-}
-
-#[derive(Serialize)]
-struct NeighbourLink {
-    how: &'static str,
-    name: String,
-    strength: String,
-}
-
-#[derive(Serialize)]
-struct CardFigure {
-    /// Whether it opens: what is as wide as sentences is folded.
-    opens: bool,
-    title: String,
-    reading: String,
-    svg: Value,
-}
-
 /// A label with what it is read beside.
 #[derive(Serialize)]
 struct LabelRow {
@@ -99,7 +35,7 @@ pub fn hue(hue: Hue) -> String {
     Ink::Label(hue).name()
 }
 
-pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
+pub fn grid(report: &Report) -> Value {
     let cell = |head: &HeadReport| {
         let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(report, head);
         let chooses = head.chooses.as_ref().map_or_else(String::new, |label| {
@@ -113,19 +49,14 @@ pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
             head.labels.iter().map(|label| shown(&label.label).family).collect()
         };
         let name = head.place.to_string();
-        GridCell { name, code, marks, hue: hue(of), words, families: families.join(" "), chooses }
+        context! { name, code, marks, hue => hue(of), words, families => families.join(" "), chooses }
     };
-    report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect()
+    report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>()).collect()
 }
 
-pub fn families(report: &Report) -> Vec<FamilyRow> {
-    let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| FamilyRow {
-        name,
-        code,
-        hue: hue(of),
-        first,
-        heads: by_layer.iter().sum(),
-        meaning,
+pub fn families(report: &Report) -> Value {
+    let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| {
+        context! { name, code, hue => hue(of), first, heads => by_layer.iter().sum::<usize>(), meaning }
     };
     found(report).into_iter().map(row).collect()
 }
@@ -151,7 +82,7 @@ pub fn firm(report: &Report) -> String {
     [roles.to_string(), roles.borderline()].join(" ").trim_end().to_owned()
 }
 
-pub fn cards(report: &Report) -> Vec<Card> {
+pub fn cards(report: &Report) -> Value {
     let (controls, lacking) = (report.controls_by_kind(), lacking(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
@@ -161,57 +92,59 @@ pub fn cards(report: &Report) -> Vec<Card> {
         });
         let is_constant = report.model.constant_heads.contains(&head.place);
         let constant = is_constant.then(|| WRITES_CONSTANT.to_owned()).into_iter();
-        Card {
-            name: head.place.to_string(),
-            primary: head.primary.clone(),
-            description: head.description.clone(),
-            labels: head.labels.iter().map(row).collect(),
-            nearest: head.nearest.iter().map(near).collect(),
-            chooses: head.chooses.as_ref().map(chooses),
-            lines: match (head.is_absent(), head.labels.is_empty()) {
-                (true, _) => Vec::new(),
-                (_, true) => constant.chain(lacking.clone()).collect(),
-                _ => constant.chain(kept).collect(),
-            },
-            neighbours: neighbours(report, head),
-            studies: studies(report, head),
-            examples: examples(report, head),
-            figures: figures(report, head),
+        let lines: Vec<String> = match (head.is_absent(), head.labels.is_empty()) {
+            (true, _) => Vec::new(),
+            (_, true) => constant.chain(lacking.clone()).collect(),
+            _ => constant.chain(kept).collect(),
+        };
+        context! {
+            name => head.place.to_string(),
+            primary => &head.primary,
+            description => &head.description,
+            labels => Serde(head.labels.iter().map(row).collect::<Vec<_>>()),
+            nearest => head.nearest.iter().map(near).collect::<Value>(),
+            chooses => head.chooses.as_ref().map(chooses),
+            lines,
+            neighbours => neighbours(report, head),
+            studies => studies(report, head),
+            examples => examples(report, head),
+            figures => figures(report, head),
         }
     };
     report.heads.iter().map(card).collect()
 }
 
-fn neighbours(report: &Report, head: &HeadReport) -> Vec<NeighbourLink> {
+fn neighbours(report: &Report, head: &HeadReport) -> Value {
     let policy = &report.settings.policy;
     let found = report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).neighbours);
-    found.map(|Neighbour { how, place, strength }| NeighbourLink { how, name: place.to_string(), strength }).collect()
+    found.map(|Neighbour { how, place, strength }| context! { how, name => place.to_string(), strength }).collect()
 }
 
 /// The remarks of each study on a head, but for studies that draw it or link it to others, which are on its card with that.
-fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
+fn studies(report: &Report, head: &HeadReport) -> Value {
     let policy = &report.settings.policy;
     let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, policy)));
     let is_said = |on_head: &HeadCard| on_head.figures.is_empty() && on_head.neighbours.is_empty();
     let said = on_head.filter(|(_, on_head)| is_said(on_head)).flat_map(|(study, on_head)| {
-        on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
+        on_head.lines.into_iter().map(|line| context! { study => study.card().name, line })
     });
     said.collect()
 }
 
-fn examples(report: &Report, head: &HeadReport) -> Vec<ExampleTable> {
+fn examples(report: &Report, head: &HeadReport) -> Value {
     let policy = &report.settings.policy;
     let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, policy).table);
-    tables.map(|CardTable { columns, rows }| ExampleTable { columns, rows }).collect()
+    tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect()
 }
 
 /// The drawings of a head: of its metrics, then by the studies.
-fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
+fn figures(report: &Report, head: &HeadReport) -> Value {
     let figure = |figure: Figure| {
+        // What is as wide as sentences is folded.
         let opens = matches!(figure.chart, Chart::Arcs(_));
         let medium = if opens { Medium::Page } else { Medium::Card };
         let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
-        CardFigure { opens, title: figure.title, reading: figure.reading, svg }
+        context! { opens, title => figure.title, reading => figure.reading, svg }
     };
     drawn_metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
 }

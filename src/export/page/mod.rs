@@ -13,7 +13,7 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -42,31 +42,6 @@ const SCRIPT: &str = include_str!("script.js");
 const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
-#[derive(Serialize)]
-struct ReportPage<'a> {
-    title: String,
-    facts: Vec<(&'static str, String)>,
-    brief: Vec<String>,
-    caveats: Vec<&'a Caveat>,
-    heads_across: Vec<usize>,
-    grid: Vec<Vec<heads::GridCell>>,
-    families: Vec<heads::FamilyRow>,
-    /// Whether some head has a label of how it chooses.
-    chooses: bool,
-    /// The head whose card stands first, and why.
-    first: String,
-    why_first: String,
-    cards: Vec<heads::Card>,
-    thumbnails: Vec<ShownSentence>,
-    depth: Value,
-    studies: Vec<studies::StudySection>,
-    controls: String,
-    metrics: Vec<studies::MetricGroup>,
-    missing: Vec<studies::StudyNotRun>,
-    beyond: Vec<studies::StudyBeyond>,
-    footer: String,
-}
-
 /// The page as a file.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let studies = studies::of(report);
@@ -76,26 +51,28 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let (certainty, meaning): (Vec<_>, Vec<_>) = general.partition(|caveat| is_about_certainty(&caveat.id));
     let (missing, beyond) = studies::missing(report);
     let (first, why_first) = heads::first(report);
-    let page = ReportPage {
-        title: format!("Attention heads of {}", report.model.id),
-        facts: facts(report),
-        brief: if report.in_brief.is_empty() { vec![heads::firm(report)] } else { report.in_brief.clone() },
-        caveats: [meaning, certainty].concat(),
-        heads_across: (0..report.model.heads).collect(),
-        grid: heads::grid(report),
-        families: heads::families(report),
-        chooses: report.heads.iter().any(|head| head.chooses.is_some()),
+    let of_maps = |maps| ShownSentence::of_all(maps, report.model.grid());
+    let thumbnails: Vec<ShownSentence> = report.attention_maps.iter().map(of_maps).collect();
+    let page = context! {
+        title => format!("Attention heads of {}", report.model.id),
+        facts => facts(report),
+        brief => if report.in_brief.is_empty() { vec![heads::firm(report)] } else { report.in_brief.clone() },
+        caveats => Serde([meaning, certainty].concat()),
+        heads_across => (0..report.model.heads).collect::<Value>(),
+        grid => heads::grid(report),
+        families => heads::families(report),
+        chooses => report.heads.iter().any(|head| head.chooses.is_some()),
         first,
         why_first,
-        cards: heads::cards(report),
-        thumbnails: report.attention_maps.iter().map(|maps| ShownSentence::of_all(maps, report.model.grid())).collect(),
-        depth: Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
-        studies,
-        controls: summary::of_controls(report),
-        metrics: studies::by_study(report),
+        cards => heads::cards(report),
+        thumbnails => Serde(thumbnails),
+        depth => Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
+        studies => Serde(studies),
+        controls => summary::of_controls(report),
+        metrics => studies::by_study(report),
         missing,
-        beyond,
-        footer: footer(report),
+        beyond => Serde(beyond),
+        footer => footer(report),
     };
     filled("report", &page)
 }

@@ -1,6 +1,7 @@
 //! The sections of the studies, the studies that were not run, and every metric of every head as tables.
 
-use minijinja::value::Value;
+use minijinja::context;
+use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
 use crate::evaluation::askable::Askable;
@@ -22,29 +23,8 @@ pub struct StudySection {
     name: &'static str,
     question: &'static str,
     pub caveats: Vec<Caveat>,
-    figures: Vec<FigureWithNumbers>,
+    figures: Vec<Value>,
     summary: String,
-}
-
-#[derive(Serialize)]
-struct FigureWithNumbers {
-    title: String,
-    reading: String,
-    svg: Value,
-    numbers: Numbers,
-}
-
-#[derive(Serialize)]
-struct Numbers {
-    caption: String,
-    columns: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
-#[derive(Serialize)]
-pub struct StudyNotRun {
-    name: &'static str,
-    question: &'static str,
 }
 
 #[derive(Serialize)]
@@ -74,7 +54,7 @@ pub fn of(report: &Report) -> Vec<StudySection> {
             let (columns, rows) = figures::table(report, &figure);
             let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
             let Figure { title, reading, .. } = figure;
-            FigureWithNumbers { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
+            context! { numbers => context! { caption => &title, columns, rows }, title, reading, svg }
         };
         let View { figures, summary, .. } = section.view(policy);
         StudySection {
@@ -94,14 +74,14 @@ pub fn of(report: &Report) -> Vec<StudySection> {
 const WIDTH: usize = 160;
 
 /// The studies that a report does not have and that can be asked of its model; and those that cannot, each with the reason.
-pub fn missing(report: &Report) -> (Vec<StudyNotRun>, Vec<StudyBeyond>) {
+pub fn missing(report: &Report) -> (Vec<Value>, Vec<StudyBeyond>) {
     let askable = Askable::of(&report.model);
     let (mut missing, mut beyond) = (Vec::new(), Vec::<StudyBeyond>::new());
     let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
     for study in STUDIES.iter().filter(|study| !ran(study.card().name)) {
         let card = study.card();
         match askable.beyond_or_without_loss(*study) {
-            None => missing.push(StudyNotRun { name: card.name, question: card.question }),
+            None => missing.push(context! { name => card.name, question => card.question }),
             Some(why) => match beyond.iter_mut().find(|other| other.why == why) {
                 Some(other) => other.names.push(card.name),
                 None => beyond.push(StudyBeyond { names: vec![card.name], why }),
@@ -111,39 +91,24 @@ pub fn missing(report: &Report) -> (Vec<StudyNotRun>, Vec<StudyBeyond>) {
     (missing, beyond)
 }
 
-#[derive(Serialize)]
-pub struct MetricGroup {
-    study: &'static str,
-    /// So many, each number of those of several.
-    numbers: String,
-    metrics: Vec<MetricTables>,
-}
-
 /// A metric with its cells: one, or one for each key.
 #[derive(Serialize)]
 struct MetricTables {
     name: String,
     measures: &'static str,
     rests_on: String,
-    tables: Vec<CellTable>,
-}
-
-#[derive(Serialize)]
-struct CellTable {
-    name: String,
-    beside: String,
-    rows: Vec<Vec<String>>,
+    tables: Vec<Value>,
 }
 
 /// The tables of all metrics that some head has a value of, study by study.
-pub fn by_study(report: &Report) -> Vec<MetricGroup> {
+pub fn by_study(report: &Report) -> Vec<Value> {
     let mut tables = tables(report);
     let group = |(study, _): &(&'static dyn AnyStudy, Box<dyn Section>)| {
         let own: Vec<&str> = columns(*study).into_iter().map(|column| column.id).collect();
         let metrics: Vec<MetricTables> = tables.extract_if(.., |metric| own.contains(&metric.name.as_str())).collect();
         let numbers = metrics.iter().map(|metric| metric.tables.len()).sum::<usize>();
         let numbers = counted(numbers, "metric");
-        (!metrics.is_empty()).then_some(MetricGroup { study: study.card().name, numbers, metrics })
+        (!metrics.is_empty()).then(|| context! { study => study.card().name, numbers, metrics => Serde(metrics) })
     };
     report.sections.0.iter().filter_map(group).collect()
 }
@@ -170,8 +135,8 @@ fn tables(report: &Report) -> Vec<MetricTables> {
         let beside = chance.map_or_else(String::new, |chance| {
             format!("chance {}", concise(chance, ci95.get(name).copied().copied().flatten()))
         });
-        let rows = known.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect();
-        let table = CellTable { name: name.clone(), beside, rows };
+        let rows = known.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>());
+        let table = context! { name, beside, rows => rows.collect::<Value>() };
         if let Some(metric) = metrics.last_mut().filter(|metric| metric.name == id) {
             metric.tables.push(table);
             continue;
