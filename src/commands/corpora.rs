@@ -40,7 +40,6 @@ pub fn counts(
     output.finish(counts.to_json(&model.tokenizer)?.as_bytes())
 }
 
-/// Reads a corpus to its end and writes its index.
 pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
     let indexing = progress::step("indexing");

@@ -179,7 +179,6 @@ pub fn verdicts() -> String {
     headings + &lines + &rows
 }
 
-/// The name under which [`one`] prints the table of studies.
 pub const STUDY_TABLE: &str = "studies";
 
 /// All studies, as a Markdown table; docs/STUDIES.md has it.

@@ -14,7 +14,6 @@ use crate::report;
 use crate::system::counted::counted;
 
 struct Document {
-    /// The first part of paths in it.
     name: &'static str,
     /// The document in words.
     place: &'static str,
@@ -30,7 +29,6 @@ const DOCUMENTS: [Document; 6] = [
     Document { name: "match", place: "`match --json`", schema: || schema_for!(MatchOutcome) },
 ];
 
-/// The schema of the document of this name; `None` if there is none.
 pub fn schema_of(name: &str) -> Option<Value> {
     DOCUMENTS.iter().find(|document| document.name == name).map(|document| Value::from((document.schema)()))
 }

@@ -16,7 +16,6 @@ use crate::system::terminal::{print, say};
 
 #[derive(Clone)]
 pub struct MergeOptions {
-    /// The partials of all shards, or folders that have them.
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,

@@ -81,10 +81,8 @@ const MIN_COUNT: &str = "syntactic_min_count";
 /// The sources of the labels' thresholds; each overrides those before it.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyOptions {
-    /// The published analyses whose thresholds it starts from.
     pub presets: Vec<&'static Preset>,
     pub file: Option<PathBuf>,
-    /// Fewest scored words of a syntactic label.
     pub min_count: Option<u64>,
 }
 
@@ -143,12 +141,10 @@ pub struct ReportOptions {
     pub summary: Option<Detail>,
     pub policy: PolicyOptions,
     pub threads: NonZeroUsize,
-    /// Digits of the numbers that are written and printed.
     pub digits: Digits,
 }
 
 impl ReportOptions {
-    /// Opens the outputs: the reports, and after them the summary.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
         Ok(open(&self.outputs)?.into_iter().chain(summary).collect())
@@ -164,7 +160,6 @@ pub fn write_sums(observation: &Observation, output: Output) -> Result<()> {
     output.finish(&partial::render(Shard::WHOLE, observation)?)
 }
 
-/// Measures, labels and reports an observation.
 pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
     let measuring = progress::step("computing intervals and tests");
@@ -193,7 +188,6 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
     json::as_saved(&report, digits).map_err(no_run).class(Class::Input)
 }
 
-/// Fails if the model of a report could not read the corpus.
 pub fn ensure_read(report: &Report) -> Result<()> {
     let unread = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
     let Some([why, way_out]) = unread else { return Ok(()) };
@@ -254,14 +248,12 @@ pub fn measure(
 
 #[derive(Clone, Debug)]
 pub struct OutcomeOutputs {
-    /// Files, and JSON on standard output.
     pub targets: Vec<Target>,
     /// How much of it is printed as text; `None` if nothing is.
     pub printed: Option<Detail>,
 }
 
 impl OutcomeOutputs {
-    /// The outputs, open; what is printed comes last.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let mut open = open(&self.targets)?;
         open.extend(self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new())));

@@ -26,7 +26,6 @@ pub struct SentenceAttention {
     pub id: Option<String>,
     /// The words and special tokens, `[units]`.
     pub texts: Vec<String>,
-    /// Whether each is a word, `[units]`.
     pub is_word: Vec<bool>,
     /// The arcs of its tree, or links, that are drawn beside its attention; `None` without a tree.
     pub gold: Option<GoldArcs>,
@@ -36,7 +35,6 @@ pub struct SentenceAttention {
     pub weights: WordAttention,
 }
 
-/// The arcs of a tree, or links, of a sentence.
 #[derive(Clone, Debug)]
 pub struct GoldArcs {
     /// The relation, or the type of links; `None` of a whole tree.
@@ -104,7 +102,6 @@ const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 /// The axes of rows and columns: a word attends from its row.
 const AXES: &str = "from\\to";
 
-/// Most columns that a word takes.
 const MOST_LETTERS: usize = 16;
 
 /// The attention as rows and columns, in parts where the terminal has no room for all columns.
@@ -146,7 +143,6 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
     out
 }
 
-/// How many ends of arcs a head finds.
 fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end));
     let name = one_line(name.unwrap_or_default());

@@ -132,7 +132,6 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     sources(out, head)
 }
 
-/// The description of a column of q-values.
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 
 /// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
@@ -196,7 +195,6 @@ fn tested(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }
 
-/// The facts on a label beyond its row.
 fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
@@ -250,7 +248,6 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
     table
 }
 
-/// The literature that the labels come from, and their caveats.
 fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
     let entries: Vec<_> =
         head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
@@ -341,7 +338,6 @@ pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
     out
 }
 
-/// The labels as data.
 pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     let entry = |(head, label): &(&HeadReport, &Label)| {
         let mut entry = serde_json::to_value(head.place)?;

@@ -16,7 +16,6 @@ pub struct HeadCell {
     /// The marks of the label ([`Report::marks`]).
     pub marks: String,
     pub hue: Hue,
-    /// All of it in words.
     pub words: String,
 }
 
@@ -72,7 +71,6 @@ impl HeadCell {
     }
 }
 
-/// A family of labels that some head has, and where.
 pub struct LabelFamily {
     /// Its name: that of its detector.
     pub name: String,
@@ -137,7 +135,6 @@ pub fn short(value: f64, digits: usize) -> String {
     format!("{}{text}", if is_zero { "" } else { minus })
 }
 
-/// A number with its interval; shares in per cent.
 pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
     let (factor, unit) = if shares { (100.0, " %") } else { (1.0, "") };
     let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(10.0 * ci95.half_width()).max(2)) };

@@ -21,12 +21,10 @@ use json::JsonForm;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// JSON on standard output.
     Stdout(JsonForm),
     File(PathBuf, Writer),
 }
 
-/// A report format, chosen by the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     Json(JsonForm),
@@ -34,13 +32,11 @@ pub enum Writer {
     Html,
 }
 
-/// A format of flat tables, chosen by the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableWriter {
     Csv,
     /// A `tabular` of LaTeX.
     Latex,
-    /// Columns with their types, compressed.
     #[cfg(feature = "parquet")]
     Parquet,
 }
@@ -79,7 +75,6 @@ impl Writer {
         matches!(self, Self::Json(_))
     }
 
-    /// The report in this format.
     pub fn render(self, report: &Report) -> Result<Vec<u8>> {
         match self {
             Self::Json(form) => json::render(report, form),

@@ -6,7 +6,6 @@
 
 use anstyle::AnsiColor;
 
-/// A colour, by its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Text,
@@ -19,11 +18,9 @@ pub enum Ink {
     Accent,
     /// A second line beside that.
     Second,
-    /// Under the label of a head.
     Label(Hue),
     /// A number from the least to the most, under it.
     Step(usize),
-    /// The text on such a step.
     OnStep(usize),
 }
 
@@ -43,7 +40,6 @@ impl Hue {
     pub const ALL: [Self; 7] =
         [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
 
-    /// The colour for one of the terminal.
     pub fn of(colour: AnsiColor) -> Self {
         match colour {
             AnsiColor::Blue | AnsiColor::BrightBlue => Self::Blue,
@@ -57,7 +53,6 @@ impl Hue {
     }
 }
 
-/// The steps from the least number to the most.
 pub const STEPS: usize = 9;
 
 /// Blues of falling lightness: on white the most is the darkest.

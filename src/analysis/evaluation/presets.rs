@@ -12,7 +12,6 @@ use crate::study::metrics::metric::Values;
 
 #[derive(Debug)]
 pub struct Preset {
-    /// Its name on the command line.
     pub name: &'static str,
     pub about: &'static str,
     pub studies: &'static [&'static str],
@@ -144,10 +143,8 @@ pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
     presets.iter().filter_map(|preset| preset.summary).map(|summary| summary(heads)).collect()
 }
 
-/// The families of labels that Voita et al. 2019 call positional.
 const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
 
-/// The family that they call syntactic.
 const SYNTACTIC: [&str; 1] = ["syntactic:<relation>"];
 
 /// How many heads have the two roles of Voita et al. 2019, and how confident they are beside the others.
@@ -167,7 +164,6 @@ fn voita2019(heads: &[Labelled<'_>]) -> String {
     )
 }
 
-/// How many heads have each class of Kovaleva et al. 2019.
 fn kovaleva2019(heads: &[Labelled<'_>]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let classes = heads.iter().flat_map(|(labels, _)| *labels).filter_map(|label| label.label.strip_prefix("class:"));

@@ -12,11 +12,9 @@ use crate::system::boxed;
 use crate::system::counted::{counted, plural, ranges};
 use crate::system::printable::printable;
 
-/// The facts that decide which caveats apply.
 struct RunFacts<'a> {
     model: &'a ModelInfo,
     corpus: &'a CorpusInfo,
-    /// How a decoder read it.
     reading: Option<&'a Reading>,
     verdicts: &'a [Verdict],
 }
@@ -28,7 +26,6 @@ impl RunFacts<'_> {
     }
 }
 
-/// A caveat, and the runs that it applies to.
 type ConditionalCaveat = (Known, fn(&RunFacts<'_>) -> bool);
 
 const fn meaning(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {

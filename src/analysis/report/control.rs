@@ -53,7 +53,6 @@ pub struct ControlVerdicts {
     pub control: Control,
     /// The studies that it says something of.
     pub studies: Vec<&'static dyn AnyStudy>,
-    /// One for each head, layer by layer.
     pub verdicts: Vec<Verdict>,
     /// How each head chooses, layer by layer, where it has such a label.
     pub choices: Vec<Option<Label>>,

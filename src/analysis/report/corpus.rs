@@ -269,7 +269,6 @@ impl TextInfo {
             .is_some_and(|copies| copies > NOTABLE)
     }
 
-    /// Whether there are fewer families than blocks.
     pub fn is_small(&self) -> bool {
         self.families < BLOCKS as u64
     }

@@ -13,7 +13,6 @@ use crate::study::section::Section;
 use crate::study::show::wording::{decimal, percent_of};
 use crate::system::boxed;
 
-/// The health of a corpus that a model read.
 pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
     let (repeats, legibility) = (&corpus.repeats, &tally.legibility);
     let skipped: u64 = tally.skipped.values().sum();

@@ -21,7 +21,6 @@ use crate::system::counted::{counted, plural};
 const KINDS: usize = 5;
 /// Heads of one kind are named where there are no more than these.
 const NAMED: usize = 2;
-/// A list of heads names so many.
 const MOST_NAMED: usize = 16;
 
 /// The sentences, each only where there is something to say.
@@ -60,7 +59,6 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     lines
 }
 
-/// How many heads have a firm role, and which.
 fn roles(report: &Report) -> String {
     let roles = Roles::of(report);
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
@@ -85,7 +83,6 @@ fn constant(report: &Report) -> Option<String> {
     (count > 0).then(|| format!("{count} of {of} {writes}, whatever {attends} to ({}): {uses}.", named(heads)))
 }
 
-/// The first of these heads, and how many more there are.
 fn named(heads: &[HeadPlace]) -> String {
     let names: Vec<String> = heads.iter().take(MOST_NAMED).map(ToString::to_string).collect();
     let more = heads.len() - names.len();
@@ -170,7 +167,6 @@ pub fn strongest_relation(report: &Report) -> Option<(HeadPlace, &Label)> {
     labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| by_evidence(a, b))
 }
 
-/// The relation with the strongest evidence, in a sentence.
 fn relation(report: &Report) -> Option<String> {
     let (place, label) = strongest_relation(report)?;
     let name = label.label.split_once(':').map_or(&*label.label, |(_, relation)| relation);

@@ -201,7 +201,6 @@ pub struct ReportContext {
 }
 
 impl ReportContext {
-    /// Has labels given by another policy.
     pub fn label_by(&mut self, findings: &mut Results, policy: Policy) {
         self.corpus.health.judge(&policy);
         findings.is_read = self.corpus.health.is_read();

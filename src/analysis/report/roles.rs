@@ -50,7 +50,6 @@ pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
     heads: usize,
-    /// Heads with a firm label that is a role.
     pub firm: usize,
     without_role: usize,
     labels: usize,
@@ -90,7 +89,6 @@ impl Roles {
         }
     }
 
-    /// So many of the heads, with their share of all.
     pub fn share(&self, heads: usize) -> String {
         let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
         format!("{heads} of {} ({share:.0} %)", counted(self.heads, "head"))

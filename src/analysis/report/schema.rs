@@ -99,7 +99,6 @@ pub(super) fn labels(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Label>())
 }
 
-/// The label of how a head chooses, or null.
 pub(super) fn chooses(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<Label>();
     json_schema!({ "anyOf": [{ "allOf": [item, { "properties": { "label": label() } }] }, { "type": "null" }] })
@@ -114,7 +113,6 @@ fn named(item: &Schema) -> Schema {
     json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label() } }] } })
 }
 
-/// A number for each family of labels.
 pub(super) fn counts(generator: &mut SchemaGenerator) -> Schema {
     let count = generator.subschema_for::<u64>();
     let names = registry::detectors().map(|detector| detector.explanation.name.to_owned());

@@ -29,7 +29,6 @@ pub struct KnownCounts {
     pub counted: Option<CorpusIdentity>,
 }
 
-/// Counts the tokens of the corpus, or reads the file of counts.
 pub fn known(
     options: &AnalyzeOptions,
     selection: &Selection,

@@ -20,7 +20,6 @@ use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
-/// A model in memory, for any number of corpora.
 pub struct Loaded {
     pub(super) model: Model,
     /// The hashes of its files, in progress until they are needed.
@@ -66,7 +65,6 @@ pub(super) fn now() -> (SystemTime, Instant) {
     (SystemTime::now(), Instant::now())
 }
 
-/// Opens the corpus of a run.
 pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
     let scope = Scope::new(options.limit, options.unit).half(options.half);
@@ -122,7 +120,6 @@ pub enum RequiredParts {
     Attention,
     /// The head that predicts as well, if it is a decoder's.
     PredictionsOfDecoder,
-    /// The head that predicts as well.
     Predictions,
     /// The head that classifies, in the place of the one that predicts.
     Classifier(Classified),

@@ -65,7 +65,6 @@ pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observat
     PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
 }
 
-/// One shard, to its sums, unless they are there already.
 fn shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
     let shard = wanted.shard;
     interrupt::leaves(

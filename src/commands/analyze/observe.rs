@@ -47,7 +47,6 @@ pub struct FirstStage {
     observation: Observation,
     /// The digest of the sums, as a partial of the second stage names it.
     sums: String,
-    /// The policy of the labels that the second stage follows.
     policy: Policy,
 }
 
@@ -90,7 +89,6 @@ pub struct PreparedRun<'a> {
     counted: Option<CorpusIdentity>,
     /// The first layer with the weights of each; empty where each has its own.
     first_layers: Vec<usize>,
-    /// The mean contexts that replace removed heads, as far as they are known.
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep for passes of the second.
     kept: KeptPasses,
@@ -202,7 +200,6 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Observes the sentences of a shard in the passes that follow nothing.
     fn first(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
         let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
@@ -215,7 +212,6 @@ impl<'a> PreparedRun<'a> {
         Ok(Observation { identity, tally, stage, passes, run })
     }
 
-    /// Observes the sentences of a shard in the passes that follow the others.
     fn follow(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
         let loaded = Instant::now();
         let FirstStage { observation: first, policy, .. } = after;

@@ -25,7 +25,6 @@ use crate::study::{AnyStudy, PassSpec};
 #[derive(Clone)]
 pub struct AnalyzeOptions {
     pub model: ModelRef,
-    /// The corpus, in the order it is read.
     pub corpus: Vec<Input>,
     /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
     pub max_tokens: Option<usize>,
@@ -47,24 +46,19 @@ pub struct AnalyzeOptions {
     /// The most bytes that are kept of a pass for a later one; a share of what is free if `None`.
     pub keep: Option<u64>,
     pub words: Spacing,
-    /// The token that represents a split word.
     pub from_token: FromToken,
     /// Whether it is recorded when, how long and where it ran.
     pub run_info: bool,
-    /// The controls that are run beside the analysis.
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
-    /// The ablation of heads one by one, if a study needs it.
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
     pub links: LinkOptions,
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
-    /// The studies that are run, as far as the corpus and the model allow.
     pub selection: Selection,
-    /// The task that heads are removed for, if a study needs it.
     pub task: Option<Arc<TaskFile>>,
     /// Where heads exchange their contexts between the texts of the task and their corrupted texts, if a study asks for that.
     pub exchanged: Option<ExchangedPositions>,
@@ -123,7 +117,6 @@ pub enum Shown {
 #[derive(Clone)]
 pub enum Outcome {
     Report {
-        /// Which, and how heads are labelled.
         wanted: ReportOptions,
         /// The folder in which the parts of the run are kept, if they are.
         parts: Option<PathBuf>,

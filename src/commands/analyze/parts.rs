@@ -60,7 +60,6 @@ impl PartIdentity<'_> {
     }
 }
 
-/// The file of one shard, and what is there already.
 pub struct Part<'a> {
     wanted: &'a PartialOptions,
     earlier: Option<Header>,
@@ -100,7 +99,6 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Writes the shard.
     pub fn write(self, bytes: &[u8]) -> Result<()> {
         self.output.finish(bytes)
     }
@@ -120,7 +118,6 @@ pub struct Parts<'a> {
 struct Place {
     shard: Shard,
     path: PathBuf,
-    /// Whether the part is there, as this run makes it.
     is_there: bool,
 }
 
@@ -132,7 +129,6 @@ impl<'a> Parts<'a> {
         Ok(Self { folder, identity: identity()?, taken: 0, made: 0 })
     }
 
-    /// Says how many parts were there already, if some were.
     pub fn report_taken(&self) {
         let Self { folder, taken, made, .. } = self;
         if *taken > 0 {

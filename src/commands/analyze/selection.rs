@@ -17,7 +17,6 @@ use crate::system::errors::Facts;
 /// Why a study that must know the whole corpus beforehand is left out.
 pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
 
-/// The way out where it is.
 pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// The options, and the facts about the corpus, that decide which studies run.
@@ -26,7 +25,6 @@ pub struct StudyRequest {
     pub with: Vec<String>,
     pub without: Vec<String>,
     pub presets: Vec<&'static Preset>,
-    /// Task, which switches its study on.
     pub task: Option<Arc<TaskFile>>,
     /// Whether a study of this kind (`Card::joins`) runs wherever those run that it builds on.
     pub may_join: bool,
@@ -42,7 +40,6 @@ pub enum AskedOf {
     Corpus,
     /// Nothing that is named: the corpus in the binary.
     Box,
-    /// A task, and no corpus.
     TaskAlone,
 }
 
@@ -111,7 +108,6 @@ impl Selection {
         Ok(Self { request, studies, absent })
     }
 
-    /// The studies that run, in the order of the registry.
     pub fn studies(&self) -> &[&'static dyn AnyStudy] {
         &self.studies
     }
@@ -127,7 +123,6 @@ impl Selection {
         self.studies.iter().any(|study| study.card().name == name)
     }
 
-    /// The studies that run, those first that options name.
     pub fn named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_named = |study: &&&'static dyn AnyStudy| self.request.names(study.card().name);
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
@@ -140,7 +135,6 @@ impl Selection {
         STUDIES.iter().copied().filter(move |study| may_join && study.card().on_decoders && !is_off(study))
     }
 
-    /// The studies that do not run, in the order of the registry, and why.
     pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
         &self.absent
     }
@@ -167,7 +161,6 @@ impl StudyRequest {
         is_among(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
     }
 
-    /// The studies that another one builds on in this run.
     fn needed(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
         study.card().needed(self.task.is_some())
     }

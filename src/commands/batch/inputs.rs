@@ -23,9 +23,7 @@ pub struct Inputs {
     pub tool: Tool,
     pub model: ModelInputs,
     pub corpus: CorpusInputs,
-    /// The options, as they stand on a command line.
     pub options: Vec<String>,
-    /// SHA-256 of each file that an option names, by option.
     pub files: BTreeMap<String, String>,
 }
 
@@ -34,7 +32,6 @@ pub struct Inputs {
 pub struct ModelInputs {
     /// Hub id, name in the box, or the folder's name.
     pub id: String,
-    /// The commit on the Hub.
     pub revision: Option<String>,
     pub config_sha256: String,
     pub weights_sha256: String,
@@ -109,7 +106,6 @@ impl Inputs {
 pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
 
 impl Corpora {
-    /// The corpus of a run by content.
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
         if let Some((_, known)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
             return Ok(known.clone());

@@ -16,7 +16,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::{self, Output};
 use crate::system::json::problem_in_line;
 
-/// The file of the ledger in the folder of the reports.
 const FILE: &str = "batch.json";
 
 /// Raised when a key changes its meaning or goes away.
@@ -30,7 +29,6 @@ pub enum Status {
     Done,
     /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
     FromSavedReport,
-    /// Nothing had changed since it was run.
     UpToDate,
     /// It was run at some time, and was not looked at now.
     Earlier,
@@ -58,7 +56,6 @@ impl Status {
         }
     }
 
-    /// The message of a failure; empty of any other run.
     pub fn message(&self) -> &str {
         self.failure().unwrap_or_default()
     }
@@ -71,9 +68,7 @@ pub struct Ledger {
 
 #[derive(Default, Serialize, Deserialize)]
 struct LedgerRuns {
-    /// The runs that are done, by name.
     runs: BTreeMap<String, LedgerEntry>,
-    /// The messages of the runs that failed when they were last tried, by name.
     #[serde(default)]
     failed: BTreeMap<String, String>,
 }
@@ -88,7 +83,6 @@ struct LedgerFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry {
     pub inputs: Inputs,
-    /// SHA-256 of each of its reports, by the name of the file.
     pub reports: BTreeMap<String, String>,
     pub found: ReportSummary,
     /// The results of the report before this one; `None` of the first.
@@ -139,7 +133,6 @@ impl ReportSummary {
 }
 
 impl LedgerEntry {
-    /// A run whose files are written.
     pub fn new<'a>(
         inputs: Inputs,
         found: ReportSummary,
@@ -158,7 +151,6 @@ impl LedgerEntry {
         Some(changes.filter(|(_, change)| *change != 0).collect())
     }
 
-    /// This run with more reports, which are written.
     pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {
             let digest = output::earlier_sha256(path);
@@ -176,7 +168,6 @@ impl LedgerEntry {
 }
 
 impl Ledger {
-    /// The ledger of a folder; empty if there is none.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
         let known = read(&path).class(Class::Input)?;
@@ -187,13 +178,11 @@ impl Ledger {
         self.known.runs.get(name)
     }
 
-    /// The files of a run's report that are there.
     pub fn reports(&self, name: &str) -> Vec<&str> {
         let written = self.entry(name).into_iter().flat_map(|entry| entry.reports.keys());
         written.map(String::as_str).filter(|file| self.path_of(file).exists()).collect()
     }
 
-    /// The message of a run that failed when it was last tried.
     pub fn failure(&self, name: &str) -> Option<&str> {
         self.known.failed.get(name).map(String::as_str)
     }
@@ -225,7 +214,6 @@ impl Ledger {
         (kept, changed)
     }
 
-    /// Remembers a run that was done.
     pub fn record(&mut self, name: &str, entry: &LedgerEntry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
@@ -311,7 +299,6 @@ impl RunFormat {
     }
 }
 
-/// The work left for a run, and why.
 pub enum Outstanding {
     Run {
         reason: String,

@@ -41,13 +41,9 @@ pub struct BatchOptions {
     pub folder: PathBuf,
     /// Patterns of the names of runs; empty for all of them.
     pub only: Vec<String>,
-    /// Whether the others are run after one has failed.
     pub keep_going: bool,
-    /// Whether it is only said what would be run.
     pub dry_run: bool,
-    /// The formats of each run, by the endings of their files.
     pub formats: Vec<(&'static str, RunFormat)>,
-    /// Whether the Hub may not be asked.
     pub offline: bool,
     pub quiet: bool,
     pub errors: ErrorFormat,
@@ -83,7 +79,6 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     batch.finish(wanted.len())
 }
 
-/// The runs that a pattern names, or all.
 fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let any = all.iter().any(|run| matches(pattern, &run.name));
@@ -126,9 +121,7 @@ struct Batch<'a> {
     table: &'a Table,
     ledger: Ledger,
     corpora: Corpora,
-    /// How the runs fared that were looked at.
     statuses: BTreeMap<String, Status>,
-    /// The runs that failed, with the class of the failure.
     failed: Vec<(String, Class)>,
 }
 

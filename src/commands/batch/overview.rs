@@ -16,13 +16,10 @@ use crate::system::files::output::Output;
 pub struct RunRow<'a> {
     pub run: &'a str,
     pub status: Status,
-    /// The ledger's entry on its report, if there is one.
     pub entry: Option<&'a LedgerEntry>,
-    /// The files of its report that are there.
     pub reports: Vec<&'a str>,
 }
 
-/// Writes both.
 pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
     for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows)?)] {
         Output::open(&folder.join(name))?.finish(&bytes)?;
@@ -91,7 +88,6 @@ struct ReportLink<'a> {
     format: &'a str,
 }
 
-/// The changes of firm labels, by their families.
 fn in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();

@@ -35,7 +35,6 @@ pub enum OptionArity {
 pub struct Table {
     file: PathBuf,
     text: String,
-    /// Its runs, in the order of the table.
     pub runs: Vec<TableRun>,
 }
 
@@ -50,7 +49,6 @@ pub struct TableRun {
     pub files: BTreeMap<&'static str, PathBuf>,
     /// Its model and the parts of its corpus as they stand in the table.
     named: Vec<Spanned<String>>,
-    /// Where its options stand in the table, by name.
     places: BTreeMap<String, usize>,
 }
 
@@ -63,7 +61,6 @@ const MOST_RUNS: usize = 10_000;
 /// The parts of a table, in the order in which the later ones override what the earlier ones say.
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
-/// The options that a table cannot have, and the reason.
 const REFUSED: [(&str, &str); 14] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
@@ -84,9 +81,7 @@ const REFUSED: [(&str, &str); 14] = [
 /// Options that no report depends on, but for its account of the run.
 const OF_THE_RUN: [&str; 2] = ["threads", "keep"];
 
-/// The key of the path or id of a model.
 const MODEL: &str = "model";
-/// The key of the paths of a corpus.
 const CORPUS: &str = "corpus";
 
 /// Options by name, with their values on the command line, `None` for a switch that is off, and their place in the file.
@@ -147,7 +142,6 @@ fn not_there(error: Error, path: &Path, table: &Path) -> Error {
     error.hint_after("; ", format!("check the path{}", taken_from.unwrap_or_default()))
 }
 
-/// The line of a place in a text, counted from 1.
 fn line(text: &str, at: usize) -> u64 {
     text[..at].matches('\n').count() as u64 + 1
 }
@@ -225,7 +219,6 @@ fn shown(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
 
-/// The options of `headscope analyze`.
 type KnownOptions = [(String, OptionArity)];
 
 /// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
@@ -370,7 +363,6 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
     }
 }
 
-/// Reads the settings of a run as a command line.
 fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) -> Result<TableRun, TableError> {
     let option = |name: &str, values: &[Spanned<String>]| -> Vec<String> {
         let valued = |value: &Spanned<String>| format!("--{name}={}", value.get_ref());

@@ -78,7 +78,6 @@ pub struct BatchArguments {
 /// The report's own format, which is written unless the packed one is.
 const JSON: &str = "json";
 
-/// The page, for people.
 const PAGE: &str = "html";
 
 fn formats() -> PossibleValuesParser {

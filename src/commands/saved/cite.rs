@@ -102,9 +102,7 @@ const REFERENCES: &str = include_str!("../../../docs/methodology/references.md")
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Paper {
-    /// As sources name it: authors and year.
     pub key: &'static str,
-    /// Its title, and where it is.
     pub title: &'static str,
 }
 
@@ -148,7 +146,6 @@ pub fn papers() -> impl Iterator<Item = Paper> {
 /// An entry for each paper of the list of references, in its order, with an empty line between them.
 const ENTRIES: &str = include_str!("references.bib");
 
-/// The entry of the program; a field without a value is left out.
 pub fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
     let fields = [
         ("author", "{The headscope developers}".to_owned()),

@@ -13,28 +13,22 @@ use crate::system::files::output::Output;
 
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// The saved reports, one or several; `-` is standard input.
     pub reports: Vec<PathBuf>,
-    /// The policy by which their heads are labelled anew.
     pub policy: Option<PolicyOptions>,
     pub wanted: Exported,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
-    /// The whole of it, in any format.
     Report(Vec<Target>),
-    /// A page of several reports side by side.
     SideBySide(Vec<PathBuf>),
     Figure(String, Vec<PathBuf>),
-    /// A table, in the format of each file.
     Table(ExportedTable, Vec<(PathBuf, TableWriter)>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedTable {
     pub name: String,
-    /// The conditions that its rows have to meet, all of them.
     pub rows: Vec<Condition>,
     /// These columns of it, or all if there are none.
     pub columns: Vec<String>,

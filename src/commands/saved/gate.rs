@@ -22,7 +22,6 @@ use crate::system::terminal::{print, to_stdout};
 
 #[derive(Clone, Debug)]
 pub struct GateOptions {
-    /// The analyses before and after a change of the model.
     pub sides: SidesOptions,
     /// Categories of labels that count ([`category`]); empty for all roles.
     pub categories: Vec<String>,

@@ -41,11 +41,9 @@ pub struct Budget {
     pub by: Option<String>,
 }
 
-/// The heads that go, and the words on that.
 struct Chosen {
     heads: RemovedHeads,
     removal: Replacement,
-    /// What it costs by the report, a line.
     cost: Option<String>,
 }
 
@@ -132,7 +130,6 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
     Ok(Chosen { heads, removal: order.removal, cost })
 }
 
-/// Fails if a report is of other weights than those of the model.
 fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
     let hashes = Fingerprint::start(files).finish()?;
     let of_report = (&report.model.config_sha256, &report.model.weights_sha256);
@@ -145,7 +142,6 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
     Ok(())
 }
 
-/// The order of a report that heads go in.
 fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
     let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
@@ -214,7 +210,6 @@ fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -
     Ok(left)
 }
 
-/// The heads that went, what they cost, and what was not copied.
 fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
     let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for HeadPlace { layer, head } in chosen.heads.keys() {

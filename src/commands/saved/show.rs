@@ -24,7 +24,6 @@ use crate::system::terminal::{self, print};
 pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
-    /// The policy by which its heads are labelled anew.
     pub policy: Option<PolicyOptions>,
     pub shown: ShownPart,
     pub json: bool,
@@ -33,15 +32,10 @@ pub struct ShowOptions {
 #[derive(Clone, Debug)]
 pub enum ShownPart {
     Summary(Detail),
-    /// The labels that the policy changes.
     Changes,
-    /// One head: its sentence and its labels, or all on it.
     Head(HeadPlace, Detail),
     Heads,
-    Relation {
-        name: String,
-        top: usize,
-    },
+    Relation { name: String, top: usize },
     Label(String),
 }
 
@@ -133,7 +127,6 @@ fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     Err(unknown.of_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
-/// A list that is not longer than a few lines.
 fn shortened_list(names: &str) -> String {
     /// Some three lines of a terminal.
     const LONGEST: usize = 240;
@@ -234,7 +227,6 @@ fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Resu
     changed.iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// How the labels of one head change, if they do.
 fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let labels =
         |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| label.label.clone()).collect() };

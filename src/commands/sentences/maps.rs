@@ -28,7 +28,6 @@ pub struct MapsOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
     pub heads: HeadChoice,
-    /// Whether the rollout of all heads is written in place of their attention.
     pub rollout: bool,
     pub output: PathBuf,
     /// The heads that are removed from the model, ascending.

@@ -39,7 +39,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
-/// Two models, the sentences that both read, and where the outcome goes.
 #[derive(Clone, Debug)]
 pub struct MatchOptions {
     pub models: [ModelRef; 2],
@@ -297,7 +296,6 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
     })
 }
 
-/// A line and two rows of the table for each way.
 pub fn labels_text(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
     writeln!(out)?;
     let mut table = plain_table();

@@ -39,29 +39,23 @@ use crate::system::terminal::say;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadChoice {
     All,
-    /// The heads of these layers, ascending.
     Layers(Vec<usize>),
     /// These, in this order.
     Heads(Vec<HeadPlace>),
 }
 
-/// The sentences of `headscope maps` and `headscope view`.
 #[derive(Clone, Debug)]
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
     /// Sentences of a corpus by their 0-based index; all of them if none are named.
     Corpus {
-        /// The corpus, in the order it is read.
         inputs: Vec<Input>,
         /// Indices, ascending.
         indices: Vec<u64>,
-        /// A word that each of them has, in capitals or not.
         find: Option<String>,
         limit: Option<u64>,
-        /// The sentences that are counted.
         scope: Scope,
-        /// The shard that they are in.
         shard: Shard,
     },
 }
@@ -88,7 +82,6 @@ pub struct SentenceOptions {
 
 impl SentenceOptions {
     /// The sentences as a model reads them.
-    /// Fails as [`chosen`], or if the model does not have so many positions.
     pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
         let config = &model.architecture.config;
         let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(Class::Usage)?;
@@ -107,7 +100,6 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Finge
     Ok((reading_by(model, options)?, fingerprint))
 }
 
-/// The heads of a choice, in its order.
 pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     let grid = model.grid();
     Ok(match choice {
@@ -159,7 +151,6 @@ pub fn attention(
     Ok(recorder.weights)
 }
 
-/// The attention of all heads over a sentence, rounded.
 pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
     let heads: Vec<HeadPlace> = model.grid().places().collect();
     let weights = attention(model, sequence, &heads, gates, &mut Scratch::default())?;
@@ -345,7 +336,6 @@ pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, 
     Ok(tokenizer)
 }
 
-/// A model that reads text by the options of a run.
 pub fn reading_by(mut model: Model, options: TokenizerOptions) -> Result<Model> {
     if let Cow::Owned(tokenizer) = tokenizer_of(&model, options)? {
         model.tokenizer = tokenizer;

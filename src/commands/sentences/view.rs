@@ -33,17 +33,13 @@ pub struct ViewOptions {
     pub sentences: SentenceOptions,
     /// The heads that are shown, in this order.
     pub heads: HeadChoice,
-    /// The arcs that are drawn beside attention.
     pub gold: ShownArcs,
     pub hides_special: bool,
     pub numbers: bool,
-    /// The token that speaks for a split word.
     pub from_token: FromToken,
-    /// Files that are written in place of the terminal.
     pub outputs: Vec<(PathBuf, Drawing)>,
 }
 
-/// The arcs that are drawn beside attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShownArcs {
     Tree,
@@ -124,7 +120,6 @@ pub enum Drawing {
     Html,
 }
 
-/// Shows the attention of heads, or draws it.
 pub fn view(options: &ViewOptions) -> Result<()> {
     let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
@@ -175,7 +170,6 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a sentence has more tokens than thumbnails have.
 fn ensure_short(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
     let long = || {

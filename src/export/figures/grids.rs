@@ -184,7 +184,6 @@ fn unknown(report: &Report, metric: &str) -> Error {
     }
 }
 
-/// The least and the most of the numbers that there are.
 pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
     let known = || values.iter().flatten().copied();
     [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)]

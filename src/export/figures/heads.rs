@@ -11,7 +11,6 @@ const LEFT: f64 = 46.0;
 const GAP: f64 = 8.0;
 
 pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: Medium) -> String {
-    /// The colours of the parts, from the bottom.
     const HUES: [Hue; 4] = [Hue::Orange, Hue::Sky, Hue::Purple, Hue::Green];
     /// The height of a bar of all, and the margin of the scale.
     const HEIGHT: f64 = 180.0;

@@ -36,7 +36,6 @@ pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
     report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, &report.settings.policy).figures).collect()
 }
 
-/// The figure of this name.
 pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     match (name, name.split_once(':')) {
         (GRID, _) => Ok(grids::grid(report, medium)),

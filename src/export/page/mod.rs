@@ -42,7 +42,6 @@ const SCRIPT: &str = include_str!("script.js");
 const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
-/// The page as a file.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let studies = studies::of(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));

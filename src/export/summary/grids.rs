@@ -155,7 +155,6 @@ fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<
     entries
 }
 
-/// The labels that the grid shows, with the number of heads.
 fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> fmt::Result {
     writeln!(out)?;
     for (meaning, (count, codes, style)) in meanings(heads, of_head) {

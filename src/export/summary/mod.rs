@@ -21,7 +21,6 @@ use crate::system::printable::one_line;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The part that fits on one screen.
     Brief,
     Full,
 }
@@ -37,7 +36,6 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
 const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
     shard runs again with `--after` that file\n";
 
-/// The summary of a shard before it is merged.
 pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
     if observation.stage.is_after() {
@@ -157,7 +155,6 @@ fn generators(corpus: &CorpusInfo) -> Vec<String> {
     generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
-/// Facts on the model or on the corpus.
 fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
     if !remarks.is_empty() {
         writeln!(out, "The {of}:")?;

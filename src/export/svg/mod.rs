@@ -22,7 +22,6 @@ pub enum Anchor {
     End,
 }
 
-/// The ordinary size of letters, in pixels.
 pub const TEXT: f64 = 12.0;
 
 pub const SMALL: f64 = 10.5;
@@ -83,7 +82,6 @@ impl Svg {
         ));
     }
 
-    /// A line through points, dashed or not.
     pub fn polyline(&mut self, points: &[[f64; 2]], stroke: Ink, width: f64, dashes: &str) {
         let (stroke, points, width) = (self.colour(stroke), joined(points), number(width));
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
@@ -218,7 +216,6 @@ const ADVANCES: [u16; 95] = [
 const ASCENT: f64 = 0.928;
 const DESCENT: f64 = 0.236;
 
-/// The width of a text in pixels, at most.
 pub fn width_of(text: &str, size: f64) -> f64 {
     let of_letter = |c: char| match u32::from(c) {
         code @ 0x20..=0x7e => f64::from(ADVANCES[code as usize - 0x20]) / 1000.0,
@@ -232,7 +229,6 @@ pub fn width_of(text: &str, size: f64) -> f64 {
     text.chars().map(of_letter).sum::<f64>() * size
 }
 
-/// The room beside texts, in pixels.
 const BESIDE: f64 = 4.0;
 
 /// The smallest box around texts: its left, top, right and bottom.

@@ -11,7 +11,6 @@ use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::printable::one_line;
 
-/// The metric of the effect of a head.
 const EFFECT: &str = "loss_effect";
 
 /// A row for each head; columns of how heads choose and of effects are there if that was measured.

@@ -22,7 +22,6 @@ use crate::system::errors::{Facts, similar};
 use heads::cell;
 pub use heads::{heads, heads_data, of_heads};
 
-/// The table of this name.
 pub fn named(report: &Report, name: &str) -> Result<Table> {
     type MakeTable = fn(&Report) -> Table;
     const OF_EVERY_REPORT: [(&str, MakeTable); 5] =
@@ -120,7 +119,6 @@ fn with_table(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
 }
 
-/// A row for each label of each head.
 fn labels(report: &Report) -> Table {
     #[derive(Serialize)]
     struct LabelRow<'a> {
@@ -167,7 +165,6 @@ fn metrics(report: &Report) -> Table {
     Table::new("metrics", rows.collect())
 }
 
-/// A row for each label that a head has in a control.
 fn controls(report: &Report) -> Table {
     #[derive(Serialize)]
     struct ControlRow<'a> {
@@ -191,7 +188,6 @@ fn controls(report: &Report) -> Table {
     Table::of("controls", rows)
 }
 
-/// A row for each file of the corpus.
 fn files(report: &Report) -> Table {
     Table::of("files", &report.corpus.files)
 }

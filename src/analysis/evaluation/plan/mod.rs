@@ -26,7 +26,6 @@ struct PassRequest {
     control: Option<Control>,
 }
 
-/// The passes of a run, each with the requests for it.
 pub struct Plan {
     passes: Vec<(Pass, Vec<PassRequest>)>,
     /// The index of the first pass of the second stage, whose studies follow the results of others.

@@ -75,7 +75,6 @@ impl Results {
         verdicts
     }
 
-    /// The verdicts with the tests of their labels beside them.
     pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for HeadUseTest { head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(policy).tests_of_use)
@@ -224,7 +223,6 @@ impl Results {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
 
-    /// The caveats that apply, by the studies.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
             study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })

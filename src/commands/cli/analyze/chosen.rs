@@ -32,7 +32,6 @@ pub(super) fn names() -> impl TypedValueParser<Value = String> {
         .map(|given| registry::named(&given).expect("the parser knows these names only").card().name.to_owned())
 }
 
-/// The help of `--with`: every study with its question.
 pub(super) fn list() -> String {
     let width = STUDIES.iter().map(|study| study.card().name.len()).max().unwrap_or(0);
     let line = |study: &&dyn AnyStudy| format!("\n{:width$}  {}", study.card().name, study.card().question);
@@ -153,7 +152,6 @@ pub(super) fn of_study<T: Display>(
     Ok(value)
 }
 
-/// Reads the least distance of a type.
 pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
     let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
     let (name, words) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
@@ -204,7 +202,6 @@ pub(super) fn refuse_reading_again(
     Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
-/// Each control that was named, once, with each seed.
 pub(super) fn controls(named: &[ControlKind], seeds: u64) -> Vec<Control> {
     let kinds: BTreeSet<ControlKind> = named.iter().copied().collect();
     kinds.into_iter().flat_map(|kind| (0..seeds).map(move |seed| Control { kind, seed })).collect()

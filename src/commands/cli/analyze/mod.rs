@@ -265,7 +265,6 @@ pub struct AnalyzeArguments {
     report: ReportArguments,
 }
 
-/// The sequences of a decoder.
 const CONTEXTS: &[Named<Context>] = &[
     (Context::Sentence, "sentence", "Each sentence by itself"),
     (Context::Document, "document", "As many whole sentences of a document as fit, one after the other"),
@@ -277,7 +276,6 @@ const UNITS: &[Named<Unit>] = &[(
     "Sentences, although sentences of one document are alike: intervals may be too narrow",
 )];
 
-/// When the token for the beginning of text is there.
 const BOS: &[Named<Bos>] = &[
     (Bos::Auto, "auto", "Where the tokenizer puts it"),
     (Bos::Always, "always", "Always"),
@@ -295,13 +293,11 @@ const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::ShuffledWords, "shuffled-words", "Each sentence's words in random order, their arcs with them"),
 ];
 
-/// The positions at which heads exchange their contexts.
 const POSITIONS: &[Named<ExchangedPositions>] = &[
     (ExchangedPositions::All, "all", "All positions"),
     (ExchangedPositions::Answer, "answer", "The mask, or the last token of the prompt"),
 ];
 
-/// The replacements for the context of a removed head.
 const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
     (Replacement::Constant, "constant", "One mean over all tokens, which `headscope prune` can write into a model"),

@@ -22,7 +22,6 @@ pub(super) enum ShardArgument {
 /// An engine that runs arrays of jobs and tells each its number.
 struct Engine {
     name: &'static str,
-    /// The variable with the number of the job.
     variable: &'static str,
     /// The number of the job that runs shard 1.
     first: u32,
@@ -47,7 +46,6 @@ const ENGINES: [Engine; 3] = [
 ];
 
 impl Engine {
-    /// The shard of `of` for a variable's value.
     fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, Usage> {
         let number: Option<u32> = value.parse().ok();
         let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));

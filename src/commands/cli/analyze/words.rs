@@ -15,7 +15,6 @@ fn known() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
-/// The options of `headscope analyze` for a table.
 pub fn syntax() -> OptionSyntax {
     OptionSyntax { options: options(), read }
 }

@@ -72,7 +72,6 @@ pub struct CompareArguments {
     numbers: NumbersArguments,
 }
 
-/// The findings that can end a comparison with status 1.
 const FINDINGS: &[Named<FailOn>] = &[
     (FailOn::Any, "any", "A label was lost or gained; with --numbers, a number changed"),
     (FailOn::Lost, "lost", "A label was lost"),
@@ -145,7 +144,6 @@ pub struct NumbersArguments {
     only: Vec<Part>,
 }
 
-/// A tolerance as it is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ToleranceArgument {
     /// Its unit; without one it is for all.
@@ -280,7 +278,6 @@ fn categories() -> BTreeSet<&'static str> {
     roles.map(|detector| category(detector.explanation.name)).collect()
 }
 
-/// Reads the name of a category of labels that are roles.
 fn roles() -> PossibleValuesParser {
     PossibleValuesParser::new(categories().into_iter().map(PossibleValue::new))
 }

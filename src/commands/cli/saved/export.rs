@@ -17,7 +17,6 @@ use crate::study::Card;
 use crate::study::show::condition::Condition;
 use crate::system::errors::Facts;
 
-/// The examples, and the names of all figures and tables.
 fn examples() -> String {
     let names = |of: fn(&Card) -> &'static [&'static str]| -> String {
         STUDIES.iter().flat_map(|study| of(study.card())).copied().collect::<Vec<_>>().join(", ")

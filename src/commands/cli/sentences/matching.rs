@@ -93,7 +93,6 @@ impl MatchArguments {
     }
 }
 
-/// The words of an analysis of the same corpus.
 fn analysis_words(wanted: &SentenceArguments) -> Result<Vec<String>, Usage> {
     let mut words = wanted.corpus_words()?;
     words.extend(["--output", "-", "--no-run-info"].map(str::to_owned));

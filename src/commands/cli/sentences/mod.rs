@@ -87,7 +87,6 @@ pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result
     }
 }
 
-/// Each head once, in the order in which they are named.
 pub fn once(mut heads: Vec<HeadPlace>) -> Vec<HeadPlace> {
     let mut seen = BTreeSet::new();
     heads.retain(|head| seen.insert(*head));

@@ -122,7 +122,6 @@ impl FromStr for ViewedHeads {
     }
 }
 
-/// The heads that were named, each once, or all.
 fn choice(named: &[ViewedHeads]) -> HeadChoice {
     let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
     heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| HeadChoice::Heads(once(heads)))

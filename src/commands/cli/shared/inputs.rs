@@ -98,7 +98,6 @@ impl NetworkArguments {
 }
 
 impl CorpusArguments {
-    /// The corpora that are named, or the one in the box.
     pub fn validate(self) -> Result<Vec<Input>, Usage> {
         let corpora = if self.corpus.is_empty() { vec![boxed::CORPUS.into()] } else { self.corpus };
         corpora.iter().map(|path| Input::parse(path, self.format)).collect()

@@ -19,7 +19,6 @@ use crate::system::files::output;
 
 pub type Usage = anyhow::Error;
 
-/// A command with its options, validated.
 pub struct Command {
     /// Runs it; the exit status, 0 for nearly all.
     pub run: Box<dyn FnOnce() -> Result<u8>>,
@@ -77,13 +76,10 @@ pub fn help(text: &str, classes: &[Class]) -> String {
     format!("{text}\n{}", statuses(DONE, classes))
 }
 
-/// The model and the sentences.
 pub const INPUT: &str = "Input";
-/// Studies of every head.
 pub const STUDIES: &str = "Studies";
 /// Beside what an answer is read.
 pub const CONTROL: &str = "Controls";
-/// Parts of a run.
 pub const SHARDS: &str = "Shards";
 /// Reports and the summary, and how heads are labelled in them.
 pub const OUTPUT: &str = "Output";
@@ -119,13 +115,11 @@ pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usag
     }
 }
 
-/// The error of an output whose name tells another format.
 pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
     let shown = output.display();
     anyhow!("cannot {what} `{shown}`").about(shown).of_value(extension(output)).hint(way_out)
 }
 
-/// Each head once, ascending.
 pub fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }

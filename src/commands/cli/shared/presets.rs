@@ -58,7 +58,6 @@ pub struct PolicyArguments {
 }
 
 impl PolicyArguments {
-    /// The policy; none where none was asked for.
     pub fn options(self) -> Result<Option<PolicyOptions>, Usage> {
         refuse_studies(&self.presets, "headscope analyze")?;
         let is_asked = self.policy.is_some() || !self.presets.is_empty();

@@ -57,7 +57,6 @@ pub const DETAILS: &[Named<Detail>] =
     &[(Detail::Brief, "brief", "What fits on one screen"), (Detail::Full, "full", "Also what each study found")];
 
 impl ReportArguments {
-    /// The requested number of threads, or one per core.
     pub fn threads(&self) -> NonZeroUsize {
         threads_or_all(self.threads)
     }

@@ -36,7 +36,6 @@ pub use text::{firm_in_words, share};
 pub struct CompareOptions {
     pub sides: SidesOptions,
     pub pairing: Pairing,
-    /// The findings that end the command with status 1.
     pub fail_on: Vec<FailOn>,
     pub outputs: OutcomeOutputs,
     pub table: ComparedTable,
@@ -48,7 +47,6 @@ pub enum Pairing {
     Unknown,
     /// One model was trained on from the other: by their places.
     OneLineage,
-    /// As `headscope match` found them, in this file.
     Matched(PathBuf),
 }
 

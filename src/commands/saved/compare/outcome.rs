@@ -235,24 +235,20 @@ impl HeadComparison {
 }
 
 impl LabelComparison {
-    /// Whether the label is firm in the first analysis, and in the second.
     pub fn firm(&self) -> [bool; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
     }
 
-    /// How far the label reaches in the first analysis, and in the second.
     pub fn reach(&self) -> [Option<Reach>; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().and_then(|of| of.beyond))
     }
 }
 
 impl UntoldCounts {
-    /// How many are firm in one analysis at least.
     pub fn firm(self) -> usize {
         self.firm_in_a + self.firm_in_b + self.firm_in_both
     }
 
-    /// Those of these labels that cannot be told.
     pub fn of<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
         let mut counts = Self::default();
         for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
@@ -268,7 +264,6 @@ impl UntoldCounts {
 }
 
 impl OutcomeCounts {
-    /// How many of these there are of each.
     pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
         fates.into_iter().for_each(|fate| *counts.of_mut(fate) += 1);

@@ -14,9 +14,7 @@ use crate::study::show::table::Table;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparedTable {
     Heads,
-    /// A row for each label that a head has on either side.
     Labels,
-    /// A row for each family of labels.
     Families,
 }
 
@@ -79,7 +77,6 @@ fn labels(head: &HeadComparison) -> impl Iterator<Item = LabelOutcomeRow<'_>> {
     head.all_labels().map(|label| LabelOutcomeRow { place: head.place, label })
 }
 
-/// The page as a file.
 pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
     let agreements = text::agreements(outcome);
     let facts = outcome.not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);

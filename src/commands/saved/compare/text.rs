@@ -38,7 +38,6 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     })
 }
 
-/// A share in per cent with its interval.
 pub fn share(of: &CategoryAgreement) -> String {
     let percent = |share: f64| decimal(100.0 * share, 0);
     let Some(share) = of.share else { return "-".to_owned() };
@@ -51,7 +50,6 @@ pub fn kappa(of: &CategoryAgreement) -> String {
     valued.unwrap_or_else(|| "-".to_owned())
 }
 
-/// The things agreed on, with the agreement.
 pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
     let of = &outcome.agreement;
     let always = [("first label", of.first_label), ("all firm labels", of.firm_labels)];
@@ -201,13 +199,11 @@ impl LabelEvidence {
     }
 }
 
-/// So many labels that are firm on either side.
 pub fn firm_in_words(count: usize) -> String {
     format!("{} firm in a or b", counted(count, "label"))
 }
 
 impl CompareOutcome {
-    /// The fate of the labels, in a sentence.
     pub fn verdict(&self) -> String {
         if let Some(units) = &self.too_few_units {
             return format!("Could not tell: {units}");
@@ -294,7 +290,6 @@ impl CompareOutcome {
         all.into_iter().flatten().collect()
     }
 
-    /// How heads were matched, and what agreement comes to by chance.
     fn matched_in_words(&self) -> Option<String> {
         let MatchedHeads { moved, halves_agree, first_label, firm_labels } = self.matched?;
         let chance = |of: ShareByChance| {
@@ -311,7 +306,6 @@ impl CompareOutcome {
         ))
     }
 
-    /// The fate of the heads, each by all its labels, in a sentence.
     fn heads_in_words(&self) -> String {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         let have = |count: usize| plural(&count, "has", "have");

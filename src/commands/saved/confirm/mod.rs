@@ -39,10 +39,8 @@ const DEFAULT_Q: f64 = 0.05;
 /// Reports, the one whose labels are fixed first, and where the outcome goes.
 #[derive(Clone, Debug)]
 pub struct ConfirmOptions {
-    /// The reports, at least two.
     pub reports: Vec<PathBuf>,
     pub outputs: OutcomeOutputs,
-    /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
 }
 

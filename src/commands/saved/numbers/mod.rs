@@ -25,7 +25,6 @@ use crate::system::errors::{Class, Facts};
 use outcome::{Compared, IdleHeadLabels, LabelChange, Method, NumbersOutcome, OneSidedLabel, SCHEMA_VERSION, Standing};
 use pairs::{NumberPairs, Pair};
 
-/// The hint for reports over the same sentences.
 const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
@@ -100,7 +99,6 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
 
 #[derive(Default)]
 pub struct Labels {
-    /// The labels that changed, largest difference of scores first.
     pub changes: Vec<LabelChange>,
     /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
@@ -109,7 +107,6 @@ pub struct Labels {
     /// Firm labels on either side, without labels of how heads choose.
     pub firm: usize,
     pub compared: usize,
-    /// The labels that did not.
     pub left_aside: Vec<LeftAside>,
 }
 

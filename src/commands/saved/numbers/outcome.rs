@@ -217,7 +217,6 @@ impl Method {
 }
 
 impl NumbersOutcome {
-    /// The changes, in a sentence.
     pub fn verdict(&self) -> String {
         let Self { labels, relations, metrics, only, .. } = self;
         let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
@@ -279,7 +278,6 @@ impl NumbersOutcome {
         )
     }
 
-    /// The labels that were compared, and when one has changed.
     pub fn labels_in_words(&self) -> String {
         let Compared { firm_labels, labels, .. } = self.compared;
         format!(

@@ -157,7 +157,6 @@ impl NumbersText<'_> {
     }
 }
 
-/// The page as a file.
 pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
     let NumbersOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
         outcome;

@@ -14,9 +14,7 @@ use crate::study::metrics::unit::{PerUnit, SAME_MODEL};
 use crate::system::counted::plural;
 
 pub struct NumberPairs<'a> {
-    /// The pairs that were tested, in the order of reports.
     pub tested: Vec<Pair<'a>>,
-    /// The numbers that were not.
     pub left_aside: Vec<LeftAside>,
     /// Numbers also made of rates of the corpus, by their names in rules: the name, and that of the head's own in rules.
     pub of_corpus: BTreeMap<String, [String; 2]>,

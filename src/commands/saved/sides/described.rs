@@ -224,7 +224,6 @@ impl PageTable {
 }
 
 impl ComparisonPage {
-    /// The page as a file.
     pub fn render(&self) -> Result<Vec<u8>> {
         page::filled("changes", self)
     }

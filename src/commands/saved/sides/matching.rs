@@ -63,7 +63,6 @@ impl From<&ModelInfo> for MatchedModel {
 }
 
 impl HeadMatching {
-    /// Reads what `headscope match` wrote.
     pub fn read(path: &Path) -> Result<Self> {
         let text = json::read_text(path)?;
         let way_out = || format!("make it with `headscope match A B -c CORPUS -o {}`", path.display());

@@ -34,13 +34,11 @@ pub struct SidesOptions {
     pub files: [PathBuf; 2],
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
-    /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
 }
 
 pub struct Side {
     file: String,
-    /// The shard of a partial.
     shard: Option<Shard>,
     /// The identity of the analysis: its model, its corpus, its program and its settings.
     pub circumstances: ReportContext,
@@ -149,7 +147,6 @@ impl Side {
         files(other).iter().any(|file| ours.contains(file))
     }
 
-    /// Whether the models of both have the same weights.
     pub fn same_weights(&self, other: &Self) -> bool {
         self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
     }
@@ -163,7 +160,6 @@ impl Side {
         !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
-    /// Whether the study that gives a label ran.
     pub fn has_study_of(&self, label: &str) -> bool {
         let study = registry::study_of_label(label).map(|study| study.card().name);
         study.is_none_or(|study| self.findings.studies().iter().any(|run| run.card().name == study))
@@ -231,12 +227,10 @@ impl Side {
         }
     }
 
-    /// Whether a study looked at sentences of its corpus.
     fn is_of_corpus(&self) -> bool {
         is_of_corpus(&self.circumstances.settings.protocol, &self.findings.sections)
     }
 
-    /// The task of an analysis of a task alone.
     fn task_alone(&self) -> Option<&TaskInfo> {
         self.circumstances.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
     }
