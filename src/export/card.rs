@@ -280,62 +280,61 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
 }
 
 pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
-    let mut out = Summary::default();
-    let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
-    let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
-        format!(" ({} % of all) with the syntactic head on the {side}", percent(Some(*share)))
-    });
-    let tags =
-        tags_accuracy.map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));
-    let offset_accuracy = percent(Some(*offset_accuracy));
-    writeln!(
-        out,
-        "{}: {}{part}. Best fixed offset ({offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
-        one_line(relation),
-        counted(*words, "word")
-    )
-    .expect("writing to a string does not fail");
-    let mut table = plain_table();
-    table.set_header([
-        "head",
-        "direction",
-        "accuracy",
-        "over offset",
-        "q",
-        "over tags",
-        "right where the offset is not",
-    ]);
-    for tracker in heads.iter().take(top) {
-        let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
-            tracker;
-        let over_tags = tracker.over_tags.map_or_else(
-            || "-".to_owned(),
-            |over| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95),
-        );
-        table.add_row([
-            place.to_string(),
-            direction.name().to_owned(),
-            percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
-            signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
-            tracker.q.map_or_else(|| "-".to_owned(), significance),
-            over_tags,
-            percent(*where_offset_wrong),
+    Summary::written(|out| {
+        let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
+        let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
+            format!(" ({} % of all) with the syntactic head on the {side}", percent(Some(*share)))
+        });
+        let tags = tags_accuracy
+            .map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));
+        let offset_accuracy = percent(Some(*offset_accuracy));
+        writeln!(
+            out,
+            "{}: {}{part}. Best fixed offset ({offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
+            one_line(relation),
+            counted(*words, "word")
+        )?;
+        let mut table = plain_table();
+        table.set_header([
+            "head",
+            "direction",
+            "accuracy",
+            "over offset",
+            "q",
+            "over tags",
+            "right where the offset is not",
         ]);
-    }
-    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    out.table_without(table, &[6, 1, 5, 3, 2, 4]);
-    let of = "of the test that the head is above the margin over the offset (10 points by default: `headscope explain syntactic_margin`); -: \
+        for tracker in heads.iter().take(top) {
+            let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
+                tracker;
+            let over_tags = tracker.over_tags.map_or_else(
+                || "-".to_owned(),
+                |over| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95),
+            );
+            table.add_row([
+                place.to_string(),
+                direction.name().to_owned(),
+                percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
+                signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
+                tracker.q.map_or_else(|| "-".to_owned(), significance),
+                over_tags,
+                percent(*where_offset_wrong),
+            ]);
+        }
+        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        out.table_without(table, &[6, 1, 5, 3, 2, 4]);
+        let of = "of the test that the head is above the margin over the offset (10 points by default: `headscope explain syntactic_margin`); -: \
         it is not above it";
-    writeln!(out, "q: false-discovery rate {of}.").expect("as above");
-    out
+        writeln!(out, "q: false-discovery rate {of}.")
+    })
 }
 
 pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
-    let mut out = Summary::default();
-    let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
-    out.table_without(labels(rows), &[5, 2, 4, 7, 6]);
-    writeln!(out, "{Q}").expect("writing to a string does not fail");
-    out
+    Summary::written(|out| {
+        let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
+        out.table_without(labels(rows), &[5, 2, 4, 7, 6]);
+        writeln!(out, "{Q}")
+    })
 }
 
 pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {

@@ -11,6 +11,7 @@ pub mod summary;
 pub mod svg;
 pub mod tables;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -39,6 +40,13 @@ pub enum TableWriter {
     Latex,
     #[cfg(feature = "parquet")]
     Parquet,
+}
+
+/// The text that `write` writes.
+pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    write(&mut text).expect("writing to a string does not fail");
+    text
 }
 
 impl TableWriter {

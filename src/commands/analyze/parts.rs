@@ -33,30 +33,21 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-struct PartIdentity<'a> {
-    shard: Shard,
-    stage: &'a Stage,
-    /// The identity of the analysis: its corpus, its model, its program and its settings.
-    identity: &'a Identity,
-}
-
-impl PartIdentity<'_> {
-    /// The first thing that a part has otherwise, to follow its name.
-    fn difference(&self, part: &Header) -> Option<String> {
-        if part.shard != self.shard {
-            return Some(format!("is shard {} and not {}", part.shard, self.shard));
+/// The first thing that a part has otherwise than this shard, in this stage, of this analysis, to follow its name.
+fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
+    if part.shard != shard {
+        return Some(format!("is shard {} and not {shard}", part.shard));
+    }
+    if let Some(difference) = part.identity.difference(identity) {
+        return Some(format!("is of another analysis: {difference} (now)"));
+    }
+    match (&part.stage, stage) {
+        (found, wanted) if found == wanted => None,
+        (Stage::After { sums, .. }, Stage::After { sums: wanted, .. }) if sums == wanted => {
+            Some("was run with labels by another policy (--policy, --preset, --min-count)".to_owned())
         }
-        if let Some(difference) = part.identity.difference(self.identity) {
-            return Some(format!("is of another analysis: {difference} (now)"));
-        }
-        match (&part.stage, self.stage) {
-            (found, wanted) if found == wanted => None,
-            (Stage::After { sums, .. }, Stage::After { sums: wanted, .. }) if sums == wanted => {
-                Some("was run with labels by another policy (--policy, --preset, --min-count)".to_owned())
-            }
-            (Stage::After { .. }, Stage::After { .. }) => Some("was run after other sums".to_owned()),
-            _ => Some("is of the other of two stages".to_owned()),
-        }
+        (Stage::After { .. }, Stage::After { .. }) => Some("was run after other sums".to_owned()),
+        _ => Some("is of the other of two stages".to_owned()),
     }
 }
 
@@ -87,7 +78,7 @@ impl<'a> Part<'a> {
     pub fn is_there(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
         let Some(earlier) = &self.earlier else { return Ok(false) };
         let PartialOptions { shard, path, in_folder, .. } = self.wanted;
-        let difference = PartIdentity { shard: *shard, stage, identity: &identity()? }.difference(earlier);
+        let difference = difference(earlier, *shard, stage, &identity()?);
         match &difference {
             Some(difference) if *in_folder => {
                 let shown = path.display();
@@ -188,9 +179,8 @@ impl<'a> Parts<'a> {
             let name = partial::file_name(shard, stage.is_after());
             let path = self.folder.join(&name);
             let earlier = earlier(&path, shard).class(Class::Input)?;
-            let wanted = PartIdentity { shard, stage, identity: &self.identity };
-            unfit
-                .extend(earlier.as_ref().and_then(|part| wanted.difference(part)).map(|difference| (name, difference)));
+            let difference = earlier.as_ref().and_then(|part| difference(part, shard, stage, &self.identity));
+            unfit.extend(difference.map(|difference| (name, difference)));
             places.push(Place { shard, path, is_there: earlier.is_some() });
         }
         let Some((name, difference)) = unfit.first() else { return Ok(places) };

@@ -299,16 +299,11 @@ impl RunFormat {
     }
 }
 
-pub enum Outstanding {
-    Run {
-        reason: String,
-    },
-    /// Reports in some formats alone: nothing has changed, and the whole report is there as it was written.
-    Formats {
-        saved: PathBuf,
-        lacking: Vec<(PathBuf, Writer)>,
-        reason: String,
-    },
+pub struct Outstanding {
+    /// Why.
+    reason: String,
+    /// Reports in some formats alone, of this whole report: nothing has changed. Without it, the run itself.
+    pub formats: Option<(PathBuf, Vec<(PathBuf, Writer)>)>,
 }
 
 impl Outstanding {
@@ -317,10 +312,10 @@ impl Outstanding {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
             let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
-            return Some(Self::Run { reason });
+            return Some(Self { reason, formats: None });
         };
         if let Some(reason) = inputs.changed(&entry.inputs) {
-            return Some(Self::Run { reason });
+            return Some(Self { reason, formats: None });
         }
         let lacking: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
         if lacking.is_empty() {
@@ -335,16 +330,12 @@ impl Outstanding {
         // Sums cannot be made of a report.
         let of_report: Option<_> =
             lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
-        Some(match (saved, of_report) {
-            (Some(saved), Some(lacking)) => Self::Formats { saved, lacking, reason },
-            _ => Self::Run { reason },
-        })
+        Some(Self { reason, formats: saved.zip(of_report) })
     }
 
     pub fn in_words(&self) -> String {
-        match self {
-            Self::Run { reason } => format!("to do: {reason}"),
-            Self::Formats { reason, .. } => format!("to do {}: {reason}", Status::FromSavedReport.name()),
-        }
+        let Self { reason, formats } = self;
+        let by = formats.as_ref().map_or_else(String::new, |_| format!(" {}", Status::FromSavedReport.name()));
+        format!("to do{by}: {reason}")
     }
 }

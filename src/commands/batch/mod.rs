@@ -125,11 +125,6 @@ struct Batch<'a> {
     failed: Vec<(String, Class)>,
 }
 
-struct Pending<'a> {
-    run: &'a TableRun,
-    inputs: Inputs,
-}
-
 impl Batch<'_> {
     fn stops(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
@@ -174,18 +169,21 @@ impl Batch<'_> {
                 return Ok(());
             }
         };
-        let mut pending = Vec::new();
+        let mut pending: Vec<(&&TableRun, Inputs)> = Vec::new();
         for run in runs {
-            match self.inputs(run, &files, &hashes) {
+            let inputs = self.corpora.identity(&run.options);
+            match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
                 Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
                     Some(outstanding) if dry => self.would(run, &outstanding.in_words())?,
-                    Some(Outstanding::Formats { saved, lacking, .. }) => match self.export(run, &saved, &lacking) {
-                        Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
-                        Ok(None) => pending.push(Pending { run, inputs }),
-                        Err(error) => self.fail(&[run], error),
-                    },
-                    Some(Outstanding::Run { .. }) => pending.push(Pending { run, inputs }),
+                    Some(Outstanding { formats: Some((saved, lacking)), .. }) => {
+                        match self.export(run, &saved, &lacking) {
+                            Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
+                            Ok(None) => pending.push((run, inputs)),
+                            Err(error) => self.fail(&[run], error),
+                        }
+                    }
+                    Some(_) => pending.push((run, inputs)),
                 },
                 Err(error) => self.fail(&[run], error),
             }
@@ -194,12 +192,12 @@ impl Batch<'_> {
             }
         }
         // The model is loaded for the run that needs most of it; one that cannot have that does not keep the others from theirs.
-        let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
+        let demanding = |(run, _): &(&&TableRun, Inputs)| RequiredParts::of(&run.options);
         while let Some(most) = pending.iter().map(demanding).max() {
             let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
-            match Loaded::new(files.clone(), hashes.clone(), &pending[first].run.options) {
+            match Loaded::new(files.clone(), hashes.clone(), &pending[first].0.options) {
                 Ok(loaded) => {
-                    for Pending { run, inputs } in pending {
+                    for (run, inputs) in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
                             Err(error) => self.fail(&[run], error),
@@ -210,18 +208,13 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], error),
+                Err(error) => self.fail(&[pending.remove(first).0], error),
             }
             if self.stops() {
                 break;
             }
         }
         Ok(())
-    }
-
-    fn inputs(&mut self, run: &TableRun, files: &ModelFiles, hashes: &Hashes) -> Result<Inputs> {
-        let corpus = self.corpora.identity(&run.options)?;
-        Inputs::new(run, files, hashes, corpus)
     }
 
     fn asked(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {

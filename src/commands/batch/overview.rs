@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::ledger::{LedgerEntry, ReportSummary, Status};
+use super::ledger::{LedgerEntry, Status};
 use crate::export::page;
 use crate::export::tables::csv;
 use crate::passes::observation::identity::Tool;
@@ -58,36 +58,6 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-#[derive(Serialize)]
-struct OverviewPage<'a> {
-    title: &'static str,
-    /// None: what the runs have in common is not known.
-    facts: [(); 0],
-    footer: String,
-    count: String,
-    counts: String,
-    rows: &'a [OverviewRow<'a>],
-    failed: Vec<&'a OverviewRow<'a>>,
-}
-
-#[derive(Serialize)]
-struct OverviewRow<'a> {
-    run: &'a str,
-    status: &'static str,
-    message: &'a str,
-    found: Option<&'a ReportSummary>,
-    /// The changes of firm labels from the report before, in words; empty of the first report.
-    changes: String,
-    reports: Vec<ReportLink<'a>>,
-}
-
-#[derive(Serialize)]
-struct ReportLink<'a> {
-    file: &'a str,
-    /// The end of its name after that of the run.
-    format: &'a str,
-}
-
 fn in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();
@@ -103,31 +73,33 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
         .collect();
-    fn row<'a>(RunRow { run, status, entry, reports }: &'a RunRow<'_>) -> OverviewRow<'a> {
-        let link = |file: &&'a str| {
+    let row = |RunRow { run, status, entry, reports }: &RunRow<'_>| {
+        // The format is the end of a file's name after that of the run.
+        let link = |file: &&str| {
             let format = file.strip_prefix(run).and_then(|end| end.strip_prefix('.')).unwrap_or(file);
-            ReportLink { file, format }
+            json!({ "file": file, "format": format })
         };
-        OverviewRow {
-            run,
-            status: status.name(),
-            message: status.message(),
-            found: entry.map(|entry| &entry.found),
-            changes: entry.and_then(LedgerEntry::changes).map_or_else(String::new, in_words),
-            reports: reports.iter().map(link).collect(),
-        }
-    }
-    let rows: Vec<OverviewRow<'_>> = rows.iter().map(row).collect();
-    let Tool { name, version, .. } = Tool::default();
-    let page = OverviewPage {
-        title: "Runs",
-        facts: [],
-        footer: format!("{name} {version}"),
-        count: counted(rows.len(), "run"),
-        counts: counts.join(", "),
-        rows: &rows,
-        failed: rows.iter().filter(|row| !row.message.is_empty()).collect(),
+        json!({
+            "run": run,
+            "status": status.name(),
+            "message": status.message(),
+            "found": entry.map(|entry| &entry.found),
+            "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, in_words),
+            "reports": reports.iter().map(link).collect::<Vec<_>>(),
+        })
     };
+    let rows: Vec<Value> = rows.iter().map(row).collect();
+    let Tool { name, version, .. } = Tool::default();
+    let page = json!({
+        "title": "Runs",
+        // What the runs have in common is not known.
+        "facts": [],
+        "footer": format!("{name} {version}"),
+        "count": counted(rows.len(), "run"),
+        "counts": counts.join(", "),
+        "rows": rows,
+        "failed": rows.iter().filter(|row| row["message"] != "").collect::<Vec<_>>(),
+    });
     page::filled("runs", &page)
 }
 

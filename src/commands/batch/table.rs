@@ -157,7 +157,8 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
         let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
             return wrong(
                 key.span().start,
-                anyhow!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")).of_value(name),
+                anyhow!("there is no part {}: {}", shown(name), PARTS.map(|part| format!("[{part}]")).join(", "))
+                    .of_value(name),
             );
         };
         let Some(table) = value.get_ref().as_table() else {
@@ -209,10 +210,6 @@ fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
-}
-
-fn bracketed(part: &str) -> String {
-    format!("[{part}]")
 }
 
 fn shown(name: &str) -> String {

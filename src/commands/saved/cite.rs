@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::export::json;
+use crate::export::{json, written};
 use crate::report::Report;
 use crate::studies::registry;
 use crate::study::metrics::explanation::Explanation;
@@ -63,38 +63,28 @@ fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
 }
 
 fn of(report: &Report) -> String {
-    let [families, metrics] = sources(report);
-    let mut text = String::new();
-    let written = write_all(&mut text, report, &families, &metrics);
-    written.expect("writing to a string does not fail");
-    text
-}
-
-fn write_all(
-    out: &mut String,
-    report: &Report,
-    labels: &[&'static Explanation],
-    metrics: &[&'static Explanation],
-) -> std::fmt::Result {
-    let (title, version, license) = (field("title"), &report.tool.version, field("license"));
-    writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
-    let mut papers = BTreeSet::new();
-    for (title, entries) in [("Labels", labels), ("Metrics", metrics)] {
-        if entries.is_empty() {
-            continue;
+    let [labels, metrics] = sources(report);
+    written(|out| {
+        let (title, version, license) = (field("title"), &report.tool.version, field("license"));
+        writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
+        let mut papers = BTreeSet::new();
+        for (title, entries) in [("Labels", labels), ("Metrics", metrics)] {
+            if entries.is_empty() {
+                continue;
+            }
+            writeln!(out, "\n{title} of this report, and where they come from:\n")?;
+            let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
+            for entry in entries {
+                writeln!(out, "  {:width$}  {}", entry.name, entry.source)?;
+                papers.extend(named_in(entry.source));
+            }
         }
-        writeln!(out, "\n{title} of this report, and where they come from:\n")?;
-        let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
-        for entry in entries {
-            writeln!(out, "  {:width$}  {}", entry.name, entry.source)?;
-            papers.extend(named_in(entry.source));
+        if !papers.is_empty() {
+            writeln!(out, "\nThe papers:\n")?;
+            papers.iter().try_for_each(|paper| writeln!(out, "  {}", paper.reference()))?;
         }
-    }
-    if !papers.is_empty() {
-        writeln!(out, "\nThe papers:\n")?;
-        papers.iter().try_for_each(|paper| writeln!(out, "  {}", paper.reference()))?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The list of the papers, and after it of others that no source names.

@@ -1,7 +1,6 @@
 //! `headscope prune`: a model without some of its heads, as a folder that loads wherever the model does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -224,16 +223,13 @@ fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[Str
         files.grid().count() - files.architecture.config.absent.len(),
         chosen.removal.name()
     );
-    for (layer, heads) in by_layer {
-        writeln!(text, "  layer {layer}: {} {}", plural(&heads.len(), "head", "heads"), heads.join(" "))
-            .expect(WRITTEN);
-    }
-    text.extend(chosen.cost.clone());
+    let line = |(layer, heads): (usize, Vec<String>)| {
+        format!("  layer {layer}: {} {}\n", plural(&heads.len(), "head", "heads"), heads.join(" "))
+    };
+    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()));
     if !left.is_empty() {
-        let verb = plural(&left.len(), "is", "are");
-        writeln!(text, "Not copied {verb} {}, with the weights of the whole model.", left.join(", ")).expect(WRITTEN);
+        let (verb, left) = (plural(&left.len(), "is", "are"), left.join(", "));
+        text += &format!("Not copied {verb} {left}, with the weights of the whole model.\n");
     }
     text
 }
-
-const WRITTEN: &str = "writing to a string does not fail";

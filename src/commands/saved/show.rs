@@ -1,7 +1,7 @@
 //! `headscope show`: a saved report for a person; and `headscope relabel`: another policy over it.
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::commands::reporting::{self, PolicyOptions, labelled};
 use crate::evaluation::presets::Preset;
 use crate::export::summary::{self, Detail};
-use crate::export::{Target, card, json, tables};
+use crate::export::{Target, card, json, tables, written};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry::{self, STUDIES};
@@ -204,27 +204,23 @@ pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String>
 
 /// The thresholds and the labels in which two reports over the same evidence differ.
 fn changes(before: &Report, after: &Report) -> String {
-    let mut text = String::new();
-    write_changes(&mut text, before, after).expect("writing to a string does not fail");
-    text
-}
-
-fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Result {
-    for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
-        writeln!(out, "{name}: {old} -> {new}")?;
-    }
-    if before.controls.len() > after.controls.len() {
-        writeln!(out, "The counts of the controls are left out: a report has no evidence to label them anew.")?;
-    }
-    let heads = before.heads.iter().zip(&after.heads);
-    let changed: Vec<String> = heads.filter_map(|(before, after)| change(before, after)).collect();
-    if changed.is_empty() {
-        return writeln!(out, "No label changes.");
-    }
-    let (heads, change) =
-        (counted(before.present_heads().count(), "head"), plural(&changed.len(), "changes", "change"));
-    writeln!(out, "{} of {heads} {change}:", changed.len())?;
-    changed.iter().try_for_each(|line| writeln!(out, "{line}"))
+    written(|out| {
+        for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
+            writeln!(out, "{name}: {old} -> {new}")?;
+        }
+        if before.controls.len() > after.controls.len() {
+            writeln!(out, "The counts of the controls are left out: a report has no evidence to label them anew.")?;
+        }
+        let heads = before.heads.iter().zip(&after.heads);
+        let changed: Vec<String> = heads.filter_map(|(before, after)| change(before, after)).collect();
+        if changed.is_empty() {
+            return writeln!(out, "No label changes.");
+        }
+        let (heads, change) =
+            (counted(before.present_heads().count(), "head"), plural(&changed.len(), "changes", "change"));
+        writeln!(out, "{} of {heads} {change}:", changed.len())?;
+        changed.iter().try_for_each(|line| writeln!(out, "{line}"))
+    })
 }
 
 fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {

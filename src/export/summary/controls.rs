@@ -22,33 +22,22 @@ const SHOWN: usize = 12;
 pub(super) fn write(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {}: ", counted(runs.len(), "seed"))?;
-        match kind {
-            ControlKind::RandomInit => {
-                writeln!(out, "nothing was learned, so its labels are the false positives.")?;
-                let found = families(report, &runs, |run| &run.label_counts);
-                writeln!(out, "  found: {}", found.join(", "))?;
-            }
-            ControlKind::RandomSharp => {
-                writeln!(
-                    out,
-                    "nothing was learned but how sharply each layer attends, so its labels are the false positives."
-                )?;
-                let found = families(report, &runs, |run| &run.label_counts);
-                writeln!(out, "  found: {}", found.join(", "))?;
-            }
-            ControlKind::Rotated => {
-                writeln!(out, "the labels that their heads keep do not rest on what earlier heads write.")?;
-                let kept = families(report, &runs, |run| &run.kept_counts);
-                writeln!(out, "  kept: {}", kept.join(", "))?;
-                kept_by_heads(out, report, &runs)?;
-            }
+        let (meaning, is_trained) = match kind {
+            ControlKind::RandomInit => ("nothing was learned, so its labels are the false positives.", false),
+            ControlKind::RandomSharp => (
+                "nothing was learned but how sharply each layer attends, so its labels are the false positives.",
+                false,
+            ),
+            ControlKind::Rotated => ("the labels that their heads keep do not rest on what earlier heads write.", true),
             // How many it has says nothing: shuffling takes the fixed offsets away that syntactic labels are held against.
-            ControlKind::ShuffledWords => {
-                writeln!(out, "the labels that their heads keep do not rest on the order of words.")?;
-                let kept = families(report, &runs, |run| &run.kept_counts);
-                writeln!(out, "  kept: {}", kept.join(", "))?;
-                kept_by_heads(out, report, &runs)?;
-            }
+            ControlKind::ShuffledWords => ("the labels that their heads keep do not rest on the order of words.", true),
+        };
+        writeln!(out, "{meaning}")?;
+        if is_trained {
+            writeln!(out, "  kept: {}", families(report, &runs, |run| &run.kept_counts).join(", "))?;
+            kept_by_heads(out, report, &runs)?;
+        } else {
+            writeln!(out, "  found: {}", families(report, &runs, |run| &run.label_counts).join(", "))?;
         }
     }
     Ok(())

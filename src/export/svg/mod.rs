@@ -83,11 +83,13 @@ impl Svg {
     }
 
     pub fn polyline(&mut self, points: &[[f64; 2]], stroke: Ink, width: f64, dashes: &str) {
-        let (stroke, points, width) = (self.colour(stroke), joined(points), number(width));
+        self.stroke(format_args!("polyline points=\"{}\"", joined(points)), stroke, width, dashes);
+    }
+
+    fn stroke(&mut self, shape: std::fmt::Arguments<'_>, stroke: Ink, width: f64, dashes: &str) {
+        let (stroke, width) = (self.colour(stroke), number(width));
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
-        self.add(format_args!(
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"
-        ));
+        self.add(format_args!("<{shape} fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"));
     }
 
     /// A filled shape through points, so far opaque.
@@ -105,14 +107,9 @@ impl Svg {
 
     /// A line along a path that SVG has a language for, dashed or not; nothing of an empty one.
     pub fn path(&mut self, path: &str, stroke: Ink, width: f64, dashes: &str) {
-        if path.is_empty() {
-            return;
+        if !path.is_empty() {
+            self.stroke(format_args!("path d=\"{path}\""), stroke, width, dashes);
         }
-        let (stroke, width) = (self.colour(stroke), number(width));
-        let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
-        self.add(format_args!(
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"
-        ));
     }
 
     /// Texts on one line, each with its middle at a place; `y` is their base line.

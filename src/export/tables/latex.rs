@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::export::written;
 use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::decimal;
 use crate::system::printable::printable;
@@ -23,21 +24,17 @@ struct LatexColumn {
 /// The table. Columns without any value are left out, and the numbers of layer and head where the name says both.
 pub fn table(table: &Table, caption: &str) -> String {
     let columns = columns(table);
-    let mut out = String::new();
-    write_table(&mut out, table, &columns, caption).expect("writing to a string does not fail");
-    out
-}
-
-fn write_table(out: &mut String, table: &Table, columns: &[LatexColumn], caption: &str) -> std::fmt::Result {
-    let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
-    writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
-    writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escaped(caption))?;
-    writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.form).collect::<String>())?;
-    writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
-    for place in 0..table.rows.len() {
-        writeln!(out, "{}", row(columns.iter().map(|column| &*column.cells[place]).collect()))?;
-    }
-    writeln!(out, "\\bottomrule\n\\end{{tabular}}\n\\end{{table}}")
+    written(|out| {
+        let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
+        writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
+        writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escaped(caption))?;
+        writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.form).collect::<String>())?;
+        writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
+        for place in 0..table.rows.len() {
+            writeln!(out, "{}", row(columns.iter().map(|column| &*column.cells[place]).collect()))?;
+        }
+        writeln!(out, "\\bottomrule\n\\end{{tabular}}\n\\end{{table}}")
+    })
 }
 
 /// The ends of columns of one report among several.

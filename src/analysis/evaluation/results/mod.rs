@@ -229,9 +229,7 @@ impl Results {
         };
         self.sections.iter().flat_map(of).collect()
     }
-}
 
-impl Results {
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, without_blocks, .. } = &self.estimates;
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())

@@ -47,14 +47,10 @@ pub struct OutcomeArguments {
     /// Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz, .html (a page)
     /// or .csv (a table, of labels alone). May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
-    outputs: Vec<PathBuf>,
+    pub outputs: Vec<PathBuf>,
 }
 
 impl OutcomeArguments {
-    pub fn files(&self) -> &[PathBuf] {
-        &self.outputs
-    }
-
     /// The destinations of `what`, which can be written in these formats.
     /// Fails if a file is named twice, or has another extension.
     pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, Usage> {

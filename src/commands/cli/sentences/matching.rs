@@ -74,7 +74,7 @@ impl MatchArguments {
         if let (SentenceChoice::Corpus { scope, .. }, true) = (&mut sentences.choice, labels) {
             *scope = Scope::new(None, None);
         }
-        refuse_corpus(outcome.files(), &sentences)?;
+        refuse_corpus(&outcome.outputs, &sentences)?;
         let outputs = outcome.outputs("matched heads", &["json", "json.gz", "csv"])?;
         let threads = threads_or_all(threads);
         let runs = analyzed.map(|asked| -> Result<LabelRuns, Usage> {

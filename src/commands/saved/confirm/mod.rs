@@ -65,12 +65,8 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     for (place, side) in sides.iter().enumerate() {
         let twin = sides[..place].iter().find(|other| other.same_text(side));
         if let Some(other) = twin {
-            return Err(anyhow!(
-                "`{}` and `{}` are over the same text, which confirms nothing",
-                other.file(),
-                side.file()
-            )
-            .hint("name reports over other corpora"));
+            return Err(anyhow!("`{}` and `{}` are over the same text, which confirms nothing", other.file, side.file)
+                .hint("name reports over other corpora"));
         }
     }
     let policy = &first.circumstances.settings.policy;
@@ -85,7 +81,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
         0 => String::new(),
         count => format!(" but {count} from random tokens, which no corpus changes"),
     };
-    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{random}{why}", first.file());
+    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{random}{why}", first.file);
     let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(first, side, &fixed, most)).collect();
     let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
         let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
@@ -108,11 +104,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
         of_random_tokens: of_random_tokens.len(),
         corpora: others.iter().zip(&found).map(corpus).collect(),
         labels: labels.collect(),
-        other_weights: others
-            .iter()
-            .filter(|side| !side.same_weights(first))
-            .map(|side| side.file().to_owned())
-            .collect(),
+        other_weights: others.iter().filter(|side| !side.same_weights(first)).map(|side| side.file.clone()).collect(),
     })
 }
 

@@ -8,7 +8,7 @@ use comfy_table::Table;
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::described::{
-    ComparisonPage, LeftAside, PageTable, left_aside, sides, write_not_shared,
+    ComparisonPage, LeftAside, PageTable, left_aside, most, sides, write_not_shared,
 };
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
@@ -45,15 +45,11 @@ impl NumbersText<'_> {
         write_not_shared(out, &self.outcome.not_shared, self.full)
     }
 
-    fn most(&self, most: usize) -> usize {
-        if self.full { usize::MAX } else { most }
-    }
-
     fn verdict(&self, out: &mut String) -> fmt::Result {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
-        let idle = self.outcome.idle_in_words(self.most(ROWS));
+        let idle = self.outcome.idle_in_words(most(ROWS, self.full));
         unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
         for (side, found) in ["a", "b"].iter().zip(self.outcome.task.iter().flatten()) {
@@ -71,7 +67,7 @@ impl NumbersText<'_> {
         }
         writeln!(out, "\nLabels: {} changed\n", changes.len())?;
         let mut table = plain_table();
-        for change in changes.iter().take(self.most(LABELS)) {
+        for change in changes.iter().take(most(LABELS, self.full)) {
             let LabelChange { place, label, a, b, number, q } = change;
             let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
             let named = change.has_several_numbers();
@@ -89,7 +85,7 @@ impl NumbersText<'_> {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
-        let shown = labels.iter().take(self.most(LABELS)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
+        let shown = labels.iter().take(most(LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
         let more = if labels.len() > shown.len() { ", ..." } else { "" };
         writeln!(out, "  {}{more}", shown.join(", "))
     }
@@ -102,7 +98,7 @@ impl NumbersText<'_> {
         }
         writeln!(out, "\nHeads: {} changed\n", heads.len())?;
         let mut table = plain_table();
-        for HeadChanges { place, changed, compared, largest } in heads.iter().take(self.most(ROWS)) {
+        for HeadChanges { place, changed, compared, largest } in heads.iter().take(most(ROWS, self.full)) {
             let LargestChange { number, difference, q, .. } = largest;
             let (of, q) = (format!("{changed} of {compared} numbers"), format!("q {}", significance(*q)));
             table.add_row([
@@ -135,7 +131,7 @@ impl NumbersText<'_> {
         }
         writeln!(out, "\n{title}: {} of {compared} changed\n", changes.len())?;
         let mut table = plain_table();
-        for change in largest.iter().take(self.most(ROWS)) {
+        for change in largest.iter().take(most(ROWS, self.full)) {
             let Change { place, number, a, b, q, .. } = change;
             let heads = match counts[number.as_str()] {
                 count if count > 1 && !self.full => format!("{count} heads, most {place}"),
@@ -148,9 +144,9 @@ impl NumbersText<'_> {
         self.table(out, &table, largest.len(), ROWS)
     }
 
-    fn table(&self, out: &mut String, table: &Table, count: usize, most: usize) -> fmt::Result {
+    fn table(&self, out: &mut String, table: &Table, count: usize, usual: usize) -> fmt::Result {
         writeln!(out, "{table}")?;
-        match count.saturating_sub(self.most(most)) {
+        match count.saturating_sub(most(usual, self.full)) {
             0 => Ok(()),
             more => writeln!(out, " and {}: --full", counted(more, "more row")),
         }

@@ -84,13 +84,8 @@ impl HeadMatching {
             let model = &side.circumstances.model;
             ensure!(
                 own.weights_sha256 == model.weights_sha256,
-                anyhow!(
-                    "heads of `{}` were matched, and `{}` is of other weights, `{}`",
-                    own.id,
-                    side.file(),
-                    model.id
-                )
-                .hint("match the heads of the two models in the order of the reports")
+                anyhow!("heads of `{}` were matched, and `{}` is of other weights, `{}`", own.id, side.file, model.id)
+                    .hint("match the heads of the two models in the order of the reports")
             );
         }
         pairs(&self.heads, sides[0].circumstances.model.grid())

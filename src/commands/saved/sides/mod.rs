@@ -38,7 +38,8 @@ pub struct SidesOptions {
 }
 
 pub struct Side {
-    file: String,
+    /// As it was named.
+    pub file: String,
     shard: Option<Shard>,
     /// The identity of the analysis: its model, its corpus, its program and its settings.
     pub circumstances: ReportContext,
@@ -132,10 +133,6 @@ impl Side {
     /// An analysis that was just made; `name` is told where a file would be.
     pub fn of_run(name: &str, observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
-    }
-
-    pub fn file(&self) -> &str {
-        &self.file
     }
 
     /// Whether both are over some of the same files.
