@@ -5,8 +5,6 @@ mod batch;
 mod corpora;
 mod errors;
 mod explain;
-mod installed;
-mod merge;
 mod saved;
 mod sentences;
 mod shared;
@@ -69,15 +67,15 @@ completions, man; each has --help.
 enum Action {
     Analyze(Box<analyze::AnalyzeArguments>),
     #[command(hide = true)]
-    Merge(merge::MergeArguments),
+    Merge(corpora::MergeArguments),
     #[command(hide = true)]
     Relabel(saved::show::RelabelArguments),
     Show(saved::show::ShowArguments),
-    Export(saved::export::ExportArguments),
+    Export(saved::show::ExportArguments),
     Compare(saved::compare::CompareArguments),
     Confirm(saved::compare::ConfirmArguments),
     Gate(saved::compare::GateArguments),
-    Prune(saved::prune::PruneArguments),
+    Prune(saved::show::PruneArguments),
     View(sentences::view::ViewArguments),
     #[command(hide = true)]
     Maps(sentences::view::ViewArguments),
@@ -93,9 +91,9 @@ enum Action {
     Schema(explain::SchemaArguments),
     Cite(saved::show::CiteArguments),
     #[command(hide = true)]
-    Completions(installed::CompletionsArguments),
+    Completions(explain::CompletionsArguments),
     #[command(hide = true)]
-    Man(installed::ManArguments),
+    Man(explain::ManArguments),
 }
 
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
@@ -106,7 +104,7 @@ pub fn parse() -> Command {
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
-            return Command::new(|| print(&installed::version()));
+            return Command::new(|| print(&explain::version()));
         }
         parsed => parsed
             .unwrap_or_else(|error| refuse(&saved::compare::suggested(error.format(&mut all)), &Arguments::command())),
