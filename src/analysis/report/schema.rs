@@ -5,8 +5,7 @@ use std::ops::RangeInclusive;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use crate::studies::registry;
-use crate::studies::registry::{STUDIES, default_policy};
+use crate::studies::registry::{self, STUDIES, default_policy};
 use crate::study::AnyStudy;
 use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, REMOVED, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};

@@ -68,9 +68,8 @@ pub(super) fn now() -> (SystemTime, Instant) {
 pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
     let scope = Scope::new(options.limit, options.unit).half(options.half);
-    if let Some(limit) = options.limit
-        && !options.corpus.iter().all(Input::can_be_read_again)
-    {
+    let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
+    if let Some(limit) = options.limit.filter(|_| !can_be_read_again) {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
     let (index, with) = (index.map(Arc::new), options.columns());
@@ -79,7 +78,6 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         Outcome::Partial(partial) => partial.shard.number() == 1,
         Outcome::Report { .. } => true,
     };
-    let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
     if options.links.are_beside() && can_be_read_again && (index.is_none() || is_first) {
         hold_against_links(options)?;
     }

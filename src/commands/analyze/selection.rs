@@ -9,8 +9,7 @@ use anyhow::{Error, Result, anyhow};
 use crate::evaluation::askable::{Askable, is_of_items};
 use crate::evaluation::presets::Preset;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Card, Counts};
 use crate::system::errors::Facts;
 

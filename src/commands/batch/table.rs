@@ -1,7 +1,6 @@
 //! The table of `headscope batch`: models, corpora and sets of options, whose product are the runs.
 //!
-//! A key is an option of `headscope analyze` by its name there: each run is put together as a command line and read as one,
-//! so that the table knows every option, its values and what goes with what.
+//! A key is an option of `headscope analyze`: each run is put together as a command line and read as one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +12,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
 use crate::corpus::Input;
-use crate::system::errors::similar;
-use crate::system::errors::{self, Class, Facts};
+use crate::system::errors::{self, Class, Facts, similar};
 use crate::system::files::input;
 use crate::system::printable::shortened;
 

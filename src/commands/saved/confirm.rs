@@ -1,7 +1,7 @@
 //! `headscope confirm`: are the labels of one analysis found again over other corpora?
 //!
-//! The labels that are firm in the first report are fixed beforehand, with its policy. In each other corpus they are one family of
-//! tests: no label is chosen there, so that none is favoured by the choice (docs/methodology/confirm.md).
+//! The firm labels of the first report are fixed beforehand, with its policy; in each other corpus they are one family of tests, so
+//! that none is favoured by a choice there (docs/methodology/confirm.md).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

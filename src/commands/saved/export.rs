@@ -59,13 +59,14 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Figure(name, paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read_to_show(one, policy)?, name, svg::Medium::Alone).class(Class::Usage)?;
+            let figure = figures::named(&read(one, policy, json::parse_to_show)?, name, svg::Medium::Alone)
+                .class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
             let (reports, table) = if let [report] = &reports[..] {
-                let report = read(report, policy)?;
+                let report = read(report, policy, json::parse)?;
                 let table = tables::named(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {
                     return Err(tables::without_rows(&report, name)).class(Class::Input);
@@ -87,15 +88,10 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     }
 }
 
-fn read(path: &Path, policy: Option<&PolicyOptions>) -> Result<Report> {
+/// A report by [`json::parse`], or by [`json::parse_to_show`] where its texts are shown.
+fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
-    labelled(json::parse(&name, &json::read_text(path)?)?, policy, &name)
-}
-
-/// A report whose texts are shown: see [`json::parse_to_show`].
-fn read_to_show(path: &Path, policy: Option<&PolicyOptions>) -> Result<Report> {
-    let name = path.display().to_string();
-    labelled(json::parse_to_show(&name, &json::read_text(path)?)?, policy, &name)
+    labelled(parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
 /// The reports with the names of their files, and with their folders where these are not enough.
@@ -105,7 +101,7 @@ fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(Strin
         let alone = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
         stem(path).filter(|_| alone).unwrap_or_else(|| path.display().to_string())
     };
-    paths.iter().map(|path| Ok((name(path), read_to_show(path, policy)?))).collect()
+    paths.iter().map(|path| Ok((name(path), read(path, policy, json::parse_to_show)?))).collect()
 }
 
 /// Opens files before any work is done, each with its subject.

@@ -1,8 +1,7 @@
 //! `headscope gate`: has a model lost a firm role of its heads?
 //!
-//! A release stops for a label that is firm before and shown to be below its threshold after, and for nothing else. The
-//! judgement is that of `compare`; a gate asks for more than `compare` does: both reports over the same text, and every
-//! firm label measured on both sides, so that no label is passed for want of a measurement.
+//! The judgement is that of `compare`, over the same text and with every firm label measured on both sides: no label is passed for
+//! want of a measurement.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;

@@ -1,9 +1,8 @@
-//! `headscope match`: the heads of two models, paired by their attention.
+//! `headscope match`: the heads of two models, paired by their attention over the same sentences, so that the distances between
+//! partners together are least within each layer, since heads of a layer have no order (docs/methodology/comparing.md).
 //!
-//! Heads of a layer have no order: two models trained from other fresh weights, or one whose heads were reordered, have like heads in
-//! other places. Both models read the same sentences, and within each layer heads become partners so that their distances
-//! together are least (docs/methodology/comparing.md). Partners that were chosen over the text of the labels agree on them too well, so
-//! `--labels` halves the sampling units: heads are matched over one half, and both models analysed over the other, both ways.
+//! Partners that were chosen over the text of the labels agree on them too well, so `--labels` halves the sampling units: heads are
+//! matched over one half, and both models analysed over the other, both ways.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;

@@ -16,7 +16,6 @@ use crate::report::Report;
 use crate::studies::registry::STUDIES;
 use crate::study::show::figure::{Chart, Figure};
 use crate::system::errors::{Facts, similar};
-
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
 

@@ -1,8 +1,5 @@
-//! Bounds on what a saved report holds: texts that can be laid out, and numbers that can be drawn, in the ranges of its schema.
-//!
-//! The schema is the one place where a field has its range (`#[schemars(range(...))]`, and a metric's card). A report that
-//! somebody changed by hand has to keep to them, because later computations rely on them: degrees of freedom are above 0, shares
-//! are at most 1.
+//! Bounds on what a saved report holds: texts that can be laid out, and numbers that can be drawn, in the ranges of its schema, on
+//! which later computations rely: degrees of freedom are above 0, shares are at most 1.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,6 @@
 //! The page: one HTML file without any other, made of a report alone.
 //!
-//! Reading it needs no script; the script shows one card at a time, sorts, filters and colours. Its digest stands in
-//! the page's content security policy, so that no other script would run, and nothing is loaded from anywhere.
+//! Reading it needs no script. The script's digest stands in the page's content security policy, so that no other would run.
 
 mod heads;
 pub mod several;

@@ -12,8 +12,7 @@ use crate::passes::observation::partial::PassBytes;
 use crate::passes::observation::{PassSums, Stage};
 use crate::passes::observer::Observer;
 use crate::passes::pass::{Pass, shared};
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 use crate::system::errors::Facts;
 

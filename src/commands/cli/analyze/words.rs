@@ -16,10 +16,6 @@ fn known() -> Command {
 }
 
 pub fn syntax() -> OptionSyntax {
-    OptionSyntax { options: options(), read }
-}
-
-fn options() -> Vec<(String, OptionArity)> {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::Nothing,
         ArgAction::Append => OptionArity::Several,
@@ -28,7 +24,7 @@ fn options() -> Vec<(String, OptionArity)> {
     let known = known();
     let long =
         known.get_arguments().filter_map(|option| Some((option.get_long()?.to_owned(), takes(option.get_action()))));
-    long.collect()
+    OptionSyntax { options: long.collect(), read }
 }
 
 /// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.

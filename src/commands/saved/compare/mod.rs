@@ -1,6 +1,4 @@
 //! `headscope compare`: are the labels of heads stable between two analyses?
-//!
-//! Read both sides, assess every head on both, say of each label what became of it, count, write.
 
 pub mod outcome;
 #[cfg(test)]

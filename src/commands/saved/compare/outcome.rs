@@ -266,19 +266,17 @@ impl UntoldCounts {
 impl OutcomeCounts {
     pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
-        fates.into_iter().for_each(|fate| *counts.of_mut(fate) += 1);
-        counts
-    }
-
-    fn of_mut(&mut self, fate: Fate) -> &mut usize {
-        match fate {
-            Fate::Kept => &mut self.kept,
-            Fate::Gained => &mut self.gained,
-            Fate::Lost => &mut self.lost,
-            Fate::Changed => &mut self.changed,
-            Fate::CouldNotTell => &mut self.could_not_tell,
-            Fate::None => &mut self.none,
+        for fate in fates {
+            *match fate {
+                Fate::Kept => &mut counts.kept,
+                Fate::Gained => &mut counts.gained,
+                Fate::Lost => &mut counts.lost,
+                Fate::Changed => &mut counts.changed,
+                Fate::CouldNotTell => &mut counts.could_not_tell,
+                Fate::None => &mut counts.none,
+            } += 1;
         }
+        counts
     }
 
     pub fn any_change(&self) -> bool {

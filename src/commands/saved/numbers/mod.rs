@@ -1,6 +1,4 @@
 //! `headscope compare --numbers`: did anything change between two analyses, beyond chance?
-//!
-//! Read both sides, pair and test their numbers, correct for how many they are, judge labels by them, write.
 
 pub mod outcome;
 mod page;
