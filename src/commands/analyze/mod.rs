@@ -1,6 +1,5 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
-mod beforehand;
 pub mod loaded;
 pub mod observe;
 pub mod options;

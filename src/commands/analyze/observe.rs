@@ -8,8 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, anyhow};
 
-use super::beforehand::{KnownCounts, known, reading};
-use super::loaded::{Loaded, now};
+use super::loaded::{KnownCounts, Loaded, known, now, reading};
 use super::options::{AnalyzeOptions, Outcome, Shown};
 use super::parts::Parts;
 use crate::commands::merge;

@@ -4,7 +4,6 @@
 
 mod heads;
 pub mod several;
-mod studies;
 
 use std::fmt::Write as _;
 
@@ -42,12 +41,12 @@ const PLAY: &str = "Tokens attend on the left and are attended to on the right, 
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
 pub fn render(report: &Report) -> Result<Vec<u8>> {
-    let studies = studies::of(report);
+    let studies = heads::sections(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
     // Those about what labels say stand before those about how sure they are.
     let general = report.caveats.iter().filter(|caveat| !of_studies(caveat));
     let (certainty, meaning): (Vec<_>, Vec<_>) = general.partition(|caveat| is_about_certainty(&caveat.id));
-    let (missing, beyond) = studies::missing(report);
+    let (missing, beyond) = heads::missing(report);
     let (first, why_first) = heads::first(report);
     let of_maps = |maps| ShownSentence::of_all(maps, report.model.grid());
     let thumbnails: Vec<ShownSentence> = report.attention_maps.iter().map(of_maps).collect();
@@ -67,7 +66,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         depth => Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
         studies => Serde(studies),
         controls => summary::of_controls(report),
-        metrics => studies::by_study(report),
+        metrics => heads::by_study(report),
         missing,
         beyond => Serde(beyond),
         footer => footer(report),

@@ -1,7 +1,6 @@
 //! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
 mod brief;
-mod controls;
 mod grids;
 
 use std::fmt::{self, Write};
@@ -92,10 +91,10 @@ fn write_summary(
     grids::choices(out, report, width)?;
     grids::tied(out, &report.heads)?;
     blocks(out, lacking(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
-    controls::write(out, report)?;
+    brief::controls(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
     let views: Vec<_> = report.views().collect();
-    blocks(out, controls::of_studies(report, &views).into())?;
+    blocks(out, brief::of_studies(report, &views).into())?;
     for (_, view) in views {
         blocks(out, view.summary)?;
     }
@@ -173,7 +172,7 @@ fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
 /// The paragraphs of the controls; none without any.
 pub fn of_controls(report: &Report) -> String {
     let mut summary = Summary::default();
-    controls::write(&mut summary, report).expect("writing to a string does not fail");
+    brief::controls(&mut summary, report).expect("writing to a string does not fail");
     summary.to_string().trim().to_owned()
 }
 

@@ -2,4 +2,3 @@
 
 pub mod compare;
 pub mod show;
-pub mod sides;

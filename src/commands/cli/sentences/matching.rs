@@ -6,7 +6,7 @@ use super::{SentenceArguments, refuse_corpus};
 use crate::commands::analyze::observe_half;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::commands::cli::analyze::words::read;
-use crate::commands::cli::saved::sides::OutcomeArguments;
+use crate::commands::cli::saved::compare::OutcomeArguments;
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::report::threads_or_all;
 use crate::commands::cli::shared::{Command, RUNNING, Usage, help, numbers};
