@@ -184,7 +184,7 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
         anyhow!("{named}{more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
-    let report = if digits == Digits::ALL { report } else { report.rounded() };
+    let report = if digits == Digits::ALL { report } else { report.rounded(|number| digits.rounded(number)) };
     json::as_saved(&report, digits).map_err(no_run).class(Class::Input)
 }
 

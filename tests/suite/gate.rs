@@ -94,6 +94,11 @@ fn a_head_without_queries_fails_though_it_is_broad_afterwards() {
     assert_eq!(printed.lines().count(), 1);
     let mut answers = Answers::within(folder.path());
     answers.said(&format!("a dead head L{layer}H{head}, which was {label}"), &printed);
+    // A loss that is known counts, whatever else was not measured.
+    let partly = analyzed(folder.path(), path(&model), "partly.json", &["--without", "attention"]);
+    let output = crate::support::headscope(&["gate", path(&before), path(&partly)]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    answers.said("with roles that were not measured", &String::from_utf8(output.stdout).unwrap());
     answers.held("gate-fails");
     let output = crate::support::headscope(&[&gate[..], &["--json"]].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

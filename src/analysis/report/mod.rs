@@ -165,7 +165,9 @@ pub struct HeadReport {
     /// The 95 % interval of each metric.
     #[schemars(schema_with = "schema::intervals")]
     pub ci95: Intervals,
-    /// The standard error of each metric, by leaving out one block of sentences at a time; empty in reports of 0.1.
+    /// The standard error of each metric, by leaving out one block of sentences at a time. A rounded report lacks those of metrics with
+    /// symmetric intervals: half of the interval by the 97.5th percentile of Student's distribution with `effective_blocks` - 1 degrees
+    /// of freedom.
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub standard_errors: StandardErrors,
@@ -291,12 +293,12 @@ impl Report {
 
     /// The inputs of the report, without its controls, of which it has only the outcome.
     pub fn into_parts(self) -> (ReportContext, Results) {
+        let standard_errors = self.standard_errors().collect();
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
-        let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
+        let mut estimates = Estimates { chance, chance_ci95, denominators, standard_errors, ..Estimates::default() };
         for head in heads {
             estimates.heads.push(head.metrics);
             estimates.ci95.push(head.ci95);
-            estimates.standard_errors.push(head.standard_errors);
             estimates.own_chance.push(head.chance);
             estimates.own_denominators.push(head.denominators);
         }

@@ -1,13 +1,15 @@
 //! A report that was saved: read, found whole or not, and written with fewer digits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use serde::de::Error as _;
 
 use super::{HeadReport, Report, Sections, Settings};
 use crate::evaluation::plan;
+use crate::stats::block_test::error_of_half;
 use crate::study::labels::ABSENT;
+use crate::study::metrics::metric::{Denominator, Metrics, StandardErrors};
 use crate::study::section::{Completion, Section};
 use crate::study::{AnyStudy, columns, saved};
 use crate::system::json::value_of;
@@ -64,11 +66,33 @@ impl Report {
         Ok(report)
     }
 
-    /// The report as it is written with fewer digits than there are.
-    pub fn rounded(mut self) -> Self {
+    /// The report as it is written with fewer digits than there are, as `round` has them, without the standard errors that its
+    /// intervals still imply.
+    pub fn rounded(mut self, round: impl Fn(f64) -> f64 + Copy) -> Self {
+        let mut student = ByFreedom::default();
+        for head in &mut self.heads {
+            let implied = student.implied(head, &self.denominators, round);
+            let is_implied = head.standard_errors.zip_map(&implied, |known, implied| match (known, implied.copied()) {
+                (None, Some(None)) => true,
+                (&Some(known), Some(Some(implied))) => (known - implied).abs() <= LOSS * known,
+                _ => false,
+            });
+            head.standard_errors.drop_where(&is_implied);
+        }
         let all = self.sections.0.iter_mut().map(|(_, section)| section);
         all.for_each(|section| section.complete(&Completion::Rounded));
         self
+    }
+
+    /// The standard errors of each head: those that are written, and those that its intervals imply.
+    pub fn standard_errors(&self) -> impl Iterator<Item = StandardErrors> {
+        let mut student = ByFreedom::default();
+        self.heads.iter().map(move |head| {
+            let implied = student.implied(head, &self.denominators, |number| number);
+            let short = |implied: f64| format!("{implied:.3e}").parse().expect("a number");
+            implied
+                .zip_map(&head.standard_errors, |&implied, written| written.map_or(implied.map(short), |known| *known))
+        })
     }
 
     /// The first fault of a report that has not every head, each with the same metrics, and whole sections.
@@ -131,6 +155,41 @@ impl Report {
         };
         (self.chance, self.chance_ci95) = (chance, chance_ci95);
         None
+    }
+}
+
+/// The largest relative difference between a standard error and the one that its interval implies, for it to be left out: that
+/// of rounding to four digits, as which it is read.
+const LOSS: f64 = 5e-4;
+
+/// The largest relative difference between the halves of an interval that is symmetric: its ends and its value are rounded.
+const ASYMMETRY: f64 = 1e-2;
+
+/// The standard error of a number whose 95 % interval reaches 1 to both sides, by the bits of the degrees of freedom.
+#[derive(Default)]
+struct ByFreedom(BTreeMap<u64, f64>);
+
+impl ByFreedom {
+    /// The standard error of each metric of a head that its interval implies once `round` has been over it; null where the
+    /// interval is not symmetric about the value.
+    fn implied(
+        &mut self,
+        head: &HeadReport,
+        common: &Metrics<Denominator>,
+        round: impl Fn(f64) -> f64,
+    ) -> StandardErrors {
+        let own = common.zip_map(&head.denominators, |common, own| own.copied().flatten().unwrap_or(*common));
+        let halves = head.ci95.zip_map(&head.metrics, |interval, value| {
+            let (interval, value) = ((*interval)?, round(value.copied().flatten()?));
+            let [below, above] = [value - round(interval.low()), round(interval.high()) - value];
+            let half = below.midpoint(above);
+            ((above - below).abs() <= ASYMMETRY * half).then_some(half)
+        });
+        halves.zip_map(&own, |half, denominator| {
+            let freedom = denominator?.effective_blocks - 1.0;
+            let unit = *self.0.entry(freedom.to_bits()).or_insert_with(|| error_of_half(1.0, freedom));
+            half.filter(|_| freedom > 0.0).map(|half| half * unit)
+        })
     }
 }
 

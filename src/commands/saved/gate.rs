@@ -1,7 +1,6 @@
 //! `headscope gate`: has a model lost a firm role of its heads?
 //!
-//! The judgement is that of `compare`, over the same text and with every firm label measured on both sides: no label is passed for
-//! want of a measurement.
+//! The judgement is that of `compare`, over the same text; before it passes, every firm label has to be measured on both sides.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;
@@ -74,8 +73,8 @@ pub struct GatedLabel {
 }
 
 /// Prints whether a firm role of these categories was lost; true if none was.
-/// Fails if a report cannot be read, the models have other heads, the texts differ, nothing is firm before, or a label that
-/// is firm before could not be measured after.
+/// Fails if a report cannot be read, the models have other heads, the texts differ, nothing is firm before, or no label is known
+/// to be lost and one that is firm before could not be measured after.
 pub fn gate(options: &GateOptions) -> Result<bool> {
     let judged = GateOutcome::new(outcome(&options.sides, &Pairing::OneLineage)?, options.categories.clone())?;
     match options.printed {
@@ -120,22 +119,23 @@ impl GateOutcome {
                 .class(Class::Input)
                 .hint("`headscope show` lists the firm labels of a report; analyse more text, or name other labels"));
         }
+        let all = firm.len();
+        let (lost, others): (Vec<GatedLabel>, Vec<_>) =
+            firm.into_iter().partition(|one| one.label.outcome == Fate::Lost);
+        let could_not_tell: Vec<GatedLabel> =
+            others.into_iter().filter(|one| one.label.outcome != Fate::Kept).collect();
         let unmeasured = |doubt| {
             matches!(doubt, Some(Doubt::NotMeasured | Doubt::OtherThresholds | Doubt::TooLittle | Doubt::Untested))
         };
         if let Some(GatedLabel { place, label: LabelComparison { label, doubt: Some(doubt), .. } }) =
-            firm.iter().find(|one| unmeasured(one.label.doubt))
+            could_not_tell.iter().find(|one| unmeasured(one.label.doubt))
+            && lost.is_empty()
         {
             let label = one_line(label);
             return Err(anyhow!("`{after}` does not say whether {place} {label} is lost: {}", doubt.words())
                 .class(Class::Input)
                 .hint("analyse both models by the same command"));
         }
-        let all = firm.len();
-        let (lost, others): (Vec<GatedLabel>, Vec<_>) =
-            firm.into_iter().partition(|one| one.label.outcome == Fate::Lost);
-        let could_not_tell: Vec<GatedLabel> =
-            others.into_iter().filter(|one| one.label.outcome != Fate::Kept).collect();
         let (passed, kept) = (lost.is_empty(), all - lost.len() - could_not_tell.len());
         Ok(Self { schema_version: SCHEMA_VERSION, passed, families, firm: all, kept, could_not_tell, lost })
     }

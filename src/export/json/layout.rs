@@ -211,7 +211,7 @@ impl Digits {
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 
     /// The nearest number with so many digits. Rounding twice changes nothing more.
-    pub(super) fn rounded(self, value: f64) -> f64 {
+    pub fn rounded(self, value: f64) -> f64 {
         if self == Self::ALL {
             return value;
         }

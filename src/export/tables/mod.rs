@@ -6,6 +6,8 @@ pub mod latex;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Error, Result, anyhow};
 use serde::Serialize;
 
@@ -137,12 +139,12 @@ fn labels(report: &Report) -> Table {
 /// A row for each metric of each head, with its interval, its standard error and what chance would be.
 fn metrics(report: &Report) -> Table {
     let chance = report.chance.by_name();
-    let rows = report.heads.iter().flat_map(|head| {
-        let (ci95, errors, own) = (head.ci95.by_name(), head.standard_errors.by_name(), head.chance.by_name());
-        let chance = &chance;
+    let rows = report.heads.iter().zip(report.standard_errors()).flat_map(|(head, errors)| {
+        let errors: BTreeMap<String, Option<f64>> = errors.cells().map(|(name, error)| (name, *error)).collect();
+        let (ci95, own, chance) = (head.ci95.by_name(), head.chance.by_name(), &chance);
         let row = move |(metric, value): (String, &Option<f64>)| {
             let ci95 = ci95.get(&metric).copied().copied().flatten();
-            let error = errors.get(&metric).copied().copied().flatten();
+            let error = errors.get(&metric).copied().flatten();
             let own = own.get(&metric).copied().copied().flatten();
             let chance = own.or_else(|| chance.get(&metric).copied().copied().flatten());
             let number = |number: usize| Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX));

@@ -210,6 +210,15 @@ impl<T> Metrics<T> {
         self.0.0.is_empty()
     }
 
+    /// Drops each metric of which every cell is to be dropped.
+    pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
+        let all = |cells: &Cells<bool>| match cells {
+            Cells::Single(is_dropped) => *is_dropped,
+            Cells::Keyed(cells) => cells.0.iter().all(|(_, is_dropped)| *is_dropped),
+        };
+        self.0.0.retain(|(id, _)| !is_dropped.0.get(id).is_some_and(all));
+    }
+
     /// Adds the metrics of another study after these.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);
