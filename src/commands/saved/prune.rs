@@ -226,10 +226,10 @@ fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[Str
     let line = |(layer, heads): (usize, Vec<String>)| {
         format!("  layer {layer}: {} {}\n", plural(&heads.len(), "head", "heads"), heads.join(" "))
     };
-    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()));
-    if !left.is_empty() {
+    let not_copied = (!left.is_empty()).then(|| {
         let (verb, left) = (plural(&left.len(), "is", "are"), left.join(", "));
-        text += &format!("Not copied {verb} {left}, with the weights of the whole model.\n");
-    }
+        format!("Not copied {verb} {left}, with the weights of the whole model.\n")
+    });
+    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()).chain(not_copied));
     text
 }
