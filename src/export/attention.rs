@@ -95,13 +95,11 @@ impl SentenceAttention {
 
 /// The least weight of each block; less is blank.
 const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
-
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// The axes of rows and columns: a word attends from its row.
 const AXES: &str = "from\\to";
-
 const MOST_LETTERS: usize = 16;
 
 /// The attention as rows and columns, in parts where the terminal has no room for all columns.

@@ -144,7 +144,6 @@ pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
 }
 
 const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
-
 const SYNTACTIC: [&str; 1] = ["syntactic:<relation>"];
 
 /// How many heads have the two roles of Voita et al. 2019, and how confident they are beside the others.

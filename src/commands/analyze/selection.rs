@@ -15,7 +15,6 @@ use crate::system::errors::Facts;
 
 /// Why a study that must know the whole corpus beforehand is left out.
 pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
-
 pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// The options, and the facts about the corpus, that decide which studies run.

@@ -78,7 +78,6 @@ const REFUSED: [(&str, &str); 14] = [
 
 /// Options that no report depends on, but for its account of the run.
 const OF_THE_RUN: [&str; 2] = ["threads", "keep"];
-
 const MODEL: &str = "model";
 const CORPUS: &str = "corpus";
 

@@ -77,7 +77,6 @@ pub struct BatchArguments {
 
 /// The report's own format, which is written unless the packed one is.
 const JSON: &str = "json";
-
 const PAGE: &str = "html";
 
 fn formats() -> PossibleValuesParser {

@@ -20,7 +20,6 @@ pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
 
 pub const GRID: &str = "grid";
-
 pub const LAYERS: &str = "layers";
 
 /// The figures of a metric: `heatmap:entropy`.

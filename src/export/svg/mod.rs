@@ -23,7 +23,6 @@ pub enum Anchor {
 }
 
 pub const TEXT: f64 = 12.0;
-
 pub const SMALL: f64 = 10.5;
 
 pub struct Svg {

@@ -102,7 +102,6 @@ pub struct ViewArguments {
 }
 
 const TENSORS: &str = "safetensors";
-
 const SHOWN: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,6 @@ use crate::system::printable::{one_line, printable};
 /// The longest lists of a page: together with the lines around them they are about sixty lines.
 const LABELS: usize = 16;
 const ROWS: usize = 10;
-
 const DIGITS: usize = 3;
 
 /// The page; with `full` all that changed.
