@@ -1,14 +1,13 @@
-//! `headscope explain`: what labels, metrics, studies and the other words of a report are; and the page
-//! docs/detectors.md.
+//! `headscope explain`: what the words of a report are; and the page docs/detectors.md.
 
 use std::fmt::Write;
 
 use anyhow::{Error, Result, anyhow};
 
 use super::keys;
+use crate::export::written;
 use crate::model::grid::HeadPlace;
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::entry::Entry;
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{BORDERLINE, CONSTANT, TIED};
@@ -29,20 +28,18 @@ pub fn list() -> String {
         ("Studies", studies.collect()),
     ];
     let width = groups.iter().flat_map(|(_, lines)| lines).map(|(name, _)| name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (title, lines) in groups {
-        let gap = if text.is_empty() { "" } else { "\n" };
-        writeln!(text, "{gap}{title}:\n").expect("writing to a string does not fail");
-        for (name, says) in lines {
-            writeln!(text, "{name:width$}  {says}").expect("as above");
-        }
-    }
-    writeln!(text, "\nThe rules of all verdicts, as one table: {VERDICTS}").expect("as above");
     let words = |words: Vec<&str>| words.join(", ");
     let terms = registry::terms().map(|term| term.name).collect();
     let thresholds = registry::default_policy().thresholds().map(|threshold| threshold.name).collect();
-    write!(text, "\nOther words: {}\n\nThresholds: {}\n", words(terms), words(thresholds)).expect("as above");
-    text
+    written(|text| {
+        for (title, lines) in groups {
+            writeln!(text, "{title}:\n")?;
+            lines.iter().try_for_each(|(name, says)| writeln!(text, "{name:width$}  {says}"))?;
+            writeln!(text)?;
+        }
+        writeln!(text, "The rules of all verdicts, as one table: {VERDICTS}")?;
+        write!(text, "\nOther words: {}\n\nThresholds: {}\n", words(terms), words(thresholds))
+    })
 }
 
 /// When a study runs.
@@ -127,7 +124,6 @@ pub fn unknown(error: Error, name: &str) -> Error {
 
 /// Labels, metrics and terms whose explanation has this word, a few at most.
 fn telling_of(word: &str) -> Vec<&'static str> {
-    /// A line of names.
     const MOST: usize = 5;
     let is_it = |part: &str| part.eq_ignore_ascii_case(word);
     let has = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(is_it);
@@ -181,7 +177,6 @@ pub fn verdicts() -> String {
     headings + &lines + &rows
 }
 
-/// The name under which [`one`] prints the table of studies.
 pub const STUDY_TABLE: &str = "studies";
 
 /// All studies, as a Markdown table; docs/STUDIES.md has it.

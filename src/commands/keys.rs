@@ -2,17 +2,18 @@
 
 use std::iter::successors;
 
-use schemars::Schema;
+use schemars::{Schema, schema_for};
 use serde_json::{Map, Value};
 
-use super::saved::{compare, confirm, gate, numbers};
-use super::sentences::matching;
+use super::saved::compare::outcome::CompareOutcome;
+use super::saved::confirm::ConfirmOutcome;
+use super::saved::gate::GateOutcome;
+use super::saved::numbers::outcome::NumbersOutcome;
+use super::sentences::matching::MatchOutcome;
 use crate::report;
 use crate::system::counted::counted;
 
-/// A JSON document with a schema.
 struct Document {
-    /// The first part of paths in it.
     name: &'static str,
     /// The document in words.
     place: &'static str,
@@ -21,14 +22,13 @@ struct Document {
 
 const DOCUMENTS: [Document; 6] = [
     Document { name: "report", place: "a report", schema: report::schema },
-    Document { name: "compare", place: "`compare --json`", schema: compare::outcome::schema },
-    Document { name: "numbers", place: "`compare --numbers --json`", schema: numbers::outcome::schema },
-    Document { name: "confirm", place: "`confirm --json`", schema: confirm::outcome::schema },
-    Document { name: "gate", place: "`gate --json`", schema: gate::schema },
-    Document { name: "match", place: "`match --json`", schema: matching::schema },
+    Document { name: "compare", place: "`compare --json`", schema: || schema_for!(CompareOutcome) },
+    Document { name: "numbers", place: "`compare --numbers --json`", schema: || schema_for!(NumbersOutcome) },
+    Document { name: "confirm", place: "`confirm --json`", schema: || schema_for!(ConfirmOutcome) },
+    Document { name: "gate", place: "`gate --json`", schema: || schema_for!(GateOutcome) },
+    Document { name: "match", place: "`match --json`", schema: || schema_for!(MatchOutcome) },
 ];
 
-/// The schema of the document of this name; `None` if there is none.
 pub fn schema_of(name: &str) -> Option<Value> {
     DOCUMENTS.iter().find(|document| document.name == name).map(|document| Value::from((document.schema)()))
 }
@@ -56,7 +56,6 @@ pub fn explain(path: &str) -> Option<String> {
     Some(format!("{path}\n\n{meant}\n\n{}\n{more}", lines.join("\n")))
 }
 
-/// Places of a word that are listed.
 const LISTED: usize = 8;
 
 /// The meaning of a key or a value by its name alone, wherever reports have it, or else what a command prints; `None` if nothing has.
@@ -143,7 +142,6 @@ fn behind<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     first("allOf").or_else(|| first("anyOf")).or_else(|| schema.get("items")).filter(|inner| inner.is_object())
 }
 
-/// The object with keys that a schema stands for.
 fn with_keys<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if keys(schema).is_some() { Some(schema) } else { with_keys(behind(schema, root)?, root) }
 }

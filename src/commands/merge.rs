@@ -1,34 +1,27 @@
-//! `headscope merge`: the partials of all shards, to the report of one run over everything, or to the partial that such a run
-//! would write.
+//! `headscope merge`: the partials of all shards, to the report or the partial of one run over everything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, finished, reported};
+use super::reporting::{self, ReportOptions, finished, reported};
 use crate::evaluation::plan::Plan;
-use crate::passes::observation::{Observation, Stage};
-use crate::passes::observation::{merge, partial};
+use crate::passes::observation::{Observation, Stage, merge, partial};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural, ranges};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 
-/// Partials, and what is made of them.
 #[derive(Clone)]
 pub struct MergeOptions {
-    /// The partials of all shards, or folders that have them.
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
-    /// The outcome of the merge.
     pub outcome: Merged,
 }
 
-/// The outcome of `headscope merge`.
 #[derive(Clone)]
 pub enum Merged {
     Report(ReportOptions),
@@ -48,7 +41,6 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     }
 }
 
-/// The shards, to a report.
 fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     let outputs = wanted.open()?;
     let policy = wanted.policy.policy()?;
@@ -56,21 +48,19 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     ensure_no_stage_is_missing(&observation)?;
     wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
     let report = finished(reported(observation, policy, wanted.threads)?, wanted.digits, &options.parts)?;
-    outputs::write(&report, outputs)
+    reporting::write(&report, outputs)
 }
 
 /// The shards, to the partial that a run over everything would write.
 fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
-    let mut output = Output::open(path)?;
-    output.write(&partial::render(Shard::WHOLE, &whole(options)?)?)?;
-    output.commit()
+    let output = Output::open(path)?;
+    output.finish(&partial::render(Shard::WHOLE, &whole(options)?)?)
 }
 
 fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
     if observation.stage.is_whole() { Ok(()) } else { Err(second_stage_is_missing()) }
 }
 
-/// The error of a run of two stages whose second has not begun.
 fn second_stage_is_missing() -> Error {
     let way_out = format!(
         "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and merge both",
@@ -79,8 +69,7 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints the missing shards of this many, in the form of job arrays. Where the first of two stages is whole, nothing is printed, for
-/// an array of its jobs would have nothing to do: the error says how the second begins.
+/// Prints the missing shards of this many, in the form of job arrays; nothing where the first of two stages is whole.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;

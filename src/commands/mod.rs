@@ -3,13 +3,10 @@
 pub mod analyze;
 pub mod batch;
 pub mod cli;
-pub mod counts;
+pub mod corpora;
 pub mod explain;
-pub mod files;
-pub mod index;
 mod keys;
 pub mod merge;
 pub mod reporting;
 pub mod saved;
 pub mod sentences;
-mod text_reader;

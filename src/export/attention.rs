@@ -5,13 +5,12 @@ use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use minijinja::value::Value;
-use serde::Serialize;
+use minijinja::context;
+use minijinja::value::{Serde, Value};
 use textwrap::core::display_width;
 
 use super::figures;
-use super::page::filled;
-use super::page::glance::ShownSentence;
+use super::page::{ShownSentence, filled};
 use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
@@ -19,17 +18,14 @@ use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 use crate::system::counted::plural;
 use crate::system::printable::one_line;
 
-/// One head over one sentence.
 #[derive(Clone, Debug)]
 pub struct SentenceAttention {
     pub head: HeadPlace,
     /// The place of the sentence, counted from 0.
     pub sentence: u64,
-    /// Its name in the corpus.
     pub id: Option<String>,
     /// The words and special tokens, `[units]`.
     pub texts: Vec<String>,
-    /// Whether each is a word, `[units]`.
     pub is_word: Vec<bool>,
     /// The arcs of its tree, or links, that are drawn beside its attention; `None` without a tree.
     pub gold: Option<GoldArcs>,
@@ -39,7 +35,6 @@ pub struct SentenceAttention {
     pub weights: WordAttention,
 }
 
-/// The arcs of a tree, or links, of a sentence.
 #[derive(Clone, Debug)]
 pub struct GoldArcs {
     /// The relation, or the type of links; `None` of a whole tree.
@@ -68,8 +63,7 @@ impl SentenceAttention {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// How many sources of the arcs have their largest weight on another word on a target, of how many get their largest weight of
-    /// another word from a target, and how many there are; `None` of a whole tree.
+    /// How many sources of the arcs attend most to a target, how many are attended to most by one, and how many there are.
     fn found(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
@@ -101,14 +95,11 @@ impl SentenceAttention {
 
 /// The least weight of each block; less is blank.
 const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
-
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// The axes of rows and columns: a word attends from its row.
 const AXES: &str = "from\\to";
-
-/// Most columns that a word takes.
 const MOST_LETTERS: usize = 16;
 
 /// The attention as rows and columns, in parts where the terminal has no room for all columns.
@@ -150,7 +141,6 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
     out
 }
 
-/// How many ends of arcs a head finds.
 fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end));
     let name = one_line(name.unwrap_or_default());
@@ -226,7 +216,6 @@ impl ArcDrawing {
     }
 }
 
-/// A figure alone.
 pub fn figure(seen: &[SentenceAttention]) -> String {
     ArcDrawing::new(seen.iter()).svg(Medium::Alone)
 }
@@ -246,26 +235,7 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     }
 }
 
-#[derive(Serialize)]
-struct ViewPage<'a> {
-    title: String,
-    facts: Vec<(&'static str, String)>,
-    thumbnails: &'a [ShownSentence],
-    heads: Vec<HeadFigure>,
-    footer: String,
-}
-
-#[derive(Serialize)]
-struct HeadFigure {
-    title: String,
-    reading: String,
-    svg: Value,
-    columns: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
 /// A page with each sentence to play with, and a figure for each head; none of all heads, which the sentences have as thumbnails.
-/// Fails for no attention.
 pub fn page(
     model: &str,
     sentences: &[ShownSentence],
@@ -276,14 +246,14 @@ pub fn page(
         let drawn = ArcDrawing::new(seen.iter().filter(|viewed| viewed.head == *head));
         let (columns, rows) = figures::of_sentences(&drawn.arcs);
         let svg = Value::from_safe_string(drawn.svg(Medium::Page));
-        HeadFigure { title: drawn.title, reading: drawn.reading, svg, columns, rows }
+        context! { title => drawn.title, reading => drawn.reading, svg, columns, rows }
     };
-    let page = ViewPage {
-        title: format!("Attention of {model}"),
-        facts: vec![("Sentences", sentences.len().to_string())],
-        thumbnails: sentences,
-        heads: heads.iter().map(of_head).collect(),
-        footer: "Layers, heads and sentences are counted from 0.".to_owned(),
+    let page = context! {
+        title => format!("Attention of {model}"),
+        facts => [("Sentences", sentences.len().to_string())],
+        thumbnails => Serde(sentences),
+        heads => heads.iter().map(of_head).collect::<Value>(),
+        footer => "Layers, heads and sentences are counted from 0.",
     };
     filled("attention", &page)
 }

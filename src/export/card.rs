@@ -7,7 +7,8 @@ use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
 use crate::model::grid::HeadPlace;
-use crate::report::{HeadReport, Report, lacking};
+use crate::report::roles::lacking;
+use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::columns;
@@ -98,7 +99,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "On {} the head is {below} (tags).", one_line(&label.label))?;
     }
     if head.labels.is_empty() {
-        lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        lacking(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(())
 }
@@ -131,7 +132,6 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     sources(out, head)
 }
 
-/// The description of a column of q-values.
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 
 /// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
@@ -153,7 +153,6 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
     table
 }
 
-/// A label with its evidence.
 fn row(label: &Label) -> [String; 7] {
     let sure = match (label.borderline, label.tied) {
         (false, false) => "firm",
@@ -173,7 +172,6 @@ fn row(label: &Label) -> [String; 7] {
     ]
 }
 
-/// A label that a head does not have.
 fn near(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
@@ -197,7 +195,6 @@ fn tested(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }
 
-/// The facts on a label beyond its row.
 fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
@@ -230,7 +227,6 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
 }
 
-/// The metrics of a single number.
 fn metrics(report: &Report, head: &HeadReport) -> Table {
     let mut table = plain_table();
     table.set_header(["study", "metric", "value", "chance"]);
@@ -252,7 +248,6 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
     table
 }
 
-/// The literature that the labels come from, and their caveats.
 fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
     let entries: Vec<_> =
         head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
@@ -270,7 +265,6 @@ fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
 }
 
 /// All that the report has on a head: its own object, and what each study says of it.
-/// Fails if it cannot be expressed in JSON.
 pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     let place = head.place;
     let mut studies = Map::new();
@@ -285,69 +279,64 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     Ok(data)
 }
 
-/// The heads that follow a relation best.
 pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
-    let mut out = Summary::default();
-    let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
-    let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
-        format!(" ({} % of all) with the syntactic head on the {side}", percent(Some(*share)))
-    });
-    let tags =
-        tags_accuracy.map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));
-    let offset_accuracy = percent(Some(*offset_accuracy));
-    writeln!(
-        out,
-        "{}: {}{part}. Best fixed offset ({offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
-        one_line(relation),
-        counted(*words, "word")
-    )
-    .expect("writing to a string does not fail");
-    let mut table = plain_table();
-    table.set_header([
-        "head",
-        "direction",
-        "accuracy",
-        "over offset",
-        "q",
-        "over tags",
-        "right where the offset is not",
-    ]);
-    for tracker in heads.iter().take(top) {
-        let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
-            tracker;
-        let over_tags = tracker.over_tags.map_or_else(
-            || "-".to_owned(),
-            |over| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95),
-        );
-        table.add_row([
-            place.to_string(),
-            direction.name().to_owned(),
-            percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
-            signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
-            tracker.q.map_or_else(|| "-".to_owned(), significance),
-            over_tags,
-            percent(*where_offset_wrong),
+    Summary::written(|out| {
+        let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
+        let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
+            format!(" ({} % of all) with the syntactic head on the {side}", percent(Some(*share)))
+        });
+        let tags = tags_accuracy
+            .map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));
+        let offset_accuracy = percent(Some(*offset_accuracy));
+        writeln!(
+            out,
+            "{}: {}{part}. Best fixed offset ({offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
+            one_line(relation),
+            counted(*words, "word")
+        )?;
+        let mut table = plain_table();
+        table.set_header([
+            "head",
+            "direction",
+            "accuracy",
+            "over offset",
+            "q",
+            "over tags",
+            "right where the offset is not",
         ]);
-    }
-    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    out.table_without(table, &[6, 1, 5, 3, 2, 4]);
-    let of = "of the test that the head is above the margin over the offset (10 points by default: `headscope explain syntactic_margin`); -: \
+        for tracker in heads.iter().take(top) {
+            let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
+                tracker;
+            let over_tags = tracker.over_tags.map_or_else(
+                || "-".to_owned(),
+                |over| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95),
+            );
+            table.add_row([
+                place.to_string(),
+                direction.name().to_owned(),
+                percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
+                signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
+                tracker.q.map_or_else(|| "-".to_owned(), significance),
+                over_tags,
+                percent(*where_offset_wrong),
+            ]);
+        }
+        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        out.table_without(table, &[6, 1, 5, 3, 2, 4]);
+        let of = "of the test that the head is above the margin over the offset (10 points by default: `headscope explain syntactic_margin`); -: \
         it is not above it";
-    writeln!(out, "q: false-discovery rate {of}.").expect("as above");
-    out
+        writeln!(out, "q: false-discovery rate {of}.")
+    })
 }
 
-/// The heads that have a label, or one of a family.
 pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
-    let mut out = Summary::default();
-    let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
-    out.table_without(labels(rows), &[5, 2, 4, 7, 6]);
-    writeln!(out, "{Q}").expect("writing to a string does not fail");
-    out
+    Summary::written(|out| {
+        let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
+        out.table_without(labels(rows), &[5, 2, 4, 7, 6]);
+        writeln!(out, "{Q}")
+    })
 }
 
-/// The labels as data.
-/// Fails if it cannot be expressed in JSON.
 pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     let entry = |(head, label): &(&HeadReport, &Label)| {
         let mut entry = serde_json::to_value(head.place)?;
@@ -357,7 +346,6 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     found.iter().map(entry).collect()
 }
 
-/// A number with half of its interval.
 fn number(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
 }

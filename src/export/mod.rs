@@ -2,18 +2,16 @@
 
 pub mod attention;
 pub mod card;
-mod drawn;
 pub mod figures;
-pub mod head_table;
 mod heads;
 pub mod json;
-mod numbers;
 pub mod page;
 mod palette;
 pub mod summary;
 pub mod svg;
 pub mod tables;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -22,35 +20,33 @@ use crate::report::Report;
 use crate::study::show::table::Table;
 use json::JsonForm;
 
-/// The destination of a report, and its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// JSON on standard output.
     Stdout(JsonForm),
     File(PathBuf, Writer),
 }
 
-/// A report format, chosen by the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// The whole report.
     Json(JsonForm),
-    /// One row per head.
     Csv,
-    /// The page.
     Html,
 }
 
-/// A format of flat tables, chosen by the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableWriter {
-    /// Text.
     Csv,
     /// A `tabular` of LaTeX.
     Latex,
-    /// Columns with their types, compressed.
     #[cfg(feature = "parquet")]
     Parquet,
+}
+
+/// The text that `write` writes.
+pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    write(&mut text).expect("writing to a string does not fail");
+    text
 }
 
 impl TableWriter {
@@ -63,7 +59,6 @@ impl TableWriter {
     ];
 
     /// The table in this format; only LaTeX has its caption.
-    /// Fails if it cannot be expressed in it.
     pub fn render(self, table: &Table, caption: &str) -> Result<Vec<u8>> {
         match self {
             Self::Csv => tables::csv::table(table),
@@ -88,8 +83,6 @@ impl Writer {
         matches!(self, Self::Json(_))
     }
 
-    /// The report in this format.
-    /// Fails if the report cannot be expressed in it.
     pub fn render(self, report: &Report) -> Result<Vec<u8>> {
         match self {
             Self::Json(form) => json::render(report, form),

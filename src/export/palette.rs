@@ -1,12 +1,8 @@
-//! The colours of figures and of the page, on white and on black.
-//!
-//! The seven of labels are those of Okabe & Ito (2008, "Color Universal Design"), which people who do not see red or green
-//! tell apart, as tints under text; nothing is said by colour alone. Texts stand out from what is behind them by at least
-//! 4.5 to 1 (WCAG 2.2, level AA), which a test holds.
+//! The colours of figures and of the page, on white and on black: those of labels are of Okabe & Ito (2008, "Color Universal Design"),
+//! as tints under text. Texts stand out from what is behind them by at least 4.5 to 1 (WCAG 2.2, level AA), which a test holds.
 
 use anstyle::AnsiColor;
 
-/// A colour, by its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Text,
@@ -14,21 +10,17 @@ pub enum Ink {
     Muted,
     /// Lines that guide the eye.
     Guide,
-    /// The background.
     Ground,
     /// Emphasis, and lines of curves.
     Accent,
     /// A second line beside that.
     Second,
-    /// Under the label of a head.
     Label(Hue),
     /// A number from the least to the most, under it.
     Step(usize),
-    /// The text on such a step.
     OnStep(usize),
 }
 
-/// The colours of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hue {
     /// Heads without a label.
@@ -42,11 +34,9 @@ pub enum Hue {
 }
 
 impl Hue {
-    /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
 
-    /// The colour for one of the terminal.
     pub fn of(colour: AnsiColor) -> Self {
         match colour {
             AnsiColor::Blue | AnsiColor::BrightBlue => Self::Blue,
@@ -60,7 +50,6 @@ impl Hue {
     }
 }
 
-/// The steps from the least number to the most.
 pub const STEPS: usize = 9;
 
 /// Blues of falling lightness: on white the most is the darkest.
@@ -70,75 +59,46 @@ const DARK_STEPS: [&str; STEPS] =
     ["#18222d", "#1a2e42", "#1b3d5b", "#1c4c73", "#1d5b8b", "#2a6fa3", "#5596c6", "#86b6db", "#c5dbee"];
 
 impl Ink {
-    /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::Second];
         let steps = (0..STEPS).flat_map(|step| [Self::Step(step), Self::OnStep(step)]);
         others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
     }
 
-    /// Its name in style sheets.
     pub fn name(self) -> String {
         match self {
-            Self::Text => "text".to_owned(),
-            Self::Muted => "muted".to_owned(),
-            Self::Guide => "guide".to_owned(),
-            Self::Ground => "ground".to_owned(),
-            Self::Accent => "accent".to_owned(),
-            Self::Second => "second".to_owned(),
             Self::Label(hue) => format!("{hue:?}").to_lowercase(),
             Self::Step(step) => format!("s{step}"),
             Self::OnStep(step) => format!("t{step}"),
+            plain => format!("{plain:?}").to_lowercase(),
         }
     }
 
-    /// On white.
-    pub fn light(self) -> &'static str {
+    /// Its colours on white and on black.
+    pub fn colours(self) -> [&'static str; 2] {
         match self {
-            Self::Text => "#1a1c1f",
-            Self::Muted => "#5a6068",
-            Self::Guide => "#d9dde2",
-            Self::Ground => "#ffffff",
-            Self::Accent => "#0b5cad",
-            Self::Second => "#b34e00",
+            Self::Text => ["#1a1c1f", "#e8eaed"],
+            Self::Muted => ["#5a6068", "#a6adb6"],
+            Self::Guide => ["#d9dde2", "#363c44"],
+            Self::Ground => ["#ffffff", "#121417"],
+            Self::Accent => ["#0b5cad", "#7db7f0"],
+            Self::Second => ["#b34e00", "#f0a35e"],
             Self::Label(hue) => match hue {
-                Hue::Grey => "#e6e8eb",
-                Hue::Blue => "#9ec9e2",
-                Hue::Sky => "#cfe9fb",
-                Hue::Green => "#9edaca",
-                Hue::Orange => "#f6db9e",
-                Hue::Purple => "#ecccde",
-                Hue::Vermillion => "#efb48a",
+                Hue::Grey => ["#e6e8eb", "#2b2f35"],
+                Hue::Blue => ["#9ec9e2", "#094364"],
+                Hue::Sky => ["#cfe9fb", "#2d5a75"],
+                Hue::Green => ["#9edaca", "#095945"],
+                Hue::Orange => ["#f6db9e", "#6b4e0a"],
+                Hue::Purple => ["#ecccde", "#6f465f"],
+                Hue::Vermillion => ["#efb48a", "#74390c"],
             },
-            Self::Step(step) => LIGHT_STEPS[step],
-            Self::OnStep(step) => ["#1a1c1f", "#ffffff"][usize::from(step > 6)],
+            Self::Step(step) => [LIGHT_STEPS[step], DARK_STEPS[step]],
+            Self::OnStep(step) => {
+                [["#1a1c1f", "#ffffff"][usize::from(step > 6)], ["#ffffff", "#0d0f11"][usize::from(step > 5)]]
+            }
         }
     }
 
-    /// On black.
-    pub fn dark(self) -> &'static str {
-        match self {
-            Self::Text => "#e8eaed",
-            Self::Muted => "#a6adb6",
-            Self::Guide => "#363c44",
-            Self::Ground => "#121417",
-            Self::Accent => "#7db7f0",
-            Self::Second => "#f0a35e",
-            Self::Label(hue) => match hue {
-                Hue::Grey => "#2b2f35",
-                Hue::Blue => "#094364",
-                Hue::Sky => "#2d5a75",
-                Hue::Green => "#095945",
-                Hue::Orange => "#6b4e0a",
-                Hue::Purple => "#6f465f",
-                Hue::Vermillion => "#74390c",
-            },
-            Self::Step(step) => DARK_STEPS[step],
-            Self::OnStep(step) => ["#ffffff", "#0d0f11"][usize::from(step > 5)],
-        }
-    }
-
-    /// The colour of text on it.
     pub fn text_on(self) -> Self {
         if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
     }
@@ -178,8 +138,8 @@ mod tests {
         let on_others =
             Ink::all().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_on(), ink));
         for (text, behind) in on_ground.into_iter().chain(on_others) {
-            for colour in [Ink::light, Ink::dark] {
-                let contrast = contrast(colour(text), colour(behind));
+            for side in [0, 1] {
+                let contrast = contrast(text.colours()[side], behind.colours()[side]);
                 assert!(contrast >= 4.5, "{text:?} on {behind:?}: {contrast}");
             }
         }

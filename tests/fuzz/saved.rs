@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use headscope::commands::batch::formats::RunFormat;
+use headscope::commands::batch::ledger::RunFormat;
 use headscope::commands::batch::{BatchOptions, batch};
 use headscope::commands::cli::analyze::words::syntax;
 use headscope::commands::merge::{MergeOptions, Merged, merge};
-use headscope::commands::reporting::policy::PolicyOptions;
-use headscope::commands::reporting::write_report::ReportOptions;
+use headscope::commands::reporting::{OutcomeOutputs, PolicyOptions, ReportOptions};
 use headscope::commands::saved::numbers::{NumbersOptions, compare_numbers};
 use headscope::commands::saved::sides::SidesOptions;
-use headscope::commands::saved::sides::outputs::OutcomeOutputs;
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::json::{Digits, JsonForm};
 use headscope::export::summary::Detail;

@@ -6,21 +6,17 @@ use crate::passes::observation::identity::ModelInfo;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 
-/// The facts about a model on which it depends what can be asked of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Askable {
     /// Whether its tokens are residues of proteins, so that it knows no words.
     pub of_residues: bool,
-    /// Whether it is a decoder.
     pub is_decoder: bool,
     /// Whether it has the head by which it was trained, so that it has a loss.
     pub predicts: bool,
-    /// Whether its checkpoint was saved without some heads.
     pub lacks_heads: bool,
 }
 
 impl Askable {
-    /// Those of a model in memory.
     pub fn of_model(model: &Model) -> Self {
         Self {
             of_residues: model.tokenizer.is_of_residues(),
@@ -30,7 +26,6 @@ impl Askable {
         }
     }
 
-    /// Those of a model in a report.
     pub fn of(model: &ModelInfo) -> Self {
         Self {
             of_residues: model.residues,

@@ -10,14 +10,10 @@ use crate::study::labels::Label;
 use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::metric::Values;
 
-/// A published analysis.
 #[derive(Debug)]
 pub struct Preset {
-    /// Its name on the command line.
     pub name: &'static str,
-    /// A line of help.
     pub about: &'static str,
-    /// The studies that it switches on.
     pub studies: &'static [&'static str],
     /// How words were given to the tokenizer in it.
     pub words: Spacing,
@@ -25,16 +21,25 @@ pub struct Preset {
     pub alone: bool,
     /// How it removed heads, where it removed any.
     pub removal: Option<Replacement>,
-    /// The thresholds that it sets.
     pub policy: &'static [(&'static str, Value)],
     /// Its line of the summary, of every head's labels and metrics.
     pub summary: Option<fn(&[Labelled<'_>]) -> String>,
 }
 
-/// The labels and metrics of one head.
 pub type Labelled<'a> = (&'a [Label], &'a Values);
 
-/// Every preset.
+/// A preset that asks for nothing: others say what they set beside.
+const NONE: Preset = Preset {
+    name: "",
+    about: "",
+    studies: &[],
+    words: Spacing::Written,
+    alone: false,
+    removal: None,
+    policy: &[],
+    summary: None,
+};
+
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "clark2019",
@@ -42,31 +47,24 @@ pub const PRESETS: &[Preset] = &[
         studies: &["clark2019"],
         // Its corpora are words, joined by spaces.
         words: Spacing::Spaced,
-        alone: false,
-        removal: None,
-        policy: &[],
-        summary: None,
+        ..NONE
     },
     // Sections 5.1 to 5.3: heads are positional by where the largest weight is, and syntactic without a test. The paper
     // names no fewest words of a relation, and no threshold for rare words, so those are as by default.
     Preset {
         name: "voita2019",
         about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
-        studies: &[],
-        words: Spacing::Written,
         alone: true,
-        removal: None,
         policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
         summary: Some(voita2019),
+        ..NONE
     },
     // Section 4.1 has the classes, and no numbers for them: a part of a half is most of it, and two of a quarter are half.
     Preset {
         name: "kovaleva2019",
         about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
         studies: &["segments"],
-        words: Spacing::Written,
         alone: true,
-        removal: None,
         policy: &[
             ("class_column_r2", Value::Share(0.5)),
             ("class_offset_r2", Value::Share(0.5)),
@@ -77,34 +75,27 @@ pub const PRESETS: &[Preset] = &[
             ("syntactic_margin", Value::Share(1.0)),
         ],
         summary: Some(kovaleva2019),
+        ..NONE
     },
     // Section 3 removes heads by zeros, section 4 prunes them in the order of their derivatives.
     Preset {
         name: "michel2019",
         about: "Michel et al. 2019: heads of a task (`--task`) by derivative and by removal, by zeros, and how many can go",
         studies: &["task", "gradient", "pruning"],
-        words: Spacing::Written,
-        alone: false,
         removal: Some(Replacement::Zero),
-        policy: &[],
-        summary: None,
+        ..NONE
     },
     Preset {
         name: "blimp",
         about: "Warstadt et al. 2020: minimal pairs (`--task` with a file of BLiMP) and the heads that each phenomenon needs",
         studies: &["task"],
-        words: Spacing::Written,
-        alone: false,
-        removal: None,
-        policy: &[],
-        summary: None,
+        ..NONE
     },
 ];
 
 /// No rule by itself: it stays for labels that a policy file switches on.
 const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
-/// The preset of this name.
 pub fn named(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
@@ -132,8 +123,7 @@ pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -
     needs.into_iter().find(|(_, study)| !ran(study))
 }
 
-/// How words are given to the tokenizer where these presets and studies are asked for: as in the published analyses among
-/// them.
+/// How words are given to the tokenizer where these presets and studies are asked for: as in the published analyses.
 pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     let is_asked_for = |preset: &&Preset| {
         let named = |study: &&str| studies.iter().any(|name| name == study);
@@ -149,15 +139,11 @@ pub fn removal(presets: &[&Preset]) -> Option<Replacement> {
     presets.iter().find_map(|preset| preset.removal)
 }
 
-/// The lines that presets add to a summary.
 pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
     presets.iter().filter_map(|preset| preset.summary).map(|summary| summary(heads)).collect()
 }
 
-/// The families of labels that Voita et al. 2019 call positional.
 const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
-
-/// The family that they call syntactic.
 const SYNTACTIC: [&str; 1] = ["syntactic:<relation>"];
 
 /// How many heads have the two roles of Voita et al. 2019, and how confident they are beside the others.
@@ -177,7 +163,6 @@ fn voita2019(heads: &[Labelled<'_>]) -> String {
     )
 }
 
-/// How many heads have each class of Kovaleva et al. 2019.
 fn kovaleva2019(heads: &[Labelled<'_>]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let classes = heads.iter().flat_map(|(labels, _)| *labels).filter_map(|label| label.label.strip_prefix("class:"));

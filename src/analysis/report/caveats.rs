@@ -1,19 +1,20 @@
-//! Caveats of a run: the general caveats, and the caveats of its studies. docs/LIMITS.md has the argument and the full
-//! references.
+//! Facts about a run to know before its labels, and its caveats, for which docs/LIMITS.md has the argument and references.
 
-use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
+use super::{Caveat, ContextInfo, CorpusInfo, ModelInfo, Report, TextInfo};
 use crate::corpus::Format;
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::reading::{Context, Reading};
+use crate::sequences::reading::{Bos, Context, Reading};
 use crate::stats::blocks::BLOCKS;
+use crate::studies::registry;
 use crate::study::labels::Verdict;
 use crate::study::{Caveat as Known, CaveatSubject};
+use crate::system::boxed;
+use crate::system::counted::{counted, plural, ranges};
+use crate::system::printable::printable;
 
-/// The facts that decide which caveats apply.
 struct RunFacts<'a> {
     model: &'a ModelInfo,
     corpus: &'a CorpusInfo,
-    /// How a decoder read it.
     reading: Option<&'a Reading>,
     verdicts: &'a [Verdict],
 }
@@ -25,56 +26,42 @@ impl RunFacts<'_> {
     }
 }
 
-/// A caveat, and the runs that it applies to.
 type ConditionalCaveat = (Known, fn(&RunFacts<'_>) -> bool);
 
-const fn meaning(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: CaveatSubject::Meaning, applies: |_| true }
+const fn meaning(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
+    (Known { id, text, about: CaveatSubject::Meaning, applies: |_| true }, applies)
 }
 
-const fn certainty(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: CaveatSubject::Certainty, applies: |_| true }
+const fn certainty(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
+    (Known { id, text, about: CaveatSubject::Certainty, applies: |_| true }, applies)
 }
 
 const GENERAL: &[ConditionalCaveat] = &[
-    (
-        meaning(
-            "attention-is-not-explanation",
-            "A label says where a head attends, not what the model's output depends on \
-                (Jain & Wallace 2019; Wiegreffe & Pinter 2019).",
-        ),
+    meaning(
+        "attention-is-not-explanation",
         |_| true,
+        "A label says where a head attends, not what the model's output depends on (Jain & Wallace 2019; Wiegreffe & \
+            Pinter 2019).",
     ),
-    (
-        meaning(
-            "weights-not-unique",
-            "Some sentences have more tokens than a head has dimensions: there other attention weights would give the \
-                same output (Brunner et al. 2020).",
-        ),
+    meaning(
+        "weights-not-unique",
         |run| run.corpus.longest > run.model.head_dim as u64,
+        "Some sentences have more tokens than a head has dimensions: there other attention weights would give the \
+            same output (Brunner et al. 2020).",
     ),
-    (
-        meaning(
-            "role-is-not-importance",
-            "A head with a clear role need not matter to the model, and a head without a label may \
-                (Budhraja et al. 2020).",
-        ),
+    meaning(
+        "role-is-not-importance",
         |_| true,
+        "A head with a clear role need not matter to the model, and a head without a label may (Budhraja et al. \
+            2020).",
     ),
-    (
-        meaning(
-            "several-roles",
-            "Some heads have several labels: the primary label is the one with the largest margin, not the only one.",
-        ),
+    meaning(
+        "several-roles",
         |run| run.verdicts.iter().any(|verdict| verdict.labels.len() > 1),
+        "Some heads have several labels: the primary label is the one with the largest margin, not the only one.",
     ),
-    (
-        meaning(
-            "windows",
-            "In some layers a token sees only those around it, so that each has more of its attention by chance: masses are \
-                to be compared beside the chance level of their layer, and what is farther away reaches such a head through \
-                other layers alone.",
-        ),
+    meaning(
+        "windows",
         |run| {
             let longest = usize::try_from(run.corpus.longest).unwrap_or(usize::MAX);
             let nearest = run.model.visibility.in_all_layers();
@@ -82,113 +69,94 @@ const GENERAL: &[ConditionalCaveat] = &[
             let after = nearest.after.filter(|_| !nearest.is_causal());
             !Visibility { after, ..nearest }.is_whole(longest)
         },
+        "In some layers a token sees only those around it, so that each has more of its attention by chance: masses \
+            are to be compared beside the chance level of their layer, and what is farther away reaches such a head \
+            through other layers alone.",
     ),
-    (
-        meaning(
-            "causal",
-            "The model is a decoder, whose tokens see those before them alone: relations are scored by the side of the head, and \
-                masses, uas and relations do not compare with those of an encoder.",
-        ),
+    meaning(
+        "causal",
         |run| run.model.visibility.are_causal(),
+        "The model is a decoder, whose tokens see those before them alone: relations are scored by the side of the \
+            head, and masses, uas and relations do not compare with those of an encoder.",
     ),
-    (
-        meaning(
-            "sentences-alone",
-            "The decoder read each sentence by itself, which is not what it was trained on: the first token of each sentence is \
-                the first that it sees, and nothing stands before the first words. `--context document` reads the sentences of a \
-                document one after the other.",
-        ),
+    meaning(
+        "sentences-alone",
         |run| run.reading.is_some_and(|reading| reading.context == Context::Sentence),
+        "The decoder read each sentence by itself, which is not what it was trained on: the first token of each \
+            sentence is the first that it sees, and nothing stands before the first words. `--context document` reads \
+            the sentences of a document one after the other.",
     ),
-    (
-        meaning(
-            "residues",
-            "The model is one of proteins: its words are residues, and offsets are distances along the chain, not in space. Of \
-                language its labels say nothing.",
-        ),
+    meaning(
+        "residues",
         |run| run.model.residues,
+        "The model is one of proteins: its words are residues, and offsets are distances along the chain, not in \
+            space. Of language its labels say nothing.",
     ),
-    (
-        meaning(
-            "proteins-as-text",
-            "The corpus is FASTA, and the tokenizer is not one of residues: words are pieces of sequences as it cuts \
-                them, which mean something only to a model that was trained on such sequences.",
-        ),
+    meaning(
+        "proteins-as-text",
         |run| is_read_as_text(run.model, run.corpus),
+        "The corpus is FASTA, and the tokenizer is not one of residues: words are pieces of sequences as it cuts \
+            them, which mean something only to a model that was trained on such sequences.",
     ),
-    (
-        meaning(
-            "unread-corpus",
-            "The model could not read the corpus (`corpus.health`): scores are about something else than its text, and no label is \
-                firm.",
-        ),
+    meaning(
+        "unread-corpus",
         |run| !run.corpus.health.is_read(),
+        "The model could not read the corpus (`corpus.health`): scores are about something else than its text, and no \
+            label is firm.",
     ),
-    (
-        meaning(
-            "unknown-tokens",
-            "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
-                does with their places, not with this language.",
-        ),
+    meaning(
+        "unknown-tokens",
         |run| run.text(TextInfo::is_unknown),
+        "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
+            does with their places, not with this language.",
     ),
-    (
-        meaning(
-            "cut-up-words",
-            "Words have more than two tokens on average, so most neighbours are parts of one word: labels at an offset \
-                are about these, not about words.",
-        ),
+    meaning(
+        "cut-up-words",
         |run| run.text(TextInfo::is_cut_up),
+        "Words have more than two tokens on average, so most neighbours are parts of one word: labels at an offset \
+            are about these, not about words.",
     ),
-    (
-        meaning(
-            "hardly-running-text",
-            "Sentences have fewer than four words on average, so most words lack a neighbour on one side: what looks \
-                farther rests on the few longer ones, which may be of another kind.",
-        ),
+    meaning(
+        "hardly-running-text",
         |run| run.text(TextInfo::is_no_running_text),
+        "Sentences have fewer than four words on average, so most words lack a neighbour on one side: what looks \
+            farther rests on the few longer ones, which may be of another kind.",
     ),
-    (
-        meaning(
-            "generated",
-            "The corpus says that sentences of it were generated: intervals and tests are about more of these, not about \
-                a language.",
-        ),
+    meaning(
+        "generated",
         |run| run.corpus.files.iter().any(|file| file.generated.is_some()),
+        "The corpus says that sentences of it were generated: intervals and tests are about more of these, not about \
+            a language.",
     ),
-    (certainty("borderline", "Some labels are borderline: above the threshold, but not significantly."), |run| {
-        let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
-        run.corpus.health.is_read() && labels.any(|label| label.borderline)
-    }),
-    (
-        certainty(
-            "this-kind-of-text",
-            "Intervals and tests are about more documents or sentences like those of this corpus (`corpus.unit`); other kinds of text \
-                differ by more.",
-        ),
+    certainty(
+        "borderline",
+        |run| {
+            let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
+            run.corpus.health.is_read() && labels.any(|label| label.borderline)
+        },
+        "Some labels are borderline: above the threshold, but not significantly.",
+    ),
+    certainty(
+        "this-kind-of-text",
         |_| true,
+        "Intervals and tests are about more documents or sentences like those of this corpus (`corpus.unit`); other \
+            kinds of text differ by more.",
     ),
-    (
-        certainty(
-            "equal-files",
-            "Some files of the corpus have the same contents: their sentences count twice in every number, and once in \
-                intervals and tests.",
-        ),
+    certainty(
+        "equal-files",
         |run| !run.corpus.repeated.is_empty(),
+        "Some files of the corpus have the same contents: their sentences count twice in every number, and once in \
+            intervals and tests.",
     ),
-    (
-        certainty(
-            "equal-sentences",
-            "Many sentences are copies of others: they count each time in every number, and once in intervals and tests.",
-        ),
+    certainty(
+        "equal-sentences",
         |run| run.text(TextInfo::is_repetitive),
+        "Many sentences are copies of others: they count each time in every number, and once in intervals and tests.",
     ),
-    (
-        certainty(
-            "few-sentences",
-            "The corpus has fewer independent sentences than blocks: intervals and tests rest on little text.",
-        ),
+    certainty(
+        "few-sentences",
         |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
+        "The corpus has fewer independent sentences than blocks: intervals and tests rest on little text.",
     ),
 ];
 
@@ -217,4 +185,127 @@ pub fn of_run(
         .into_iter()
         .map(|Known { id, text, .. }| Caveat { id: (*id).to_owned(), text: (*text).to_owned() })
         .collect()
+}
+
+impl Report {
+    /// The population that intervals and tests generalise to.
+    pub fn unit(&self) -> String {
+        let [sentence, _] = self.model.text_units();
+        self.corpus.unit.to_string().replace("sentence", sentence)
+    }
+
+    /// The facts to know before the labels, a sentence each without its full stop: of the model, and of the corpus.
+    pub fn remarks(&self) -> [Vec<String>; 2] {
+        let shared = self.model.heads_per_group().map(|heads| {
+            format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
+        });
+        let absent = match self.model.absent.len() {
+            0 => None,
+            count => Some(format!("its checkpoint was saved without {}: they are in no count", counted(count, "head"))),
+        };
+        let removed = &self.settings.protocol.removed;
+        let removed = (!removed.is_empty()).then(|| {
+            let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
+            format!("it runs without {} (`--remove`): they are in no count", names.join(", "))
+        });
+        let repeated = self.model.stored_layers.map(|stored| {
+            let (layers, stored) = (self.model.layers, counted(stored, "layer"));
+            format!(
+                "its {layers} layers share the weights of {stored}: `pruning`, `gates` and `prune` remove a head from \
+                 all of them at once, other studies from one layer"
+            )
+        });
+        let of_model = windows(&self.model)
+            .chain(shared)
+            .chain(absent)
+            .chain(removed)
+            .chain(repeated)
+            .chain(self.of_proteins())
+            .chain(self.of_headless_decoder())
+            .collect();
+        let is_of_proteins = is_read_as_text(&self.model, &self.corpus);
+        let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
+        let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
+        let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
+        let read = read.map(|(context, reading)| read_in(context, reading));
+        let unhealthy = self.corpus.unhealthy_beside_reading(&self.model);
+        let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
+        let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
+        let of_corpus = of_corpus.chain(self.without_links()).filter(|_| self.is_of_corpus());
+        [of_model, of_corpus.collect()]
+    }
+
+    /// The studies that a model of proteins leaves out; `None` of another model.
+    fn of_proteins(&self) -> Option<String> {
+        let asked = |name: &&String| registry::named(name).is_none_or(|study| !study.card().of_language);
+        let left_out: Vec<&str> =
+            self.settings.protocol.left_out.iter().filter(|name| !asked(name)).map(String::as_str).collect();
+        let known = || match left_out.split_last() {
+            None => "its tokens are residues of proteins, and it knows no words".to_owned(),
+            Some((last, others)) => {
+                let (joint, names) = (if others.is_empty() { "" } else { " and " }, others.join(", "));
+                format!(
+                    "its tokens are residues of proteins, and it knows no words: left out are the studies of them, {names}{joint}{last}"
+                )
+            }
+        };
+        self.model.residues.then(known)
+    }
+
+    /// A remark where an option asks for links and the corpus has none.
+    fn without_links(&self) -> Option<String> {
+        let protocol = &self.settings.protocol;
+        let study = registry::with_option("links-from");
+        let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
+        let asked = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
+        let asked = asked.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
+        section.view(&self.settings.policy).lacks_subject.then(|| format!("it has no link that {asked} could find"))
+    }
+
+    /// The studies that a decoder leaves out which was saved without its head; `None` of another model.
+    fn of_headless_decoder(&self) -> Option<String> {
+        let of_decoders = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_decoders);
+        let left_out = self.settings.protocol.left_out.iter().find(of_decoders)?;
+        Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
+    }
+}
+
+/// The sequences that a decoder read, and the token that they begin with.
+fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
+    let (mean, most) = (tokens.mean, tokens.largest);
+    let read = match reading.context {
+        Context::Document => format!(
+            "it was read in {} of documents, of {:.1} sentences and {mean:.1} tokens in the mean and at most {} and {most}",
+            counted(*sequences, "window"),
+            sentences.mean,
+            sentences.largest
+        ),
+        Context::Sentence => {
+            format!("sentences were read one by one, of {mean:.1} tokens in the mean and at most {most}")
+        }
+    };
+    let begins = match (&reading.begins_with, reading.bos) {
+        (Some(token), Bos::Auto) => format!("each begins with {}, which the tokenizer puts there", printable(token)),
+        (Some(token), _) => format!("each begins with {} (--bos always)", printable(token)),
+        (None, Bos::Never) => "no special token stands before its text (--bos never)".to_owned(),
+        (None, _) => "the tokenizer puts no special token before a text".to_owned(),
+    };
+    let counted = match reading.context {
+        Context::Document => "; where evidence is counted in sentences, each window is one",
+        Context::Sentence => "",
+    };
+    format!("{read}; {begins}{counted}")
+}
+
+/// The layers whose queries do not see every key.
+fn windows(model: &ModelInfo) -> impl Iterator<Item = String> {
+    Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
+        let (visibility, layers) = (class.visibility(), class.layers);
+        let seen = visibility.words()?;
+        let layers = match layers.len() {
+            0 => "in all layers".to_owned(),
+            count => format!("in {} {}", plural(&count, "layer", "layers"), ranges(&layers)),
+        };
+        Some(format!("{layers} a token sees {seen}"))
+    })
 }

@@ -50,11 +50,9 @@ pub struct ControlHead {
 
 /// The verdicts on every head in a control; `[layers * heads]`.
 pub struct ControlVerdicts {
-    /// The control, with its seed.
     pub control: Control,
     /// The studies that it says something of.
     pub studies: Vec<&'static dyn AnyStudy>,
-    /// One for each head, layer by layer.
     pub verdicts: Vec<Verdict>,
     /// How each head chooses, layer by layer, where it has such a label.
     pub choices: Vec<Option<Label>>,

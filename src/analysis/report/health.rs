@@ -1,6 +1,6 @@
 //! The health of the input of a run, and its failing checks in words: the cause, and the way out.
 
-use super::corpus::text::ratio;
+use super::corpus::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
 use crate::corpus::{CorpusIdentity, Unit};
 use crate::passes::observation::identity::Protocol;
@@ -13,7 +13,6 @@ use crate::study::section::Section;
 use crate::study::show::wording::{decimal, percent_of};
 use crate::system::boxed;
 
-/// The health of a corpus that a model read.
 pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
     let (repeats, legibility) = (&corpus.repeats, &tally.legibility);
     let skipped: u64 = tally.skipped.values().sum();

@@ -4,12 +4,9 @@ mod attention_maps;
 mod caveats;
 mod control;
 mod corpus;
-mod description;
 pub mod firm;
 pub mod health;
 pub mod in_brief;
-pub mod lacking;
-mod remarks;
 pub mod roles;
 mod saved;
 mod schema;
@@ -34,11 +31,9 @@ use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section, View};
-
 pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
-pub use corpus::text::TextInfo;
-pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
+pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 4;
@@ -199,22 +194,15 @@ pub struct Caveat {
 
 /// The parts of a report beside its results: what was analysed, with which settings, and under which controls.
 pub struct ReportContext {
-    /// The program that wrote the report.
     pub tool: Tool,
-    /// The model that was analysed.
     pub model: ModelInfo,
-    /// The corpus it was run over.
     pub corpus: CorpusInfo,
-    /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
-    /// The verdicts in each control.
     pub controls: Vec<ControlVerdicts>,
-    /// Facts about the run.
     pub run: Option<RunInfo>,
 }
 
 impl ReportContext {
-    /// Has labels given by another policy.
     pub fn label_by(&mut self, findings: &mut Results, policy: Policy) {
         self.corpus.health.judge(&policy);
         findings.is_read = self.corpus.health.is_read();
@@ -288,17 +276,14 @@ impl Report {
         report
     }
 
-    /// Says of each head in one sentence, and of all in a few, what the report has on them.
     fn describe(&mut self) {
         for head in &mut self.heads {
-            head.description = description::of_head(head, &self.sections, &self.settings.policy);
+            head.description = in_brief::of_head(head, &self.sections, &self.settings.policy);
         }
         self.in_brief = in_brief::of(self);
     }
 
-    /// This evidence under another policy: new labels, q-values and caveats.
-    ///
-    /// The labels of the controls are left out, because a report does not have the evidence for them.
+    /// This evidence under another policy, without the labels of the controls, for which a report does not have the evidence.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
         let (mut circumstances, mut findings) = self.into_parts();
@@ -325,12 +310,10 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
-    /// The view of each study's section.
     pub fn views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
         self.sections.0.iter().map(|(study, section)| (*study, section.view(&self.settings.policy)))
     }
 
-    /// The heads that the model ran with.
     pub fn present_heads(&self) -> impl Iterator<Item = &HeadReport> {
         self.heads.iter().filter(|head| !head.is_absent())
     }
@@ -355,7 +338,6 @@ impl HeadReport {
         [ABSENT, REMOVED].contains(&&*self.primary)
     }
 
-    /// Whether the run removed the head.
     pub fn is_removed(&self) -> bool {
         self.primary == REMOVED
     }

@@ -1,10 +1,14 @@
-//! How many heads have a role.
+//! How many heads have a role, which have no label, and which studies give none since they saw too little.
 
 use std::fmt;
 
 use super::firm::{has_firm_role, is_firm_role};
 use super::{HeadReport, Report};
-use crate::study::labels::{BORDERLINE, CONSTANT, TIED};
+use crate::study::labels::{
+    ABSENT_SHOWN, BORDERLINE, CONSTANT, Near, REMOVED_SHOWN, TIED, UNDECIDED_SHOWN, UNLABELLED_SHOWN,
+};
+use crate::study::show::in_brief::Shortage;
+use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
 
 impl Report {
@@ -18,8 +22,7 @@ impl Report {
         self.heads.iter().filter(|head| !self.is_constant(head))
     }
 
-    /// The marks of the first label of a head: `?` if it is borderline, `~` if another one ties with it, `=` if the head writes a constant,
-    /// `+2` for two more labels.
+    /// The marks of the first label of a head: `?` borderline, `~` a near tie, `=` the head writes a constant, `+2` more labels.
     pub fn marks(&self, head: &HeadReport) -> String {
         let marks = [
             (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE),
@@ -47,16 +50,13 @@ pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
     heads: usize,
-    /// Heads with a firm label that is a role.
     pub firm: usize,
-    /// Other heads with a firm label.
     without_role: usize,
     labels: usize,
     borderline: usize,
 }
 
 impl Roles {
-    /// The roles of the heads of a report.
     pub fn of(report: &Report) -> Self {
         let count = |is_it: &dyn Fn(&HeadReport) -> bool| report.at_work().filter(|head| is_it(head)).count();
         let firm = count(&|head| has_firm_role(&head.labels));
@@ -89,7 +89,6 @@ impl Roles {
         }
     }
 
-    /// So many of the heads, with their share of all.
     pub fn share(&self, heads: usize) -> String {
         let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
         format!("{heads} of {} ({share:.0} %)", counted(self.heads, "head"))
@@ -104,5 +103,64 @@ impl fmt::Display for Roles {
             write!(f, "; {without_role} more {} broad only", plural(&without_role, "is", "are"))?;
         }
         f.write_str(".")
+    }
+}
+
+/// A line for each reason, with all studies that have it.
+pub fn lacking(report: &Report) -> Vec<String> {
+    let line = |Shortage { of, count, things: [one, many], asked, threshold, .. }: Shortage| {
+        let things = plural(&count, one, many);
+        let threshold = threshold.map_or_else(String::new, |name| format!(" (`{name}`)"));
+        format!("Too little for {of}: {count} {things}, where a label asks for {asked}{threshold}.")
+    };
+    shortages(report).into_iter().map(line).collect()
+}
+
+/// Evidence that labels of whole studies lack; studies that lack the same are one.
+pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
+    let mut found: Vec<Shortage> = Vec::new();
+    for (study, _) in &report.sections.0 {
+        let Some(shortage) = of_study(report, *study) else { continue };
+        let same = |known: &&mut Shortage| (known.count, &known.things) == (shortage.count, &shortage.things);
+        match found.iter_mut().find(same) {
+            Some(known) => known.of = format!("{}, {}", known.of, study.card().name),
+            None => found.push(shortage),
+        }
+    }
+    found
+}
+
+/// The data that all metrics of a study lack for any of its labels, by the metric that has most.
+fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
+    let policy = &report.settings.policy;
+    let card = study.card();
+    if !card.all_labels().any(|detector| detector.is_on(policy)) {
+        return None;
+    }
+    let ids: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
+    let is_own = |name: &str| ids.contains(&name.split_once('.').map_or(name, |(id, _)| id));
+    let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
+    let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
+    // Not every corpus has what a study is about that runs unasked: such a one says itself that there was nothing.
+    let is_said = most.count == 0 && card.runs_first();
+    Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !is_said)
+}
+
+impl HeadReport {
+    /// Whether it has no label and more text might give it one: a nearest one may reach its threshold, or no rule was tested.
+    pub fn is_undecided(&self) -> bool {
+        let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
+        self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
+    }
+
+    /// The sign that a grid has for a head without a label, and its meaning; `None` of others.
+    pub fn without_label(&self) -> Option<[&'static str; 2]> {
+        let sign = match (self.is_absent(), self.is_undecided()) {
+            (true, _) if self.is_removed() => REMOVED_SHOWN,
+            (true, _) => ABSENT_SHOWN,
+            (_, true) => UNDECIDED_SHOWN,
+            _ => UNLABELLED_SHOWN,
+        };
+        self.labels.is_empty().then_some(sign)
     }
 }

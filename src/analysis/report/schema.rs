@@ -5,8 +5,7 @@ use std::ops::RangeInclusive;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use crate::studies::registry;
-use crate::studies::registry::{STUDIES, default_policy};
+use crate::studies::registry::{self, STUDIES, default_policy};
 use crate::study::AnyStudy;
 use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, REMOVED, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};
@@ -16,7 +15,6 @@ pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
     metrics(|range| within(range, &["number", "null"]))
 }
 
-/// An interval of each metric.
 pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
     metrics(|range| {
         let end = within(range, &["number"]);
@@ -24,13 +22,11 @@ pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// How much each metric rests on.
 pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Denominator>();
     metrics(|_| value.clone())
 }
 
-/// How much a metric rests on, or null.
 pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Option<Denominator>>();
     metrics(|_| value.clone())
@@ -77,7 +73,6 @@ fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// The name of a label.
 fn label() -> Schema {
     let of_detector = |detector: &Detector| match detector.parameter {
         Parameter::None => json!({ "const": detector.explanation.name }),
@@ -95,23 +90,19 @@ pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
 }
 
-/// Names of labels.
 pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": label() })
 }
 
-/// Labels with their evidence.
 pub(super) fn labels(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Label>())
 }
 
-/// The label of how a head chooses, or null.
 pub(super) fn chooses(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<Label>();
     json_schema!({ "anyOf": [{ "allOf": [item, { "properties": { "label": label() } }] }, { "type": "null" }] })
 }
 
-/// Labels that are near.
 pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Near>())
 }
@@ -121,7 +112,6 @@ fn named(item: &Schema) -> Schema {
     json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label() } }] } })
 }
 
-/// A number for each family of labels.
 pub(super) fn counts(generator: &mut SchemaGenerator) -> Schema {
     let count = generator.subschema_for::<u64>();
     let names = registry::detectors().map(|detector| detector.explanation.name.to_owned());
@@ -129,7 +119,6 @@ pub(super) fn counts(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// Every threshold, by its name.
 pub(super) fn policy(_: &mut SchemaGenerator) -> Schema {
     let policy = default_policy();
     let properties: Map<String, Value> =

@@ -1,26 +1,32 @@
-//! A model in memory, with the parts that a run needs.
+//! Before the first pass: a model in memory, how a decoder reads the corpus, and how often each token is in all of it.
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
-use super::options::{AnalyzeOptions, Outcome};
-use crate::corpus::{Corpus, Index, Input, Scope};
+use super::options::{AnalyzeOptions, Outcome, PartialOptions};
+use super::selection::{GIVE_COUNTS, ONLY_ONCE, Selection};
+use crate::commands::sentences::tokenizer_of;
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope, Unit};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::{Classified, Objective};
+use crate::model::tokenizer::ModelTokenizer;
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
+use crate::passes::run::counting::count;
+use crate::sequences::counts::{Counting, TokenCounts};
+use crate::sequences::reading::{Bos, Context as Reads, Reading};
 use crate::studies::registry;
-use crate::study::{AnyStudy, Card, PassSpec};
+use crate::study::{AnyStudy, Card, Counts, PassSpec};
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
-/// A model in memory, for any number of corpora.
 pub struct Loaded {
     pub(super) model: Model,
     /// The hashes of its files, in progress until they are needed.
@@ -32,7 +38,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// Opens the corpus of a run, so that one that is missing is missed at once, and loads its model.
-    /// Fails if the model or the corpus cannot be used.
     pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
         let began = Cell::new(Some(now()));
         let corpus = open(options)?;
@@ -44,7 +49,6 @@ impl Loaded {
     }
 
     /// Loads a model whose hashes are known, with the parts that a run needs.
-    /// Fails if it cannot be used.
     pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
         let began = Cell::new(Some(now()));
         let model = load(files, options)?;
@@ -68,14 +72,11 @@ pub(super) fn now() -> (SystemTime, Instant) {
     (SystemTime::now(), Instant::now())
 }
 
-/// Opens the corpus of a run.
-/// Fails if it cannot be opened.
 pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
     let scope = Scope::new(options.limit, options.unit).half(options.half);
-    if let Some(limit) = options.limit
-        && !options.corpus.iter().all(Input::can_be_read_again)
-    {
+    let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
+    if let Some(limit) = options.limit.filter(|_| !can_be_read_again) {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
     let (index, with) = (index.map(Arc::new), options.columns());
@@ -84,15 +85,13 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         Outcome::Partial(partial) => partial.shard.number() == 1,
         Outcome::Report { .. } => true,
     };
-    let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
     if options.links.are_beside() && can_be_read_again && (index.is_none() || is_first) {
         hold_against_links(options)?;
     }
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
-/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and which types have
-/// only links nearer than the least distance.
+/// Finds links of no sentence before the model is loaded; says which rules make no link, and which types only too near ones.
 fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
     let mut too_near: BTreeMap<&str, usize> =
@@ -123,18 +122,15 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 /// The parts of a model that a run needs; a model with the last of them serves all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
-    /// The encoder.
     Attention,
     /// The head that predicts as well, if it is a decoder's.
     PredictionsOfDecoder,
-    /// The head that predicts as well.
     Predictions,
     /// The head that classifies, in the place of the one that predicts.
     Classifier(Classified),
 }
 
 impl RequiredParts {
-    /// The parts that a run needs.
     pub fn of(options: &AnalyzeOptions) -> Self {
         if let Some(of) = options.classified() {
             return Self::Classifier(of);
@@ -228,4 +224,101 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             .hint("name it as `mask_token` in tokenizer_config.json")
     );
     Ok(model)
+}
+
+/// How often each token is in the whole corpus, as far as some study must know.
+#[derive(Default)]
+pub struct KnownCounts {
+    /// The counts; `None` if no study needs them, or the corpus can be read only once.
+    pub counts: Option<Arc<TokenCounts>>,
+    pub sha256: Option<String>,
+    pub counted: Option<CorpusIdentity>,
+}
+
+pub fn known(
+    options: &AnalyzeOptions,
+    selection: &Selection,
+    (model, tokenizer, context): (&Model, &ModelTokenizer, Reads),
+    max_tokens: usize,
+    scope: &Scope,
+) -> Result<KnownCounts> {
+    let studies = selection.studies();
+    for name in selection.uncounted() {
+        say(&format!("the study {name} is left out: {ONLY_ONCE}: {GIVE_COUNTS}"));
+    }
+    // Replacements of words are drawn by the frequency of each token.
+    let replaces = model.objective == Some(Objective::ReplacedTokens) && options.predicting().is_some();
+    if !replaces && studies.iter().all(|study| study.card().counts == Counts::Unused) {
+        return Ok(KnownCounts::default());
+    }
+    if let Some(file) = &options.counts {
+        let (counts, sha256) = Counting::read(file, tokenizer)?;
+        return Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
+    }
+    if !options.corpus.iter().all(Input::can_be_read_again) {
+        for study in studies.iter().filter(|study| study.card().counts == Counts::Useful) {
+            say(&format!(
+                "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
+                study.card().name
+            ));
+        }
+        return Ok(KnownCounts::default());
+    }
+    let is_part = matches!(&options.outcome, Outcome::Partial(PartialOptions { shard, .. }) if shard.of() > 1);
+    if options.index.is_some() && is_part {
+        say(
+            "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",
+        );
+    }
+    let counting = progress::step("counting tokens");
+    let tokenizer = (tokenizer, context, options.words);
+    let (counts, corpus) = count(&options.corpus, tokenizer, max_tokens, options.truncate, scope, options.threads)?;
+    counting.finish_and_clear();
+    Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
+}
+
+/// How the model reads a corpus whose units are these, if it is a decoder, and its tokenizer as it does: in documents where the
+/// corpus marks them, unless the options say otherwise.
+/// Fails if the options ask an encoder for what is of decoders, or for a token that no file names.
+pub(super) fn reading<'a>(
+    options: &AnalyzeOptions,
+    model: &'a Model,
+    unit: Unit,
+) -> Result<(Option<Reading>, Cow<'a, ModelTokenizer>)> {
+    let own = tokenizer_of(model, options.tokenizer)?;
+    if !model.is_decoder() {
+        let asked = [
+            ("context", "document", options.context == Some(Reads::Document)),
+            ("bos", "always", options.bos == Bos::Always),
+            ("bos", "never", options.bos == Bos::Never),
+        ];
+        return match asked.into_iter().find(|(_, _, asked)| *asked) {
+            Some((option, value, _)) => Err(refusal(option, value, &model.id)),
+            None => Ok((None, own)),
+        };
+    }
+    let of_corpus = if unit == Unit::Documents { Reads::Document } else { Reads::Sentence };
+    let context = options.context.unwrap_or(of_corpus);
+    let tokenizer = match options.bos {
+        Bos::Auto => own,
+        Bos::Always => {
+            let with = own.into_owned().always_beginning();
+            Cow::Owned(with.map_err(|error| error.context("--bos always").of_option("bos").of_value("always"))?)
+        }
+        Bos::Never => Cow::Owned(own.into_owned().never_beginning()),
+    };
+    let begins_with = tokenizer.begins_with()?;
+    Ok((Some(Reading { context, bos: options.bos, begins_with }), tokenizer))
+}
+
+fn refusal(option: &str, value: &str, id: &str) -> anyhow::Error {
+    let why = if option == "context" {
+        "reads each sentence by itself here: windows of documents are for decoders"
+    } else {
+        "has the special tokens that it was trained with: the option is for decoders"
+    };
+    anyhow!("--{option} {value}: `{id}` is an encoder, which {why}")
+        .of_option(option)
+        .of_value(value)
+        .hint("leave it out")
 }

@@ -1,21 +1,16 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
-mod attention_maps;
-mod known_counts;
 pub mod loaded;
 pub mod observe;
 pub mod options;
 mod parts;
-mod reading;
 pub mod selection;
 
 use std::path::Path;
 
 use anyhow::Result;
 
-use super::reporting::outputs;
-use super::reporting::policy::PolicyOptions;
-use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
+use super::reporting::{self, PolicyOptions, ReportOptions, ensure_read, finished, reported, write_sums};
 use crate::corpus::UnitHalf;
 use crate::export::summary;
 use crate::passes::observation::{Observation, partial};
@@ -58,18 +53,16 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
         ensure_read(&report)?;
     }
     let parts: Vec<_> = folder.map(Path::to_owned).into_iter().collect();
-    outputs::write(&finished(report, wanted.digits, &parts)?, outputs)
+    reporting::write(&finished(report, wanted.digits, &parts)?, outputs)
 }
 
 /// The sums over one half of the sampling units, which are that half's alone: they cannot be merged.
-/// Fails as [`analyze`].
 pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observation> {
     let options = AnalyzeOptions { half: Some(half), ..options.clone() };
     let (loaded, corpus) = Loaded::with_corpus(&options)?;
     PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
 }
 
-/// One shard, to its sums, unless they are there already.
 fn shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
     let shard = wanted.shard;
     interrupt::leaves(

@@ -1,39 +1,44 @@
 //! A model over a shard of a corpus, from files to an observation.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, anyhow};
 
-use super::known_counts::{KnownCounts, known};
-use super::loaded::{Loaded, now};
-use super::options::{AnalyzeOptions, Outcome};
+use super::loaded::{KnownCounts, Loaded, known, now, reading};
+use super::options::{AnalyzeOptions, Outcome, Shown};
 use super::parts::Parts;
-use super::reading::reading;
 use crate::commands::merge;
-use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::PolicyOptions;
+use crate::commands::sentences::{NamedSentence, SentenceChoice, attention_maps, chosen};
 use crate::corpus::{Corpus, CorpusIdentity, Index, Scope};
 use crate::evaluation::askable::Askable;
-use crate::evaluation::plan;
-use crate::evaluation::plan::Plan;
+use crate::evaluation::plan::{self, Plan};
 use crate::evaluation::results::Results;
 use crate::model::Model;
 use crate::model::files::Pooling;
+use crate::model::forward::gates::Gates;
+use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::passes::kept::{self, KeptPasses};
 use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
 use crate::passes::observation::{Observation, Stage};
+use crate::passes::pass::Pass;
 use crate::passes::run::means::MeanContexts;
 use crate::passes::run::{self, Runner, heads_of, token_limit};
+use crate::report::roles::by_margin;
+use crate::report::{AttentionMaps, HeadReport, MOST_TOKENS, Report};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
 use crate::sequences::derived::task::{BESIDE_CORRUPTED, ItemSkip, Task, known_labels, reasons};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
+use crate::sequences::tokenize::SentenceTokenizer;
 use crate::stats::blocks::BLOCKS;
 use crate::study::Subject;
 use crate::study::labels::policy::Policy;
@@ -49,7 +54,6 @@ pub struct FirstStage {
     observation: Observation,
     /// The digest of the sums, as a partial of the second stage names it.
     sums: String,
-    /// The policy of the labels that the second stage follows.
     policy: Policy,
 }
 
@@ -66,7 +70,6 @@ impl FirstStage {
         Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
     }
 
-    /// The stage of what follows.
     fn followed(&self) -> Stage {
         Stage::After { sums: self.sums.clone(), policy: self.policy.digest() }
     }
@@ -78,9 +81,7 @@ pub struct PreparedRun<'a> {
     started: (SystemTime, Instant),
     /// The corpus, until it is read for the first time.
     opened: Option<Corpus>,
-    /// Which of its sentences are read.
     pub(super) scope: Scope,
-    /// Its index, if it has one.
     index: Option<Arc<Index>>,
     loaded: &'a Loaded,
     pub(super) model: &'a Model,
@@ -92,15 +93,12 @@ pub struct PreparedRun<'a> {
     is_about_corpus: bool,
     task: Option<Task>,
     counts: Option<Arc<TokenCounts>>,
-    /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
     /// The first layer with the weights of each; empty where each has its own.
     first_layers: Vec<usize>,
-    /// The mean contexts that replace removed heads, as far as they are known.
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep for passes of the second.
     kept: KeptPasses,
-    /// The bar of all passes.
     progress: RunProgress,
 }
 
@@ -169,8 +167,7 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Observes the whole corpus; what follows from labels, from those by `policy`. With a folder, part by part: parts that are
-    /// there are read, and the others are left there.
+    /// Observes the whole corpus, with labels by `policy` for what follows them; in a folder, part by part, from those there.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
@@ -210,7 +207,6 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Observes the sentences of a shard in the passes that follow nothing.
     fn first(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
         let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
@@ -223,7 +219,6 @@ impl<'a> PreparedRun<'a> {
         Ok(Observation { identity, tally, stage, passes, run })
     }
 
-    /// Observes the sentences of a shard in the passes that follow the others.
     fn follow(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
         let loaded = Instant::now();
         let FirstStage { observation: first, policy, .. } = after;
@@ -294,7 +289,6 @@ impl<'a> PreparedRun<'a> {
         wanted.then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
-    /// Opens the corpus once more.
     fn open(&self) -> Result<Corpus> {
         Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }
@@ -346,4 +340,81 @@ fn read_task(
         say(&format!("note: --task: of {items} {} cannot be {what}: {}{known}", skipped.len(), reasons(skipped)));
     }
     Ok(task)
+}
+
+/// So many heads are asked for their typical sentence: the longest of a few shows more than the first.
+const MOST_ASKED: usize = 8;
+
+impl PreparedRun<'_> {
+    /// The maps of the sentence of `--show`, if there is one.
+    /// Fails if it cannot go through the model, or is too long.
+    pub fn shown(&self) -> Result<Option<AttentionMaps>> {
+        let Some(Shown::Text(text)) = &self.options.show else { return Ok(None) };
+        let sentences = self.encoded(&SentenceChoice::Texts(vec![text.clone()]));
+        let sentences = sentences.map_err(|error| error.context("--show").of_option("show").of_value(text))?;
+        let [NamedSentence { sequence, .. }] = &sentences[..] else { return Ok(None) };
+        let (model, tokens) = (self.model, sequence.ids.len());
+        if tokens > MOST_TOKENS {
+            let id = &model.id;
+            let long =
+                anyhow!("--show: the sentence has {tokens} tokens of `{id}`, and at most {MOST_TOKENS} are shown");
+            return Err(long.of_option("show").of_value(text).hint("give a shorter one")).class(Class::Usage);
+        }
+        attention_maps(model, sequence, &self.gates()).map(Some)
+    }
+
+    /// A report with the maps of the sentence that was given, or of an example if asked for; that there is none is said.
+    pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
+        let chosen = || {
+            let found = self.typical(&report);
+            let why = match &found {
+                Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
+                Ok(Some(_)) => return found.unwrap_or_default(),
+                Err(error) => format!("{error:#}"),
+            };
+            say(&format!("--show-example: the report has no attention over an example: {why}"));
+            None
+        };
+        let asked = self.options.show == Some(Shown::Example);
+        let attention_maps = if asked { chosen() } else { shown };
+        Report { attention_maps, ..report }
+    }
+
+    /// The maps of the longest sentence with few enough tokens that is typical of a head with one of the largest margins.
+    fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
+        let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
+        let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
+        let wanted: Vec<(HeadPlace, u64)> = by_margin(report).into_iter().filter_map(of).take(MOST_ASKED).collect();
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let indices: BTreeSet<u64> = wanted.iter().map(|(_, sentence)| *sentence).collect();
+        let indices = indices.into_iter().collect();
+        let (inputs, scope) = (self.options.corpus.clone(), self.scope.clone());
+        let sentences = self.encoded(&SentenceChoice::Corpus {
+            inputs,
+            indices,
+            find: None,
+            limit: None,
+            scope,
+            shard: Shard::WHOLE,
+        })?;
+        let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);
+        // Of equally long ones the first.
+        let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };
+        let example_of = wanted.iter().find(|(_, sentence)| *sentence == sequence.index).map(|(head, _)| *head);
+        let maps = attention_maps(self.model, sequence, &self.gates())?;
+        Ok(Some(AttentionMaps { example_of, sentence: Some(sequence.index), ..maps }))
+    }
+
+    fn gates(&self) -> Gates {
+        Pass::PLAIN.without(&self.protocol.removed).gates()
+    }
+
+    fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
+        let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let mut encoder = encoder.spacing(self.protocol.words).segments(segments);
+        chosen(choice, &mut encoder, |_| true)
+    }
 }

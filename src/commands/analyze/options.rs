@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::selection::Selection;
-use crate::commands::reporting::policy::PolicyOptions;
-use crate::commands::reporting::write_report::ReportOptions;
+use crate::commands::reporting::{PolicyOptions, ReportOptions};
 use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit, UnitHalf};
 use crate::model::grid::HeadPlace;
 use crate::model::parameters::Classified;
@@ -26,11 +25,9 @@ use crate::study::{AnyStudy, PassSpec};
 #[derive(Clone)]
 pub struct AnalyzeOptions {
     pub model: ModelRef,
-    /// The corpus, in the order it is read.
     pub corpus: Vec<Input>,
     /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
     pub max_tokens: Option<usize>,
-    /// How the tokenizer reads text.
     pub tokenizer: TokenizerOptions,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
@@ -44,33 +41,24 @@ pub struct AnalyzeOptions {
     pub limit: Option<u64>,
     /// The sampling unit; decided by the corpus if `None`.
     pub unit: Option<Unit>,
-    /// The half of the sampling units that is read, if it is one.
     pub half: Option<UnitHalf>,
-    /// Worker threads.
     pub threads: NonZeroUsize,
     /// The most bytes that are kept of a pass for a later one; a share of what is free if `None`.
     pub keep: Option<u64>,
-    /// How words are given to the tokenizer.
     pub words: Spacing,
-    /// The token that represents a split word.
     pub from_token: FromToken,
     /// Whether it is recorded when, how long and where it ran.
     pub run_info: bool,
-    /// The controls that are run beside the analysis.
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
-    /// The ablation of heads one by one, if a study needs it.
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
-    /// The links that stand beside the corpus.
     pub links: LinkOptions,
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
-    /// The studies that are run, as far as the corpus and the model allow.
     pub selection: Selection,
-    /// The task that heads are removed for, if a study needs it.
     pub task: Option<Arc<TaskFile>>,
     /// Where heads exchange their contexts between the texts of the task and their corrupted texts, if a study asks for that.
     pub exchanged: Option<ExchangedPositions>,
@@ -80,12 +68,10 @@ pub struct AnalyzeOptions {
     pub index: Option<PathBuf>,
     /// The sentence over which the report has the attention of every head, if it has.
     pub show: Option<Shown>,
-    /// The form in which the analysis ends.
     pub outcome: Outcome,
 }
 
 impl AnalyzeOptions {
-    /// The further columns of the corpus that are read.
     pub fn columns(&self) -> FurtherColumns<'_> {
         FurtherColumns { requested: &self.probes, links: Some(&self.links), classes: self.classes.as_deref() }
     }
@@ -99,7 +85,6 @@ impl AnalyzeOptions {
         }
     }
 
-    /// The passes of a study in this run.
     pub fn passes_of(&self, study: &dyn AnyStudy) -> Vec<PassSpec> {
         study.passes_of(self.task.is_some())
     }
@@ -110,7 +95,6 @@ impl AnalyzeOptions {
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
     }
 
-    /// Whether some study has a pass that `is_wanted` accepts.
     pub fn has_pass(&self, is_wanted: impl Fn(&Pass) -> bool) -> bool {
         self.selection.studies().iter().any(|study| self.passes_of(*study).iter().any(|spec| is_wanted(&spec.pass)))
     }
@@ -123,7 +107,6 @@ impl AnalyzeOptions {
     }
 }
 
-/// A sentence over which a report has the attention of every head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     Text(String),
@@ -131,35 +114,27 @@ pub enum Shown {
     Example,
 }
 
-/// The form in which `headscope analyze` ends.
 #[derive(Clone)]
 pub enum Outcome {
-    /// Reports on the whole corpus.
     Report {
-        /// Which, and how heads are labelled.
         wanted: ReportOptions,
         /// The folder in which the parts of the run are kept, if they are.
         parts: Option<PathBuf>,
         /// The file of the sums that the reports are of, if they are kept.
         partial: Option<PathBuf>,
     },
-    /// The sums of one shard, for `headscope merge`.
     Partial(PartialOptions),
 }
 
-/// The sums of one shard.
 #[derive(Clone)]
 pub struct PartialOptions {
     pub shard: Shard,
-    /// The file.
     pub path: PathBuf,
     /// Whether it is in a folder of parts, which is created if missing, and in which nothing else is replaced.
     pub in_folder: bool,
-    /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
-    /// nothing.
+    /// The sums over the whole corpus that the passes of this shard follow, if they follow any.
     pub after: Option<PathBuf>,
     /// How heads are labelled where passes follow from labels.
     pub policy: PolicyOptions,
-    /// Whether a line is printed when it is done.
     pub summary: bool,
 }

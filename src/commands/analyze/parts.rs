@@ -1,7 +1,4 @@
-//! Parts of a run, each kept in a file when it is done: what is there already, and whether it is of this run.
-//!
-//! One shard is a part that a job of its own runs; `--resume` keeps all parts of one run in a folder, so that one that is cut
-//! off goes on where it was.
+//! Parts of a run, each kept in a file when it is done: a shard, or with `--resume` all parts of one run in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use super::options::PartialOptions;
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::identity::Identity;
-use crate::passes::observation::partial;
-use crate::passes::observation::partial::{DamagedPartial, Header};
+use crate::passes::observation::partial::{self, DamagedPartial, Header};
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
@@ -21,13 +17,11 @@ use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::say;
 
-/// Makes the folder of the parts, if it is not there.
 fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
-/// The header of the part that is at `path`, if there is a whole one; of one that is not whole it is said that its shard is run
-/// again.
+/// The header of the part at `path`, if there is a whole one; of another it is said that its shard is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::earlier_header(path) {
         Err(error) if DamagedPartial::is(&error) => {
@@ -38,37 +32,24 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// The identity of a part.
-struct PartIdentity<'a> {
-    /// The number of the part.
-    shard: Shard,
-    /// The stage of its passes.
-    stage: &'a Stage,
-    /// The identity of the analysis: its corpus, its model, its program and its settings.
-    identity: &'a Identity,
-}
-
-impl PartIdentity<'_> {
-    /// The first thing that a part has otherwise, to follow its name.
-    fn difference(&self, part: &Header) -> Option<String> {
-        if part.shard != self.shard {
-            return Some(format!("is shard {} and not {}", part.shard, self.shard));
+/// The first thing that a part has otherwise than this shard, in this stage, of this analysis, to follow its name.
+fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
+    if part.shard != shard {
+        return Some(format!("is shard {} and not {shard}", part.shard));
+    }
+    if let Some(difference) = part.identity.difference(identity) {
+        return Some(format!("is of another analysis: {difference} (now)"));
+    }
+    match (&part.stage, stage) {
+        (found, wanted) if found == wanted => None,
+        (Stage::After { sums, .. }, Stage::After { sums: wanted, .. }) if sums == wanted => {
+            Some("was run with labels by another policy (--policy, --preset, --min-count)".to_owned())
         }
-        if let Some(difference) = part.identity.difference(self.identity) {
-            return Some(format!("is of another analysis: {difference} (now)"));
-        }
-        match (&part.stage, self.stage) {
-            (found, wanted) if found == wanted => None,
-            (Stage::After { sums, .. }, Stage::After { sums: wanted, .. }) if sums == wanted => {
-                Some("was run with labels by another policy (--policy, --preset, --min-count)".to_owned())
-            }
-            (Stage::After { .. }, Stage::After { .. }) => Some("was run after other sums".to_owned()),
-            _ => Some("is of the other of two stages".to_owned()),
-        }
+        (Stage::After { .. }, Stage::After { .. }) => Some("was run after other sums".to_owned()),
+        _ => Some("is of the other of two stages".to_owned()),
     }
 }
 
-/// The file of one shard, and what is there already.
 pub struct Part<'a> {
     wanted: &'a PartialOptions,
     earlier: Option<Header>,
@@ -96,7 +77,7 @@ impl<'a> Part<'a> {
     pub fn is_there(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
         let Some(earlier) = &self.earlier else { return Ok(false) };
         let PartialOptions { shard, path, in_folder, .. } = self.wanted;
-        let difference = PartIdentity { shard: *shard, stage, identity: &identity()? }.difference(earlier);
+        let difference = difference(earlier, *shard, stage, &identity()?);
         match &difference {
             Some(difference) if *in_folder => {
                 let shown = path.display();
@@ -108,11 +89,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Writes the shard.
-    /// Fails if it cannot be written.
-    pub fn write(mut self, bytes: &[u8]) -> Result<()> {
-        self.output.write(bytes)?;
-        self.output.commit()
+    pub fn write(self, bytes: &[u8]) -> Result<()> {
+        self.output.finish(bytes)
     }
 }
 
@@ -120,7 +98,6 @@ impl<'a> Part<'a> {
 /// stands for removed heads, once more.
 const PARTS: u32 = 16;
 
-/// The parts of a run in their folder.
 pub struct Parts<'a> {
     folder: &'a Path,
     identity: Identity,
@@ -128,11 +105,9 @@ pub struct Parts<'a> {
     made: u32,
 }
 
-/// The place of a part.
 struct Place {
     shard: Shard,
     path: PathBuf,
-    /// Whether the part is there, as this run makes it.
     is_there: bool,
 }
 
@@ -144,7 +119,6 @@ impl<'a> Parts<'a> {
         Ok(Self { folder, identity: identity()?, taken: 0, made: 0 })
     }
 
-    /// Says how many parts were there already, if some were.
     pub fn report_taken(&self) {
         let Self { folder, taken, made, .. } = self;
         if *taken > 0 {
@@ -166,11 +140,10 @@ impl<'a> Parts<'a> {
                 self.read(&path, stage).class(Class::Input)?
             } else {
                 self.made += 1;
-                let mut output = Output::open(&path)?;
+                let output = Output::open(&path)?;
                 let part = observe(shard)?;
                 self.identity.corpus.ensure_same(&part.identity.corpus)?;
-                output.write(&partial::render(shard, &part)?)?;
-                output.commit()?;
+                output.finish(&partial::render(shard, &part)?)?;
                 kept += 1;
                 part
             };
@@ -205,9 +178,8 @@ impl<'a> Parts<'a> {
             let name = partial::file_name(shard, stage.is_after());
             let path = self.folder.join(&name);
             let earlier = earlier(&path, shard).class(Class::Input)?;
-            let wanted = PartIdentity { shard, stage, identity: &self.identity };
-            unfit
-                .extend(earlier.as_ref().and_then(|part| wanted.difference(part)).map(|difference| (name, difference)));
+            let difference = earlier.as_ref().and_then(|part| difference(part, shard, stage, &self.identity));
+            unfit.extend(difference.map(|difference| (name, difference)));
             places.push(Place { shard, path, is_there: earlier.is_some() });
         }
         let Some((name, difference)) = unfit.first() else { return Ok(places) };

@@ -1,9 +1,6 @@
-//! Which studies run.
+//! Which studies run: options ask for some, these bring others that they build on, the corpus and the model rule some out.
 //!
-//! Options ask for studies, by name, by preset, by a task or by asking for nothing; studies bring others that they build on.
-//! The corpus and the model rule some out.
-//! [`Selection`] alone decides, for the command line and for tables of `batch`: first from the options and the corpus, and
-//! again when the model is loaded.
+//! [`Selection`] alone decides, first from the options and the corpus, and again when the model is loaded.
 
 use std::sync::Arc;
 
@@ -12,27 +9,20 @@ use anyhow::{Error, Result, anyhow};
 use crate::evaluation::askable::{Askable, is_of_items};
 use crate::evaluation::presets::Preset;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Card, Counts};
 use crate::system::errors::Facts;
 
 /// Why a study that must know the whole corpus beforehand is left out.
 pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
-
-/// The way out where it is.
 pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// The options, and the facts about the corpus, that decide which studies run.
 #[derive(Clone, Default)]
 pub struct StudyRequest {
-    /// Names of studies that are switched on.
     pub with: Vec<String>,
-    /// Names of studies that are switched off.
     pub without: Vec<String>,
-    /// Presets: each switches its studies on.
     pub presets: Vec<&'static Preset>,
-    /// Task, which switches its study on.
     pub task: Option<Arc<TaskFile>>,
     /// Whether a study of this kind (`Card::joins`) runs wherever those run that it builds on.
     pub may_join: bool,
@@ -42,19 +32,15 @@ pub struct StudyRequest {
     pub has_counts: bool,
 }
 
-/// The subject of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskedOf {
-    /// A corpus that is named.
     #[default]
     Corpus,
     /// Nothing that is named: the corpus in the binary.
     Box,
-    /// A task, and no corpus.
     TaskAlone,
 }
 
-/// Why a study does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     Unrequested,
@@ -65,24 +51,20 @@ pub enum Absence {
     Beyond(String),
 }
 
-/// The reason that a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
     /// The corpus, the model or studies that it builds on.
     Default,
-    /// An option, by its name and value.
     Option(&'static str, &'static str),
 }
 
 impl Origin {
-    /// An error about the option that asks for a study of this name.
     fn error(self, name: &'static str, why: &str) -> Error {
         let (option, value) = if let Self::Option(option, value) = self { (option, value) } else { ("with", name) };
         anyhow!("--{option} {value}: {why}").of_option(option).of_value(value)
     }
 }
 
-/// The studies of a run, and why the others are not among them.
 #[derive(Clone)]
 pub struct Selection {
     request: StudyRequest,
@@ -124,7 +106,6 @@ impl Selection {
         Ok(Self { request, studies, absent })
     }
 
-    /// The studies that run, in the order of the registry.
     pub fn studies(&self) -> &[&'static dyn AnyStudy] {
         &self.studies
     }
@@ -136,12 +117,10 @@ impl Selection {
         self.request.asked_of != AskedOf::TaskAlone || self.studies.iter().any(is_of_it)
     }
 
-    /// Whether a study of this name runs.
     pub fn runs(&self, name: &str) -> bool {
         self.studies.iter().any(|study| study.card().name == name)
     }
 
-    /// The studies that run, those first that options name.
     pub fn named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_named = |study: &&&'static dyn AnyStudy| self.request.names(study.card().name);
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
@@ -154,7 +133,6 @@ impl Selection {
         STUDIES.iter().copied().filter(move |study| may_join && study.card().on_decoders && !is_off(study))
     }
 
-    /// The studies that do not run, in the order of the registry, and why.
     pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
         &self.absent
     }
@@ -181,7 +159,6 @@ impl StudyRequest {
         is_among(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
     }
 
-    /// The studies that another one builds on in this run.
     fn needed(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
         study.card().needed(self.task.is_some())
     }

@@ -20,13 +20,10 @@ use crate::system::files::input;
 /// All that a report depends on but for when, where and how fast it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// The program.
     pub tool: Tool,
     pub model: ModelInputs,
     pub corpus: CorpusInputs,
-    /// The options, as they stand on a command line.
     pub options: Vec<String>,
-    /// SHA-256 of each file that an option names, by option.
     pub files: BTreeMap<String, String>,
 }
 
@@ -35,20 +32,15 @@ pub struct Inputs {
 pub struct ModelInputs {
     /// Hub id, name in the box, or the folder's name.
     pub id: String,
-    /// The commit on the Hub.
     pub revision: Option<String>,
-    /// SHA-256 of `config.json`.
     pub config_sha256: String,
-    /// SHA-256 of the weights.
     pub weights_sha256: String,
-    /// SHA-256 of each file of the tokenizer.
     pub tokenizer_sha256: BTreeMap<String, String>,
 }
 
 /// A corpus by content; the names of its files stand in the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusInputs {
-    /// The names of what was given.
     pub name: String,
     /// Each file's name and SHA-256, in order.
     pub files: Vec<(String, String)>,
@@ -84,7 +76,6 @@ impl Inputs {
     }
 
     /// Makes sure that what was read is what had been looked at.
-    /// Fails if it is not.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
         let changed = || {
             anyhow!("corpus `{}` changed while it was analysed", corpus.name)
@@ -111,13 +102,10 @@ impl Inputs {
     }
 }
 
-/// Corpora that were looked at, each once.
 #[derive(Default)]
 pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
 
 impl Corpora {
-    /// The corpus of a run by content.
-    /// Fails if it cannot be read.
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
         if let Some((_, known)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
             return Ok(known.clone());

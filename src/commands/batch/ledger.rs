@@ -1,5 +1,4 @@
-//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short, and its digest; and the
-//! runs whose last attempt failed.
+//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short and its digest; and what is left to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,18 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use super::formats::RunFormat;
 use super::inputs::Inputs;
-use crate::export::json;
+use crate::export::{Writer, json};
+use crate::passes::observation::partial;
 use crate::report::Report;
 use crate::report::roles::Roles;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
-use crate::system::files::output;
-use crate::system::files::output::Output;
+use crate::system::files::output::{self, Output};
 use crate::system::json::problem_in_line;
 
-/// The file of the ledger in the folder of the reports.
 const FILE: &str = "batch.json";
 
 /// Raised when a key changes its meaning or goes away.
@@ -27,18 +24,51 @@ const SCHEMA_VERSION: u32 = 1;
 /// The longest ledger that is read, in bytes: 64 MiB. A run has some 2 kB, and there are 10,000 at most.
 const LONGEST: u64 = 1 << 26;
 
-/// The ledger of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    Done,
+    /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
+    FromSavedReport,
+    UpToDate,
+    /// It was run at some time, and was not looked at now.
+    Earlier,
+    Missing,
+    /// Its last attempt failed with this message. Outputs of an earlier run stay.
+    Failed(String),
+}
+
+impl Status {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::FromSavedReport => "from saved report",
+            Self::UpToDate => "up to date",
+            Self::Earlier => "earlier",
+            Self::Missing => "missing",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Failed(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    pub fn message(&self) -> &str {
+        self.failure().unwrap_or_default()
+    }
+}
+
 pub struct Ledger {
     path: PathBuf,
     known: LedgerRuns,
 }
 
-/// The runs of a ledger.
 #[derive(Default, Serialize, Deserialize)]
 struct LedgerRuns {
-    /// The runs that are done, by name.
     runs: BTreeMap<String, LedgerEntry>,
-    /// The messages of the runs that failed when they were last tried, by name.
     #[serde(default)]
     failed: BTreeMap<String, String>,
 }
@@ -50,39 +80,26 @@ struct LedgerFile {
     known: LedgerRuns,
 }
 
-/// A run that was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry {
-    /// The inputs of its report.
     pub inputs: Inputs,
-    /// SHA-256 of each of its reports, by the name of the file.
     pub reports: BTreeMap<String, String>,
-    /// The results, in short.
     pub found: ReportSummary,
     /// The results of the report before this one; `None` of the first.
     #[serde(default)]
     pub before: Option<ReportSummary>,
 }
 
-/// A report's summary in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportSummary {
-    /// The model's id.
     pub model: String,
     pub layers: usize,
-    /// Heads per layer.
     pub heads: usize,
-    /// The corpus's name.
     pub corpus: String,
-    /// Sentences analysed.
     pub sentences: u64,
-    /// Words of the analysed sentences.
     pub words: u64,
-    /// Tokens of the analysed sentences.
     pub tokens: u64,
-    /// Sentences left out.
     pub skipped: u64,
-    /// Heads with a firm role.
     pub firm: usize,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
@@ -92,7 +109,6 @@ pub struct ReportSummary {
 }
 
 impl ReportSummary {
-    /// A report's summary in one line.
     pub fn of(report: &Report) -> Self {
         let (model, corpus) = (&report.model, &report.corpus);
         Self {
@@ -110,7 +126,6 @@ impl ReportSummary {
         }
     }
 
-    /// How many heads have a firm role, in words.
     pub fn labelled(&self) -> String {
         let (heads, have) = (counted(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
         format!("{} of {heads} {have} a firm role", self.firm)
@@ -118,8 +133,6 @@ impl ReportSummary {
 }
 
 impl LedgerEntry {
-    /// A run whose files are written.
-    /// Fails if one is gone already.
     pub fn new<'a>(
         inputs: Inputs,
         found: ReportSummary,
@@ -138,8 +151,6 @@ impl LedgerEntry {
         Some(changes.filter(|(_, change)| *change != 0).collect())
     }
 
-    /// This run with more reports, which are written.
-    /// Fails if one is gone already.
     pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {
             let digest = output::earlier_sha256(path);
@@ -157,38 +168,31 @@ impl LedgerEntry {
 }
 
 impl Ledger {
-    /// The ledger of a folder; empty if there is none.
-    /// Fails if there is one that cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
         let known = read(&path).class(Class::Input)?;
         Ok(Self { path, known })
     }
 
-    /// The run of this name, if it was done.
     pub fn entry(&self, name: &str) -> Option<&LedgerEntry> {
         self.known.runs.get(name)
     }
 
-    /// The files of a run's report that are there.
     pub fn reports(&self, name: &str) -> Vec<&str> {
         let written = self.entry(name).into_iter().flat_map(|entry| entry.reports.keys());
         written.map(String::as_str).filter(|file| self.path_of(file).exists()).collect()
     }
 
-    /// The message of a run that failed when it was last tried.
     pub fn failure(&self, name: &str) -> Option<&str> {
         self.known.failed.get(name).map(String::as_str)
     }
 
-    /// The path of a file in the folder.
     pub fn path_of(&self, file: &str) -> PathBuf {
         self.path.with_file_name(file)
     }
 
-    /// The files of a run in formats beside those of `asked`, from when others were asked for: first those that are as they were
-    /// written, which a run that is done again is to write as well, so that no two of them contradict each other; then those
-    /// that were changed by somebody else.
+    /// The files of a run in other formats than `asked`: those that are as they were written, which a run that is done again
+    /// writes as well so that no two contradict each other; then those that somebody changed.
     pub fn other_formats(
         &self,
         name: &str,
@@ -210,8 +214,6 @@ impl Ledger {
         (kept, changed)
     }
 
-    /// Remembers a run that was done.
-    /// Fails if the ledger cannot be read or written.
     pub fn record(&mut self, name: &str, entry: &LedgerEntry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
@@ -220,7 +222,6 @@ impl Ledger {
     }
 
     /// Remembers how runs failed that were tried, and forgets the failures of those of which nothing has changed.
-    /// Fails if the ledger cannot be read or written.
     pub fn record_failures<'a>(&mut self, tried: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
         let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure(name) != *failure).collect();
         if news.is_empty() {
@@ -239,13 +240,11 @@ impl Ledger {
         change(&mut self.known);
         let mut known = read(&self.path).class(Class::Input)?;
         change(&mut known);
-        let mut output = Output::open(&self.path)?;
-        output.write(json::indented(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())?;
-        output.commit()
+        let output = Output::open(&self.path)?;
+        output.finish(json::indented(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())
     }
 }
 
-/// The name of a file without folders.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -271,5 +270,72 @@ fn read(path: &Path) -> Result<LedgerRuns> {
             let error = anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}");
             Err(error.about(shown).hint(way_out))
         }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunFormat {
+    Report(Writer),
+    /// Its sums, which no report has.
+    Partial,
+}
+
+impl RunFormat {
+    pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
+        let reports = Writer::ALL.iter().map(|(extension, writer)| (*extension, Self::Report(*writer)));
+        reports.chain([(partial::EXTENSION, Self::Partial)])
+    }
+
+    pub fn writer(self) -> Option<Writer> {
+        match self {
+            Self::Report(writer) => Some(writer),
+            Self::Partial => None,
+        }
+    }
+
+    /// Whether it has the whole report, of which its other formats can be made.
+    pub fn is_whole(self) -> bool {
+        self.writer().is_some_and(Writer::is_whole)
+    }
+}
+
+pub struct Outstanding {
+    /// Why.
+    reason: String,
+    /// Reports in some formats alone, of this whole report: nothing has changed. Without it, the run itself.
+    pub formats: Option<(PathBuf, Vec<(PathBuf, Writer)>)>,
+}
+
+impl Outstanding {
+    /// The work left for a run with these inputs so that the files `asked` are there and up to date; `None`: nothing.
+    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, RunFormat)]) -> Option<Self> {
+        let Some(entry) = ledger.entry(run) else {
+            let failed = |message| format!("it failed when it was last tried: {message}");
+            let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
+            return Some(Self { reason, formats: None });
+        };
+        if let Some(reason) = inputs.changed(&entry.inputs) {
+            return Some(Self { reason, formats: None });
+        }
+        let lacking: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
+        if lacking.is_empty() {
+            return None;
+        }
+        let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
+        let reasons: Vec<_> = lacking.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
+        let reason = reasons.join(", ");
+        let whole = RunFormat::all().filter(|(_, format)| format.is_whole());
+        let mut saved = whole.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
+        let saved = saved.find(|path| entry.has_as_written(path));
+        // Sums cannot be made of a report.
+        let of_report: Option<_> =
+            lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
+        Some(Self { reason, formats: saved.zip(of_report) })
+    }
+
+    pub fn in_words(&self) -> String {
+        let Self { reason, formats } = self;
+        let by = formats.as_ref().map_or_else(String::new, |_| format!(" {}", Status::FromSavedReport.name()));
+        format!("to do{by}: {reason}")
     }
 }

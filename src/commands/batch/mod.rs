@@ -1,12 +1,9 @@
 //! `headscope batch`: a table of analyses, of which it runs those that are missing or have changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report,
-//! `outstanding.rs` says what is to be done, and `overview.rs` shows all of them.
+//! Runs of one model follow on each other, so that it is loaded once.
 
-pub mod formats;
 mod inputs;
-mod ledger;
-mod outstanding;
+pub mod ledger;
 mod overview;
 pub mod table;
 
@@ -19,8 +16,7 @@ use anyhow::{Error, Result, anyhow, ensure};
 use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::{AnalyzeOptions, Outcome};
-use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
+use super::reporting::{self, ReportOptions, ensure_read, finished, reported, write_sums};
 use crate::evaluation::askable::Askable;
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
@@ -34,33 +30,22 @@ use crate::system::interrupt;
 use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
-use formats::RunFormat;
 use inputs::{Corpora, Inputs};
-use ledger::{Ledger, LedgerEntry, ReportSummary};
-use outstanding::Outstanding;
-use overview::{RunRow, Status};
+use ledger::{Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
+use overview::RunRow;
 use table::{OptionSyntax, Table, TableRun};
 
-/// A table, and what of it is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
-    /// The table of runs.
     pub table: PathBuf,
-    /// The folder of the reports.
     pub folder: PathBuf,
     /// Patterns of the names of runs; empty for all of them.
     pub only: Vec<String>,
-    /// Whether the others are run after one has failed.
     pub keep_going: bool,
-    /// Whether it is only said what would be run.
     pub dry_run: bool,
-    /// The formats of each run, by the endings of their files.
     pub formats: Vec<(&'static str, RunFormat)>,
-    /// Whether the Hub may not be asked.
     pub offline: bool,
-    /// Whether nothing is printed.
     pub quiet: bool,
-    /// How the errors of runs are printed.
     pub errors: ErrorFormat,
 }
 
@@ -94,7 +79,6 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     batch.finish(wanted.len())
 }
 
-/// The runs that a pattern names, or all.
 fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let any = all.iter().any(|run| matches(pattern, &run.name));
@@ -132,32 +116,21 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-/// A batch in progress.
 struct Batch<'a> {
     options: &'a BatchOptions,
     table: &'a Table,
     ledger: Ledger,
     corpora: Corpora,
-    /// How the runs fared that were looked at.
     statuses: BTreeMap<String, Status>,
-    /// The runs that failed, with the class of the failure.
     failed: Vec<(String, Class)>,
 }
 
-/// A run that must be done.
-struct Pending<'a> {
-    run: &'a TableRun,
-    inputs: Inputs,
-}
-
 impl Batch<'_> {
-    /// Whether no further run begins.
     fn stops(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
 
-    /// The runs of a model that its files do not forbid, told before any run begins: a local model that is not there, and options
-    /// that do not go with its `config.json`, are failures now and not after hours. Of the Hub nothing is asked yet.
+    /// The runs that a model's files do not forbid: what does not go with a local model fails now and not after hours.
     fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
@@ -196,18 +169,21 @@ impl Batch<'_> {
                 return Ok(());
             }
         };
-        let mut pending = Vec::new();
+        let mut pending: Vec<(&&TableRun, Inputs)> = Vec::new();
         for run in runs {
-            match self.inputs(run, &files, &hashes) {
+            let inputs = self.corpora.identity(&run.options);
+            match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
                 Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
                     Some(outstanding) if dry => self.would(run, &outstanding.in_words())?,
-                    Some(Outstanding::Formats { saved, lacking, .. }) => match self.export(run, &saved, &lacking) {
-                        Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
-                        Ok(None) => pending.push(Pending { run, inputs }),
-                        Err(error) => self.fail(&[run], error),
-                    },
-                    Some(Outstanding::Run { .. }) => pending.push(Pending { run, inputs }),
+                    Some(Outstanding { formats: Some((saved, lacking)), .. }) => {
+                        match self.export(run, &saved, &lacking) {
+                            Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
+                            Ok(None) => pending.push((run, inputs)),
+                            Err(error) => self.fail(&[run], error),
+                        }
+                    }
+                    Some(_) => pending.push((run, inputs)),
                 },
                 Err(error) => self.fail(&[run], error),
             }
@@ -215,14 +191,13 @@ impl Batch<'_> {
                 return Ok(());
             }
         }
-        // The model is loaded for the run that needs most of it, so that it serves them all. One that cannot have what it
-        // needs does not keep the others from theirs.
-        let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
+        // The model is loaded for the run that needs most of it; one that cannot have that does not keep the others from theirs.
+        let demanding = |(run, _): &(&&TableRun, Inputs)| RequiredParts::of(&run.options);
         while let Some(most) = pending.iter().map(demanding).max() {
             let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
-            match Loaded::new(files.clone(), hashes.clone(), &pending[first].run.options) {
+            match Loaded::new(files.clone(), hashes.clone(), &pending[first].0.options) {
                 Ok(loaded) => {
-                    for Pending { run, inputs } in pending {
+                    for (run, inputs) in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
                             Err(error) => self.fail(&[run], error),
@@ -233,7 +208,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], error),
+                Err(error) => self.fail(&[pending.remove(first).0], error),
             }
             if self.stops() {
                 break;
@@ -242,12 +217,6 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn inputs(&mut self, run: &TableRun, files: &ModelFiles, hashes: &Hashes) -> Result<Inputs> {
-        let corpus = self.corpora.identity(&run.options)?;
-        Inputs::new(run, files, hashes, corpus)
-    }
-
-    /// The files of a run that are asked for.
     fn asked(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
@@ -256,7 +225,7 @@ impl Batch<'_> {
     /// Makes reports of a run of its saved one; what is said of it, or `None` if that cannot be read, and the run must be done.
     fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
         let targets: Vec<_> = lacking.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
-        let outputs = outputs::open(&targets)?;
+        let outputs = reporting::open(&targets)?;
         let report = match json::read_earlier(saved) {
             Ok(report) => report,
             Err(error) => {
@@ -264,7 +233,7 @@ impl Batch<'_> {
                 return Ok(None);
             }
         };
-        outputs::write(&report, outputs)?;
+        reporting::write(&report, outputs)?;
         let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
         let entry = entry.with(lacking.iter().map(|(path, _)| path))?;
         self.ledger.record(&run.name, &entry)?;
@@ -272,7 +241,6 @@ impl Batch<'_> {
         Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
     }
 
-    /// Does one run; what is said of it.
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
         let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
         let mut files = self.asked(run);
@@ -305,7 +273,7 @@ impl Batch<'_> {
             ensure_read(&report)?;
         }
         let report = finished(report, wanted.digits, &[])?;
-        outputs::write(&report, outputs)?;
+        reporting::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
         let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());

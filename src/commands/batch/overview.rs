@@ -4,98 +4,31 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::ledger::{LedgerEntry, ReportSummary};
+use super::ledger::{LedgerEntry, Status};
 use crate::export::page;
 use crate::export::tables::csv;
 use crate::passes::observation::identity::Tool;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 
-/// How a run fared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It was run.
-    Done,
-    /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
-    FromSavedReport,
-    /// Nothing had changed since it was run.
-    UpToDate,
-    /// It was run at some time, and was not looked at now.
-    Earlier,
-    /// It was not run.
-    Missing,
-    /// Its last attempt failed with this message. Outputs of an earlier run stay.
-    Failed(String),
-}
-
-impl Status {
-    /// The status in a word or a few.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::FromSavedReport => "from saved report",
-            Self::UpToDate => "up to date",
-            Self::Earlier => "earlier",
-            Self::Missing => "missing",
-            Self::Failed(_) => "failed",
-        }
-    }
-
-    /// The message of a failure.
-    pub fn failure(&self) -> Option<&str> {
-        match self {
-            Self::Failed(message) => Some(message),
-            _ => None,
-        }
-    }
-
-    fn message(&self) -> &str {
-        self.failure().unwrap_or_default()
-    }
-}
-
-/// A run of the table.
 pub struct RunRow<'a> {
-    /// Its name.
     pub run: &'a str,
-    /// How it fared.
     pub status: Status,
-    /// The ledger's entry on its report, if there is one.
     pub entry: Option<&'a LedgerEntry>,
-    /// The files of its report that are there.
     pub reports: Vec<&'a str>,
 }
 
-/// Writes both.
-/// Fails if one cannot be written.
 pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
     for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows)?)] {
-        let mut output = Output::open(&folder.join(name))?;
-        output.write(&bytes)?;
-        output.commit()?;
+        Output::open(&folder.join(name))?.finish(&bytes)?;
     }
     Ok(())
 }
 
-/// The columns before the labels.
-const COLUMNS: [&str; 14] = [
-    "run",
-    "status",
-    "message",
-    "reports",
-    "model",
-    "layers",
-    "heads",
-    "corpus",
-    "sentences",
-    "words",
-    "tokens",
-    "skipped",
-    "firm",
-    "firm_before",
-];
+const COLUMNS: &str =
+    "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
 /// The header and a line for each run; empty where nothing is known. A family of labels that no run looked for has no column.
 fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
@@ -103,7 +36,7 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
     let columns = |of: &str| families.iter().map(|family| format!("{of}.{family}")).collect::<Vec<_>>();
-    let header = [COLUMNS.map(str::to_owned).to_vec(), columns("labels"), columns("firm_labels")].concat();
+    let header = [COLUMNS.split(' ').map(str::to_owned).collect(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
         if let Some(LedgerEntry { found, before, .. }) = row.entry {
@@ -125,39 +58,6 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-/// The contents of the page.
-#[derive(Serialize)]
-struct OverviewPage<'a> {
-    title: &'static str,
-    /// None: what the runs have in common is not known.
-    facts: [(); 0],
-    footer: String,
-    count: String,
-    counts: String,
-    rows: &'a [OverviewRow<'a>],
-    /// Those that failed.
-    failed: Vec<&'a OverviewRow<'a>>,
-}
-
-#[derive(Serialize)]
-struct OverviewRow<'a> {
-    run: &'a str,
-    status: &'static str,
-    message: &'a str,
-    found: Option<&'a ReportSummary>,
-    /// The changes of firm labels from the report before, in words; empty of the first report.
-    changes: String,
-    reports: Vec<ReportLink<'a>>,
-}
-
-#[derive(Serialize)]
-struct ReportLink<'a> {
-    file: &'a str,
-    /// The end of its name after that of the run.
-    format: &'a str,
-}
-
-/// The changes of firm labels, by their families.
 fn in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();
@@ -166,7 +66,6 @@ fn in_words(changes: Vec<(&str, i64)>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The page. It loads nothing.
 fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
     let counts: Vec<String> = ["done", "from saved report", "up to date", "earlier", "missing", "failed"]
@@ -174,31 +73,33 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
         .collect();
-    fn row<'a>(RunRow { run, status, entry, reports }: &'a RunRow<'_>) -> OverviewRow<'a> {
-        let link = |file: &&'a str| {
+    let row = |RunRow { run, status, entry, reports }: &RunRow<'_>| {
+        // The format is the end of a file's name after that of the run.
+        let link = |file: &&str| {
             let format = file.strip_prefix(run).and_then(|end| end.strip_prefix('.')).unwrap_or(file);
-            ReportLink { file, format }
+            json!({ "file": file, "format": format })
         };
-        OverviewRow {
-            run,
-            status: status.name(),
-            message: status.message(),
-            found: entry.map(|entry| &entry.found),
-            changes: entry.and_then(LedgerEntry::changes).map_or_else(String::new, in_words),
-            reports: reports.iter().map(link).collect(),
-        }
-    }
-    let rows: Vec<OverviewRow<'_>> = rows.iter().map(row).collect();
-    let Tool { name, version, .. } = Tool::default();
-    let page = OverviewPage {
-        title: "Runs",
-        facts: [],
-        footer: format!("{name} {version}"),
-        count: counted(rows.len(), "run"),
-        counts: counts.join(", "),
-        rows: &rows,
-        failed: rows.iter().filter(|row| !row.message.is_empty()).collect(),
+        json!({
+            "run": run,
+            "status": status.name(),
+            "message": status.message(),
+            "found": entry.map(|entry| &entry.found),
+            "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, in_words),
+            "reports": reports.iter().map(link).collect::<Vec<_>>(),
+        })
     };
+    let rows: Vec<Value> = rows.iter().map(row).collect();
+    let Tool { name, version, .. } = Tool::default();
+    let page = json!({
+        "title": "Runs",
+        // What the runs have in common is not known.
+        "facts": [],
+        "footer": format!("{name} {version}"),
+        "count": counted(rows.len(), "run"),
+        "counts": counts.join(", "),
+        "rows": rows,
+        "failed": rows.iter().filter(|row| row["message"] != "").collect::<Vec<_>>(),
+    });
     page::filled("runs", &page)
 }
 

@@ -1,7 +1,6 @@
 //! The table of `headscope batch`: models, corpora and sets of options, whose product are the runs.
 //!
-//! A key is an option of `headscope analyze` by its name there: each run is put together as a command line and read as one,
-//! so that the table knows every option, its values and what goes with what.
+//! A key is an option of `headscope analyze`: each run is put together as a command line and read as one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,43 +12,34 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
 use crate::corpus::Input;
-use crate::system::errors::similar;
-use crate::system::errors::{self, Class, Facts};
+use crate::system::errors::{self, Class, Facts, similar};
 use crate::system::files::input;
 use crate::system::printable::shortened;
 
 /// The options of `headscope analyze`, as `cli/` knows them.
 pub struct OptionSyntax {
-    /// Every option by its long name.
     pub options: Vec<(String, OptionArity)>,
     /// Reads the words of a command line; fails, without advice on the command line, if they are wrong usage.
     pub read: fn(Vec<String>) -> Result<AnalyzeOptions>,
 }
 
-/// The values that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionArity {
-    /// None: it is a switch.
     Nothing,
     One,
-    /// One or several.
     Several,
 }
 
-/// A table that was read.
 pub struct Table {
     file: PathBuf,
     text: String,
-    /// Its runs, in the order of the table.
     pub runs: Vec<TableRun>,
 }
 
-/// A run of a table.
 #[derive(Clone)]
 pub struct TableRun {
     /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
-    /// The options of the run.
     pub options: AnalyzeOptions,
     /// The options that its report depends on, as they stand on a command line, in the order of their names.
     pub given: Vec<String>,
@@ -57,7 +47,6 @@ pub struct TableRun {
     pub files: BTreeMap<&'static str, PathBuf>,
     /// Its model and the parts of its corpus as they stand in the table.
     named: Vec<Spanned<String>>,
-    /// Where its options stand in the table, by name.
     places: BTreeMap<String, usize>,
 }
 
@@ -70,7 +59,6 @@ const MOST_RUNS: usize = 10_000;
 /// The parts of a table, in the order in which the later ones override what the earlier ones say.
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
-/// The options that a table cannot have, and the reason.
 const REFUSED: [(&str, &str); 14] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
@@ -90,17 +78,12 @@ const REFUSED: [(&str, &str); 14] = [
 
 /// Options that no report depends on, but for its account of the run.
 const OF_THE_RUN: [&str; 2] = ["threads", "keep"];
-
-/// The key of the path or id of a model.
 const MODEL: &str = "model";
-/// The key of the paths of a corpus.
 const CORPUS: &str = "corpus";
 
-/// Options by name, each with the values that stand on the command line, `None` for a switch that is off, and the place in the
-/// file.
+/// Options by name, with their values on the command line, `None` for a switch that is off, and their place in the file.
 type Settings = BTreeMap<String, (Option<Vec<Spanned<String>>>, Range<usize>)>;
 
-/// Something that is wrong, and where.
 struct TableError {
     at: usize,
     why: Error,
@@ -120,8 +103,7 @@ pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> 
 }
 
 impl Table {
-    /// The error of a run with the line of the table that names what it is about, unless it is about a line already, or about
-    /// what the table does not name.
+    /// The error of a run with the line of the table that names what it is about, unless it has a line, or none does.
     pub fn located(&self, run: &TableRun, error: Error) -> Error {
         let (file, line_of_file) = errors::place(error.as_ref());
         let about = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
@@ -157,7 +139,6 @@ fn not_there(error: Error, path: &Path, table: &Path) -> Error {
     error.hint_after("; ", format!("check the path{}", taken_from.unwrap_or_default()))
 }
 
-/// The line of a place in a text, counted from 1.
 fn line(text: &str, at: usize) -> u64 {
     text[..at].matches('\n').count() as u64 + 1
 }
@@ -173,7 +154,8 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
         let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
             return wrong(
                 key.span().start,
-                anyhow!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")).of_value(name),
+                anyhow!("there is no part {}: {}", shown(name), PARTS.map(|part| format!("[{part}]")).join(", "))
+                    .of_value(name),
             );
         };
         let Some(table) = value.get_ref().as_table() else {
@@ -216,29 +198,21 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
     Ok(runs)
 }
 
-/// A part of the table, and where it begins.
 struct TableSection<'a> {
     at: usize,
     table: &'a DeTable<'a>,
 }
 
-/// The entries in the order of the file.
 fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-fn bracketed(part: &str) -> String {
-    format!("[{part}]")
-}
-
-/// A name from the file, for a message.
 fn shown(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
 
-/// The options of `headscope analyze`.
 type KnownOptions = [(String, OptionArity)];
 
 /// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
@@ -271,7 +245,6 @@ fn entries(
     Ok(all)
 }
 
-/// The sets of options.
 fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<String>, Settings)>, TableError> {
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
@@ -384,7 +357,6 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
     }
 }
 
-/// Reads the settings of a run as a command line.
 fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) -> Result<TableRun, TableError> {
     let option = |name: &str, values: &[Spanned<String>]| -> Vec<String> {
         let valued = |value: &Spanned<String>| format!("--{name}={}", value.get_ref());

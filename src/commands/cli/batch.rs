@@ -7,9 +7,8 @@ use clap::{ArgAction, Args};
 
 use super::analyze::words::syntax;
 use super::errors::error_format;
-use super::shared::command::Command;
-use super::shared::statuses::{RUNNING, statuses};
-use crate::commands::batch::formats::RunFormat;
+use super::shared::{Command, RUNNING, statuses};
+use crate::commands::batch::ledger::RunFormat;
 use crate::commands::batch::{BatchOptions, batch};
 
 const EXAMPLES: &str = "\
@@ -78,8 +77,6 @@ pub struct BatchArguments {
 
 /// The report's own format, which is written unless the packed one is.
 const JSON: &str = "json";
-
-/// The page, for people.
 const PAGE: &str = "html";
 
 fn formats() -> PossibleValuesParser {
@@ -87,7 +84,6 @@ fn formats() -> PossibleValuesParser {
 }
 
 impl BatchArguments {
-    /// The command.
     pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
         let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);

@@ -5,7 +5,7 @@ use std::error::Error;
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::shared::command::Usage;
+use super::shared::Usage;
 use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
 use crate::system::printable::{is_unprintable, one_line};
 use crate::system::terminal::say;
@@ -26,7 +26,6 @@ pub fn error_format() -> ErrorFormat {
     if json { ErrorFormat::Json } else { ErrorFormat::Text }
 }
 
-/// Where an error lists all arguments that could have been given, of `all` commands.
 fn where_to_look(all: &clap::Command) -> String {
     let mut given = std::env::args_os().skip(1).take_while(|argument| argument != "--");
     match given.find_map(|argument| Some(all.find_subcommand(argument)?.get_name().to_owned())) {

@@ -2,14 +2,10 @@
 
 pub mod analyze;
 mod batch;
-mod counts;
+mod corpora;
 mod errors;
 mod explain;
-mod index;
-mod installed;
-mod merge;
 mod saved;
-mod schema;
 mod sentences;
 mod shared;
 
@@ -20,19 +16,15 @@ use anstream::ColorChoice;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use errors::error_format;
-use errors::{refuse, refuse_usage};
-pub use shared::command::Command;
-
 use crate::system::boxed;
-use crate::system::errors::Class;
-use crate::system::errors::ErrorFormat;
+use crate::system::errors::{Class, ErrorFormat};
 use crate::system::machine::memory;
 use crate::system::terminal::{print, say};
-use shared::command::Usage;
+pub use errors::error_format;
+use errors::{refuse, refuse_usage};
+pub use shared::Command;
 use shared::numbers::bytes;
-use shared::statuses::{DONE, statuses};
-use shared::values::{Named, one_of};
+use shared::{DONE, Named, Usage, one_of, statuses};
 
 /// Say what each attention head of a pretrained transformer does, with the evidence.
 #[derive(Parser)]
@@ -54,14 +46,12 @@ struct Arguments {
     verbose: bool,
 }
 
-/// When colours are used.
 const COLOURS: &[Named<ColorChoice>] = &[
     (ColorChoice::Auto, "auto", "On a terminal, unless `NO_COLOR` is set"),
     (ColorChoice::Always, "always", "Always"),
     (ColorChoice::Never, "never", "Never"),
 ];
 
-/// The forms of errors.
 const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
     (ErrorFormat::Text, "text", "Sentences"),
     (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, value, hint"),
@@ -77,33 +67,33 @@ completions, man; each has --help.
 enum Action {
     Analyze(Box<analyze::AnalyzeArguments>),
     #[command(hide = true)]
-    Merge(merge::MergeArguments),
+    Merge(corpora::MergeArguments),
     #[command(hide = true)]
-    Relabel(saved::relabel::RelabelArguments),
+    Relabel(saved::show::RelabelArguments),
     Show(saved::show::ShowArguments),
-    Export(saved::export::ExportArguments),
+    Export(saved::show::ExportArguments),
     Compare(saved::compare::CompareArguments),
-    Confirm(saved::confirm::ConfirmArguments),
-    Gate(saved::gate::GateArguments),
-    Prune(saved::prune::PruneArguments),
+    Confirm(saved::compare::ConfirmArguments),
+    Gate(saved::compare::GateArguments),
+    Prune(saved::show::PruneArguments),
     View(sentences::view::ViewArguments),
     #[command(hide = true)]
     Maps(sentences::view::ViewArguments),
     #[command(hide = true)]
     Match(sentences::matching::MatchArguments),
     #[command(hide = true)]
-    Counts(counts::CountsArguments),
+    Counts(corpora::CountsArguments),
     #[command(hide = true)]
-    Index(index::IndexArguments),
+    Index(corpora::IndexArguments),
     Batch(batch::BatchArguments),
     Explain(explain::ExplainArguments),
     #[command(hide = true)]
-    Schema(schema::SchemaArguments),
-    Cite(saved::cite::CiteArguments),
+    Schema(explain::SchemaArguments),
+    Cite(saved::show::CiteArguments),
     #[command(hide = true)]
-    Completions(installed::CompletionsArguments),
+    Completions(explain::CompletionsArguments),
     #[command(hide = true)]
-    Man(installed::ManArguments),
+    Man(explain::ManArguments),
 }
 
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
@@ -114,10 +104,10 @@ pub fn parse() -> Command {
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
-            return Command::new(|| print(&installed::version()));
+            return Command::new(|| print(&explain::version()));
         }
         parsed => parsed
-            .unwrap_or_else(|error| refuse(&saved::gate::suggested(error.format(&mut all)), &Arguments::command())),
+            .unwrap_or_else(|error| refuse(&saved::compare::suggested(error.format(&mut all)), &Arguments::command())),
     };
     if arguments.verbose {
         refuse(&all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"), &Arguments::command());
@@ -198,7 +188,6 @@ fn is_model(word: &OsStr) -> bool {
     !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())
 }
 
-/// Whether the arguments of this process request a verbose version.
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }

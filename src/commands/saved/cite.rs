@@ -1,6 +1,4 @@
-//! `headscope cite`: the program, and the papers behind a report.
-//!
-//! The explanation of a label or metric names its source.
+//! `headscope cite`: the program, and the papers behind a report, which the explanations of labels and metrics name; also as BibTeX.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,20 +6,15 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::bibtex;
-use super::references::{PAPERS, Paper};
-use crate::export::json;
+use crate::export::{json, written};
 use crate::report::Report;
 use crate::studies::registry;
 use crate::study::metrics::explanation::Explanation;
 use crate::system::terminal::print;
 
-/// How the program wants to be cited.
 const CITATION: &str = include_str!("../../../CITATION.cff");
 
-/// Prints how to cite the program, and the papers behind the labels and metrics of a report if there is one, in words or as
-/// BibTeX.
-/// Fails if the report cannot be read.
+/// Prints how to cite the program, and the papers behind a report if there is one, in words or as BibTeX.
 pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
     let Some(path) = report else {
         return print(&if bibtex { bibtex_of(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });
@@ -34,22 +27,20 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
 /// The BibTeX of this version of the program, and of the papers that these sources name.
 fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
     let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| named_in(entry.source)).collect();
-    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", bibtex::entry(paper))).collect();
+    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", entry(paper))).collect();
     let released = field("date-released");
     let year = released.split('-').next().unwrap_or_default();
     let url = ["repository-code", "url"].map(field).into_iter().find(|url| !url.is_empty()).unwrap_or_default();
-    bibtex::of_program(&field("title"), &field("license"), version, [year, &url]) + &of_papers.concat()
+    of_program(&field("title"), &field("license"), version, [year, &url]) + &of_papers.concat()
 }
 
-/// A field of [`CITATION`].
 fn field(name: &str) -> String {
     let line = CITATION.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
     line.unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// The papers that a source names.
 fn named_in(source: &str) -> BTreeSet<Paper> {
-    PAPERS.iter().copied().filter(|paper| paper.is_named_in(source)).collect()
+    papers().filter(|paper| paper.is_named_in(source)).collect()
 }
 
 /// The documentation of the labels of a report, and of those of its metrics that some head has a value of.
@@ -72,38 +63,120 @@ fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
 }
 
 fn of(report: &Report) -> String {
-    let [families, metrics] = sources(report);
-    let mut text = String::new();
-    let written = write_all(&mut text, report, &families, &metrics);
-    written.expect("writing to a string does not fail");
-    text
+    let [labels, metrics] = sources(report);
+    written(|out| {
+        let (title, version, license) = (field("title"), &report.tool.version, field("license"));
+        writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
+        let mut papers = BTreeSet::new();
+        for (title, entries) in [("Labels", labels), ("Metrics", metrics)] {
+            if entries.is_empty() {
+                continue;
+            }
+            writeln!(out, "\n{title} of this report, and where they come from:\n")?;
+            let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
+            for entry in entries {
+                writeln!(out, "  {:width$}  {}", entry.name, entry.source)?;
+                papers.extend(named_in(entry.source));
+            }
+        }
+        if !papers.is_empty() {
+            writeln!(out, "\nThe papers:\n")?;
+            papers.iter().try_for_each(|paper| writeln!(out, "  {}", paper.reference()))?;
+        }
+        Ok(())
+    })
 }
 
-fn write_all(
-    out: &mut String,
-    report: &Report,
-    labels: &[&'static Explanation],
-    metrics: &[&'static Explanation],
-) -> std::fmt::Result {
-    let (title, version, license) = (field("title"), &report.tool.version, field("license"));
-    writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
-    let mut papers = BTreeSet::new();
-    for (title, entries) in [("Labels", labels), ("Metrics", metrics)] {
-        if entries.is_empty() {
-            continue;
-        }
-        writeln!(out, "\n{title} of this report, and where they come from:\n")?;
-        let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
-        for entry in entries {
-            writeln!(out, "  {:width$}  {}", entry.name, entry.source)?;
-            papers.extend(named_in(entry.source));
-        }
+/// The list of the papers, and after it of others that no source names.
+const REFERENCES: &str = include_str!("../../../docs/methodology/references.md");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Paper {
+    pub key: &'static str,
+    pub title: &'static str,
+}
+
+impl Paper {
+    pub fn reference(&self) -> String {
+        format!("{}. {}", self.key, self.title)
     }
-    if !papers.is_empty() {
-        writeln!(out, "\nThe papers:\n")?;
-        papers.iter().try_for_each(|paper| writeln!(out, "  {}", paper.reference()))?;
+
+    /// The surnames that a citation names: `Searle, Casella & McCulloch`, `Clark et al.`.
+    pub fn authors(&self) -> &'static str {
+        self.key.rsplit_once(' ').map_or(self.key, |(authors, _)| authors)
     }
-    Ok(())
+
+    pub fn year(&self) -> &'static str {
+        self.key.rsplit_once(' ').map_or("", |(_, year)| year)
+    }
+
+    pub fn arxiv(&self) -> Option<&'static str> {
+        let (_, number) = self.title.split_once("arXiv:")?;
+        Some(number.trim_end_matches([')', '.']))
+    }
+
+    /// Whether a source names it, by authors and year or by its number on arXiv.
+    pub fn is_named_in(&self, source: &str) -> bool {
+        source.contains(self.key) || self.arxiv().is_some_and(|number| source.contains(&format!("arXiv:{number}")))
+    }
+}
+
+/// Every paper, each a line of the list: `- Kish 1965. Survey Sampling. Wiley.`
+pub fn papers() -> impl Iterator<Item = Paper> {
+    let of_sources = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
+    of_sources.filter_map(|line| {
+        let line = line.strip_prefix("- ")?;
+        // The name ends with the year.
+        let mut ends = line.match_indices(". ").map(|(end, _)| end);
+        let end = ends.find(|end| line[..*end].ends_with(|c: char| c.is_ascii_digit()))?;
+        Some(Paper { key: &line[..end], title: &line[end + 2..] })
+    })
+}
+
+/// An entry for each paper of the list of references, in its order, with an empty line between them.
+const ENTRIES: &str = include_str!("references.bib");
+
+pub fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
+    let fields = [
+        ("author", "{The headscope developers}".to_owned()),
+        ("title", format!("{{{}}}", latex(title))),
+        ("year", year.to_owned()),
+        ("version", version.to_owned()),
+        ("url", url.to_owned()),
+        ("note", license.to_owned()),
+    ];
+    let given = fields.iter().filter(|(_, value)| !value.is_empty());
+    let given: Vec<String> = given.map(|(name, value)| format!("  {name} = {{{value}}}")).collect();
+    format!("@software{{headscope,\n{}\n}}\n", given.join(",\n"))
+}
+
+/// The entry of a paper.
+/// Panics if the paper is not of the list of references.
+pub fn entry(paper: &Paper) -> &'static str {
+    let key = key(paper);
+    entries().find(|entry| key_of(entry) == key).expect("every paper of the list has an entry")
+}
+
+fn entries() -> impl Iterator<Item = &'static str> {
+    ENTRIES.trim_end().split("\n\n")
+}
+
+/// `clark2019` of an entry that starts with `@inproceedings{clark2019,`.
+fn key_of(entry: &str) -> &str {
+    entry.split(['{', ',']).nth(1).unwrap_or_default()
+}
+
+/// `clark2019` of Clark et al. 2019.
+fn key(paper: &Paper) -> String {
+    let (authors, year) = (paper.authors(), paper.year());
+    let first = authors.split([' ', ',']).next().unwrap_or_default();
+    // BibTeX itself takes keys of ASCII alone.
+    let plain = first.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    format!("{plain}{year}")
+}
+
+fn latex(text: &str) -> String {
+    text.replace('&', "\\&").replace('%', "\\%").replace('_', "\\_").replace('#', "\\#")
 }
 
 #[cfg(test)]
@@ -140,5 +213,130 @@ mod tests {
     #[test]
     fn the_citation_is_of_this_version() {
         assert!(CITATION.contains(&format!("\nversion: {}\n", env!("CARGO_PKG_VERSION"))), "{CITATION}");
+    }
+
+    use std::collections::BTreeSet;
+
+    /// The fields in the order of an entry.
+    const FIELDS: [&str; 13] = [
+        "author",
+        "title",
+        "booktitle",
+        "journal",
+        "publisher",
+        "institution",
+        "volume",
+        "number",
+        "pages",
+        "year",
+        "doi",
+        "eprint",
+        "archiveprefix",
+    ];
+
+    /// The fields of an entry, each on a line of its own: `  year = {2019},`.
+    fn fields(entry: &str) -> Vec<(&str, &str)> {
+        let (_, fields) = entry.split_once(",\n").unwrap();
+        let fields = fields.strip_suffix("\n}").unwrap_or_else(|| panic!("{entry}"));
+        fields
+            .split(",\n")
+            .map(|line| {
+                let field = line.strip_prefix("  ").and_then(|line| line.strip_suffix('}')?.split_once(" = {"));
+                field.unwrap_or_else(|| panic!("{line}"))
+            })
+            .collect()
+    }
+
+    fn field<'a>(entry: &'a str, name: &str) -> Option<&'a str> {
+        fields(entry).into_iter().find_map(|(of, value)| (of == name).then_some(value))
+    }
+
+    #[test]
+    fn the_program_has_its_year_and_its_address() {
+        let expected = "@software{headscope,\n  author = {{The headscope developers}},\n  title = {{a \\& b}},\n  year = {2026},\n  \
+            version = {1.0},\n  url = {https://example.org},\n  note = {MIT}\n}\n";
+        assert_eq!(of_program("a & b", "MIT", "1.0", ["2026", "https://example.org"]), expected);
+        let without = of_program("a", "MIT", "1.0", ["", ""]);
+        assert!(!without.contains("year") && !without.contains("url"), "{without}");
+    }
+
+    #[test]
+    fn an_entry_by_hand() {
+        let clark = papers().find(|paper| paper.key == "Clark et al. 2019").unwrap();
+        let expected = "@inproceedings{clark2019,
+  author = {Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.},
+  title = {{What Does BERT Look At? An Analysis of BERT's Attention}},
+  booktitle = {Proceedings of the 2019 ACL Workshop BlackboxNLP: Analyzing and Interpreting Neural Networks for NLP},
+  pages = {276--286},
+  year = {2019},
+  doi = {10.18653/v1/W19-4828}
+}";
+        assert_eq!(entry(&clark), expected);
+    }
+
+    #[test]
+    fn every_paper_has_an_entry_of_its_own_in_the_order_of_the_list() {
+        let keys: Vec<String> = papers().map(|paper| key(&paper)).collect();
+        assert_eq!(entries().map(key_of).collect::<Vec<_>>(), keys);
+        // Two papers of one year by one first author would be one entry.
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+    }
+
+    #[test]
+    fn every_line_of_the_list_is_a_paper() {
+        let listed = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
+        let listed: Vec<&str> = listed.filter_map(|line| line.strip_prefix("- ")).collect();
+        assert_eq!(listed, papers().map(|paper| paper.reference()).collect::<Vec<_>>());
+        assert!(listed.len() > 50, "{}", listed.len());
+    }
+
+    #[test]
+    fn entries_are_well_formed() {
+        for entry in entries() {
+            assert!(entry.starts_with('@'), "{entry}");
+            let mut open = 0_u32;
+            for c in entry.chars() {
+                open = match c {
+                    '{' => open + 1,
+                    '}' => open.checked_sub(1).unwrap_or_else(|| panic!("{entry}")),
+                    _ => open,
+                };
+            }
+            assert_eq!(open, 0, "{entry}");
+            assert!(!entry.replace("\\&", "").contains(['&', '%', '_', '#']), "{entry}");
+            let places: Vec<usize> = fields(entry)
+                .into_iter()
+                .map(|(name, value)| {
+                    assert!(!value.trim_matches(['{', '}', ' ']).is_empty(), "{entry}");
+                    FIELDS.iter().position(|field| *field == name).unwrap_or_else(|| panic!("{name}: {entry}"))
+                })
+                .collect();
+            assert!(places.is_sorted_by(|one, next| one < next), "{entry}");
+        }
+    }
+
+    #[test]
+    fn entries_say_what_the_references_say() {
+        for paper in papers() {
+            let entry = entry(&paper);
+            assert_eq!(field(entry, "year"), Some(paper.year()), "{entry}");
+            assert_eq!(field(entry, "eprint").filter(|_| paper.arxiv().is_some()), paper.arxiv(), "{entry}");
+            assert_eq!(field(entry, "eprint").map(|_| "arXiv"), field(entry, "archiveprefix"), "{entry}");
+
+            let title = field(entry, "title").and_then(|title| title.strip_prefix('{')?.strip_suffix('}')).unwrap();
+            let reference = latex(paper.title);
+            let rest = reference.strip_prefix(title).unwrap_or_else(|| panic!("{reference}: {entry}"));
+            assert!(rest.starts_with(". ") || title.ends_with('?'), "{reference}: {entry}");
+
+            let families: Vec<&str> = field(entry, "author")
+                .unwrap()
+                .split(" and ")
+                .map(|name| name.split_once(", ").unwrap_or_else(|| panic!("{name}: {entry}")).0)
+                .collect();
+            match paper.authors().strip_suffix(" et al.") {
+                Some(first) => assert!(families[0] == first && families.len() > 2, "{entry}"),
+                None => assert_eq!(families, paper.authors().split([',', '&']).map(str::trim).collect::<Vec<_>>()),
+            }
+        }
     }
 }

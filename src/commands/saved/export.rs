@@ -4,43 +4,31 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use crate::commands::reporting::outputs::{self, OpenOutput};
-use crate::commands::reporting::policy::{PolicyOptions, labelled};
+use crate::commands::reporting::{self, OpenOutput, PolicyOptions, labelled};
 use crate::export::{TableWriter, Target, Writer, figures, json, page, svg, tables};
 use crate::report::Report;
 use crate::study::show::condition::Condition;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
-/// Saved reports, and what is written of them.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// The saved reports, one or several; `-` is standard input.
     pub reports: Vec<PathBuf>,
-    /// The policy by which their heads are labelled anew.
     pub policy: Option<PolicyOptions>,
-    /// The outputs, and their destinations.
     pub wanted: Exported,
 }
 
-/// The outputs of a saved report, or of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
-    /// The whole of it, in any format.
     Report(Vec<Target>),
-    /// A page of several reports side by side.
     SideBySide(Vec<PathBuf>),
-    /// The figure of this name, as SVG.
     Figure(String, Vec<PathBuf>),
-    /// A table, in the format of each file.
     Table(ExportedTable, Vec<(PathBuf, TableWriter)>),
 }
 
-/// A flat table, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedTable {
     pub name: String,
-    /// The conditions that its rows have to meet, all of them.
     pub rows: Vec<Condition>,
     /// These columns of it, or all if there are none.
     pub columns: Vec<String>,
@@ -54,15 +42,15 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     let one = &reports[0];
     match wanted {
         Exported::Report(targets) => {
-            let outputs = outputs::open(targets)?;
+            let outputs = reporting::open(targets)?;
             let (name, text) = (one.display().to_string(), json::read_text(one)?);
             let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, Writer::Html));
             let (pages, data): (Vec<_>, Vec<_>) = outputs.into_iter().partition(is_page);
-            outputs::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
+            reporting::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
             if pages.is_empty() {
                 return Ok(());
             }
-            outputs::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
+            reporting::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
         }
         Exported::SideBySide(paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
@@ -71,13 +59,14 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Figure(name, paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read_to_show(one, policy)?, name, svg::Medium::Alone).class(Class::Usage)?;
+            let figure = figures::named(&read(one, policy, json::parse_to_show)?, name, svg::Medium::Alone)
+                .class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
             let (reports, table) = if let [report] = &reports[..] {
-                let report = read(report, policy)?;
+                let report = read(report, policy, json::parse)?;
                 let table = tables::named(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {
                     return Err(tables::without_rows(&report, name)).class(Class::Input);
@@ -99,15 +88,10 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     }
 }
 
-fn read(path: &Path, policy: Option<&PolicyOptions>) -> Result<Report> {
+/// A report by [`json::parse`], or by [`json::parse_to_show`] where its texts are shown.
+fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
-    labelled(json::parse(&name, &json::read_text(path)?)?, policy, &name)
-}
-
-/// A report whose texts are shown: see [`json::parse_to_show`].
-fn read_to_show(path: &Path, policy: Option<&PolicyOptions>) -> Result<Report> {
-    let name = path.display().to_string();
-    labelled(json::parse_to_show(&name, &json::read_text(path)?)?, policy, &name)
+    labelled(parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
 /// The reports with the names of their files, and with their folders where these are not enough.
@@ -117,7 +101,7 @@ fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(Strin
         let alone = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
         stem(path).filter(|_| alone).unwrap_or_else(|| path.display().to_string())
     };
-    paths.iter().map(|path| Ok((name(path), read_to_show(path, policy)?))).collect()
+    paths.iter().map(|path| Ok((name(path), read(path, policy, json::parse_to_show)?))).collect()
 }
 
 /// Opens files before any work is done, each with its subject.
@@ -126,9 +110,5 @@ fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Out
 }
 
 fn write<T>(outputs: Vec<(Output, T)>, bytes: impl Fn(T) -> Result<Vec<u8>>) -> Result<()> {
-    for (mut output, how) in outputs {
-        output.write(&bytes(how)?)?;
-        output.commit()?;
-    }
-    Ok(())
+    outputs.into_iter().try_for_each(|(output, how)| output.finish(&bytes(how)?))
 }

@@ -1,8 +1,6 @@
 //! `headscope gate`: has a model lost a firm role of its heads?
 //!
-//! A release stops for a label that is firm before and shown to be below its threshold after, and for nothing else. The
-//! judgement is that of `compare`; a gate asks for more than `compare` does: both reports over the same text, and, before it
-//! passes, every firm label measured on both sides.
+//! The judgement is that of `compare`, over the same text; before it passes, every firm label has to be measured on both sides.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;
@@ -20,25 +18,18 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, to_stdout};
 
-/// Two analyses of a model, and the roles that it must keep.
 #[derive(Clone, Debug)]
 pub struct GateOptions {
-    /// The analyses before and after a change of the model.
     pub sides: SidesOptions,
     /// Categories of labels that count ([`category`]); empty for all roles.
     pub categories: Vec<String>,
-    /// How the outcome is printed.
     pub printed: Printed,
 }
 
-/// How the outcome of a gate is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Printed {
-    /// As one line.
     Line,
-    /// As JSON.
     Json,
-    /// Not at all.
     Nothing,
 }
 
@@ -92,11 +83,6 @@ pub fn gate(options: &GateOptions) -> Result<bool> {
         Printed::Nothing => {}
     }
     Ok(judged.passed)
-}
-
-/// The JSON Schema of [`GateOutcome`], draft 2020-12.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(GateOutcome)
 }
 
 impl GateOutcome {

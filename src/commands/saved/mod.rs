@@ -1,6 +1,5 @@
 //! Commands on saved reports.
 
-mod bibtex;
 pub mod cite;
 pub mod compare;
 pub mod confirm;
@@ -8,7 +7,5 @@ pub mod export;
 pub mod gate;
 pub mod numbers;
 pub mod prune;
-mod references;
-pub mod relabel;
 pub mod show;
 pub mod sides;

@@ -1,7 +1,6 @@
 //! `headscope prune`: a model without some of its heads, as a folder that loads wherever the model does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -22,16 +21,12 @@ use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::print;
 
-/// A model, the heads that go, and the place of what remains.
 #[derive(Clone, Debug)]
 pub struct PruneOptions {
-    /// The model.
     pub model: ModelRef,
-    /// The heads that go, if they are named.
     pub heads: Option<BTreeSet<HeadPlace>>,
     /// A saved report on pruning, and what it may cost by it.
     pub report: Option<(PathBuf, Budget)>,
-    /// The folder to write.
     pub output: PathBuf,
 }
 
@@ -40,17 +35,14 @@ pub struct PruneOptions {
 pub struct Budget {
     /// The rise of the loss that is allowed, or the fall of the share right, as a share.
     pub rise: f64,
-    /// The measure.
     pub of: ShareOf,
     /// The name of the order; the first of the report if it is not named.
     pub by: Option<String>,
 }
 
-/// The heads that go, and the words on that.
 struct Chosen {
     heads: RemovedHeads,
     removal: Replacement,
-    /// What it costs by the report, a line.
     cost: Option<String>,
 }
 
@@ -74,7 +66,6 @@ pub fn prune(options: &PruneOptions) -> Result<()> {
     print(&said(options, &files, &chosen, &left))
 }
 
-/// The heads that go.
 fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
     let Some((path, budget)) = &options.report else {
         let heads = options.heads.iter().flatten().map(|&head| (head, None)).collect();
@@ -138,7 +129,6 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
     Ok(Chosen { heads, removal: order.removal, cost })
 }
 
-/// Fails if a report is of other weights than those of the model.
 fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
     let hashes = Fingerprint::start(files).finish()?;
     let of_report = (&report.model.config_sha256, &report.model.weights_sha256);
@@ -151,7 +141,6 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
     Ok(())
 }
 
-/// The order of a report that heads go in.
 fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
     let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
@@ -220,7 +209,6 @@ fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -
     Ok(left)
 }
 
-/// The heads that went, what they cost, and what was not copied.
 fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
     let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for HeadPlace { layer, head } in chosen.heads.keys() {
@@ -235,16 +223,13 @@ fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[Str
         files.grid().count() - files.architecture.config.absent.len(),
         chosen.removal.name()
     );
-    for (layer, heads) in by_layer {
-        writeln!(text, "  layer {layer}: {} {}", plural(&heads.len(), "head", "heads"), heads.join(" "))
-            .expect(WRITTEN);
-    }
-    text.extend(chosen.cost.clone());
-    if !left.is_empty() {
-        let verb = plural(&left.len(), "is", "are");
-        writeln!(text, "Not copied {verb} {}, with the weights of the whole model.", left.join(", ")).expect(WRITTEN);
-    }
+    let line = |(layer, heads): (usize, Vec<String>)| {
+        format!("  layer {layer}: {} {}\n", plural(&heads.len(), "head", "heads"), heads.join(" "))
+    };
+    let not_copied = (!left.is_empty()).then(|| {
+        let (verb, left) = (plural(&left.len(), "is", "are"), left.join(", "));
+        format!("Not copied {verb} {left}, with the weights of the whole model.\n")
+    });
+    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()).chain(not_copied));
     text
 }
-
-const WRITTEN: &str = "writing to a string does not fail";

@@ -1,4 +1,4 @@
-//! `headscope show`: a saved report for a person, without the model: the summary, a head, a relation, a label.
+//! `headscope show`: a saved report for a person; and `headscope relabel`: another policy over it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,52 +6,36 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::relabel;
-use crate::commands::reporting::policy::{PolicyOptions, labelled};
+use crate::commands::reporting::{self, PolicyOptions, labelled};
 use crate::evaluation::presets::Preset;
-use crate::export::summary::Detail;
-use crate::export::{card, head_table, json, summary};
+use crate::export::summary::{self, Detail};
+use crate::export::{Target, card, json, tables, written};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
-use crate::system::errors::similar;
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::{counted, plural};
+use crate::system::errors::{Class, Facts, similar};
 use crate::system::printable::shortened;
 use crate::system::terminal::{self, print};
 
-/// A saved report, and what of it is shown.
 #[derive(Clone, Debug)]
 pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
-    /// The policy by which its heads are labelled anew.
     pub policy: Option<PolicyOptions>,
-    /// The part of it to show.
     pub shown: ShownPart,
-    /// Whether as JSON.
     pub json: bool,
 }
 
-/// The part of a report that is shown.
 #[derive(Clone, Debug)]
 pub enum ShownPart {
     Summary(Detail),
-    /// The labels that the policy changes.
     Changes,
-    /// One head: its sentence and its labels, or all on it.
     Head(HeadPlace, Detail),
-    /// The table of heads.
     Heads,
-    /// The heads that follow a relation best.
-    Relation {
-        name: String,
-        /// So many of them.
-        top: usize,
-    },
-    /// The heads that have a label, or one of a family.
+    Relation { name: String, top: usize },
     Label(String),
 }
 
@@ -65,7 +49,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     let width = terminal::width();
     let text = match &options.shown {
         ShownPart::Changes => match &options.policy {
-            Some(policy) => relabel::changed(&name, &saved, policy)?,
+            Some(policy) => changed(&name, &saved, policy)?,
             None => String::new(),
         },
         ShownPart::Summary(_) if options.json => json::indented(&report)?,
@@ -82,8 +66,8 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 }
             }
         }
-        ShownPart::Heads if options.json => json::indented(&head_table::heads_data(&report))?,
-        ShownPart::Heads => head_table::of_heads(&report).fit(width),
+        ShownPart::Heads if options.json => json::indented(&tables::heads_data(&report))?,
+        ShownPart::Heads => tables::of_heads(&report).fit(width),
         ShownPart::Relation { name, top } => {
             let mut parts = relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
@@ -143,7 +127,6 @@ fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     Err(unknown.of_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
-/// A list that is not longer than a few lines.
 fn shortened_list(names: &str) -> String {
     /// Some three lines of a terminal.
     const LONGEST: usize = 240;
@@ -188,4 +171,67 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
         None => meant.hint(labels_in_words()),
     })
     .class(Class::Usage)
+}
+
+#[derive(Clone)]
+pub struct RelabelOptions {
+    /// The saved report; `-` is standard input.
+    pub report: PathBuf,
+    pub policy: PolicyOptions,
+    pub outputs: Vec<Target>,
+}
+
+/// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
+/// Fails if the report or the policy cannot be used, or an output cannot be written.
+pub fn relabel(options: &RelabelOptions) -> Result<()> {
+    let outputs = reporting::open(&options.outputs)?;
+    let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
+    let report = json::parse(&name, &text)?;
+    reporting::write(&options.policy.applied(report, &name)?, outputs)?;
+    if options.outputs.iter().any(|target| matches!(target, Target::Stdout(_))) {
+        return Ok(());
+    }
+    print(&changed(&name, &text, &options.policy)?)
+}
+
+/// The thresholds and the labels that another policy changes in a saved report of this name and text.
+pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
+    // A terminal shows the report as it is parsed for that, on either side.
+    let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;
+    let preset = summary::of_presets(&policy.presets, &relabelled.heads);
+    Ok(format!("{}{preset}", changes(&json::parse_to_show(name, text)?, &relabelled)))
+}
+
+/// The thresholds and the labels in which two reports over the same evidence differ.
+fn changes(before: &Report, after: &Report) -> String {
+    written(|out| {
+        for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
+            writeln!(out, "{name}: {old} -> {new}")?;
+        }
+        if before.controls.len() > after.controls.len() {
+            writeln!(out, "The counts of the controls are left out: a report has no evidence to label them anew.")?;
+        }
+        let heads = before.heads.iter().zip(&after.heads);
+        let changed: Vec<String> = heads.filter_map(|(before, after)| change(before, after)).collect();
+        if changed.is_empty() {
+            return writeln!(out, "No label changes.");
+        }
+        let (heads, change) =
+            (counted(before.present_heads().count(), "head"), plural(&changed.len(), "changes", "change"));
+        writeln!(out, "{} of {heads} {change}:", changed.len())?;
+        changed.iter().try_for_each(|line| writeln!(out, "{line}"))
+    })
+}
+
+fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
+    let labels =
+        |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| label.label.clone()).collect() };
+    let (old, new) = (labels(before), labels(after));
+    let lost = old.difference(&new).map(|label| format!("-{label}"));
+    let gained = new.difference(&old).map(|label| format!("+{label}"));
+    let labels: Vec<String> = lost.chain(gained).collect();
+    let moved = before.primary != after.primary;
+    let primary = moved.then(|| format!("primary {} -> {}", before.primary, after.primary));
+    let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
+    (!changes.is_empty()).then(|| format!("  {:7} {}", after.place.to_string(), changes.join("  ")))
 }

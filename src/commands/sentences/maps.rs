@@ -1,4 +1,4 @@
-//! `headscope maps`: the attention of chosen sentences, as tensors for a notebook.
+//! `headscope maps`: the attention of chosen sentences, or its rollout, as tensors for a notebook.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,19 +6,16 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
-use super::rollout::{even_rollout, rollout};
-use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load};
+use super::{HeadChoice, NamedSentence, SentenceOptions, attention, heads, load};
 use crate::model::Model;
 use crate::model::forward::Scratch;
-use crate::model::grid::HeadPlace;
+use crate::model::grid::visibility::Visibility;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
-use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::passes::run::{heads_of, token_limit};
-use crate::sequences::reading::{Context as Reads, Spacing};
+use crate::passes::run::heads_of;
 use crate::sequences::sequence::Sequence;
-use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
@@ -26,27 +23,13 @@ use crate::system::files::output::Output;
 /// The longest header that the safetensors crate reads, in bytes (`MAX_HEADER_SIZE`).
 const LONGEST_HEADER: usize = 100_000_000;
 
-/// Sentences, heads, and the file of their attention.
 #[derive(Clone, Debug)]
 pub struct MapsOptions {
     pub model: ModelRef,
-    /// How the tokenizer reads text.
-    pub tokenizer: TokenizerOptions,
-    /// The sentences to write maps of.
-    pub sentences: SentenceChoice,
+    pub sentences: SentenceOptions,
     pub heads: HeadChoice,
-    /// Whether the rollout of all heads is written in place of their attention.
     pub rollout: bool,
-    /// The safetensors file.
     pub output: PathBuf,
-    /// Longer sentences are skipped, or are an error if they were requested by number.
-    pub max_tokens: Option<usize>,
-    /// How words are given to the tokenizer.
-    pub words: Spacing,
-    /// Whether longer sentences of plain text are cut.
-    pub truncate: bool,
-    /// Whether a sentence that must be left out is an error.
-    pub strict: bool,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
 }
@@ -55,19 +38,13 @@ pub struct MapsOptions {
 /// of whole layers, `[heads, tokens, tokens]` of heads that were named; or, with `rollout`, the rollout of the layers and that of even
 /// attention as `rollout.<index>` and `rollout_even.<index>`, `[layers, tokens, tokens]`. Attention goes from the token of the row to
 /// that of the column.
-/// Fails if the model, a sentence or the output cannot be used.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
-    let (model, fingerprint) = load(&options.model, options.tokenizer)?;
+    let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
     let removed = heads_of(model.grid(), &options.removed).class(Class::Usage)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
-    let limit = token_limit(&model.architecture.config, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
-        .segments(model.architecture.config.type_vocab_size)
-        .strict(options.strict);
-    let mut encoder = encoder.spacing(options.words);
-    let sentences = chosen(&options.sentences, &mut encoder, |_| true)?;
+    let sentences = options.sentences.read(&model, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
     let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };
@@ -89,7 +66,6 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     output.commit()
 }
 
-/// The beginning of a file.
 struct Header<'a> {
     model: &'a Model,
     info: &'a ModelInfo,
@@ -99,7 +75,6 @@ struct Header<'a> {
     removed: &'a [HeadPlace],
 }
 
-/// The names of heads as JSON.
 fn names(heads: &[HeadPlace]) -> String {
     json!(heads.iter().map(ToString::to_string).collect::<Vec<_>>()).to_string()
 }
@@ -115,7 +90,6 @@ impl Header<'_> {
         ["rollout", "rollout_even"].map(|name| (format!("{name}.{index}"), shape.clone())).into()
     }
 
-    /// The shape of the attention over a sentence.
     fn shape(&self, sentence: &Sequence) -> Vec<usize> {
         let (heads, tokens) = (self.heads.len(), sentence.ids.len());
         match self.choice {
@@ -127,7 +101,6 @@ impl Header<'_> {
         }
     }
 
-    /// The names of the axes of a tensor.
     fn axes(&self) -> &'static [&'static str] {
         match self.choice {
             _ if self.rolls_out => &["layer", "from", "to"],
@@ -193,7 +166,6 @@ impl Header<'_> {
 }
 
 /// Makes sure that readers of safetensors take a header of so many bytes.
-/// Fails if they do not.
 fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
     let long = || {
         let sentences = counted(sentences, "sentence");
@@ -217,6 +189,52 @@ fn word_shares(sentence: &Sequence) -> Vec<(usize, usize, f64)> {
     shares.filter(|(.., share)| *share < 1.0).collect()
 }
 
+/// The rollout of every layer, `[layers, tokens, tokens]`, of attention `[layers, heads, tokens, tokens]` over a sentence.
+///
+/// `R_l = Ã_l R_(l-1)` from the identity on, with `Ã_l` half the mean of the layer's heads and half the identity, which stands for
+/// the residual stream. Rows sum to 1.
+/// `present` gives how many heads of a layer are there; the others have zeros.
+pub fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, tokens: usize) -> Vec<f32> {
+    let of_layer = |(layer, heads): (usize, &[f32])| {
+        let sum = |cell: usize| heads.iter().skip(cell).step_by(tokens * tokens).sum::<f32>();
+        (0..tokens * tokens).map(|cell| sum(cell) / present(layer) as f32).collect()
+    };
+    product(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
+}
+
+/// The rollout of attention that is even over the keys that each query sees, layer by layer.
+pub fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
+    let even = |visibility: Visibility| {
+        let mut attention = vec![0.0; tokens * tokens];
+        for (query, row) in attention.chunks_exact_mut(tokens).enumerate() {
+            let keys = visibility.keys(query, tokens);
+            let weight = 1.0 / keys.len() as f32;
+            row[keys].fill(weight);
+        }
+        attention
+    };
+    product(layers.map(even), tokens)
+}
+
+/// The products up to each layer of `layers`, `[tokens, tokens]` each, mixed half with the identity.
+fn product(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
+    let mut products: Vec<f32> = Vec::new();
+    let mut before: Vec<f32> = (0..tokens * tokens).map(|cell| f32::from(u8::from(cell % (tokens + 1) == 0))).collect();
+    for mut mixed in layers {
+        mixed.iter_mut().for_each(|weight| *weight *= 0.5);
+        mixed.iter_mut().step_by(tokens + 1).for_each(|weight| *weight += 0.5);
+        let mut product = vec![0.0; tokens * tokens];
+        for (row, weights) in product.chunks_exact_mut(tokens).zip(mixed.chunks_exact(tokens)) {
+            for (weight, below) in weights.iter().zip(before.chunks_exact(tokens)) {
+                row.iter_mut().zip(below).for_each(|(sum, share)| *sum += weight * share);
+            }
+        }
+        products.extend_from_slice(&product);
+        before = product;
+    }
+    products
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +244,34 @@ mod tests {
         ensure_readable(LONGEST_HEADER, 1).unwrap();
         let error = ensure_readable(LONGEST_HEADER + 1, 2000).unwrap_err().to_string();
         assert!(error.starts_with("the words of 2000 sentences need a header of 100000001 bytes"), "{error}");
+    }
+
+    #[test]
+    fn an_example_by_hand() {
+        // Two layers of two heads over two tokens. The means are [0 1; 1 0] and [.5 .5; 0 1].
+        let first = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
+        let second = [1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0];
+        let found = rollout(&[first, second].concat(), HeadGrid { layers: 2, heads: 2 }, |_| 2, 2);
+        // Mixed they are [.5 .5; .5 .5] and [.75 .25; 0 1]; the second times the first is the first.
+        assert_eq!(found, [0.5; 8]);
+    }
+
+    #[test]
+    fn of_a_head_that_looks_at_itself_all_stays() {
+        let identity = [1.0, 0.0, 0.0, 1.0];
+        let found = rollout(&[identity, identity].concat(), HeadGrid { layers: 2, heads: 1 }, |_| 1, 2);
+        assert_eq!(found, [identity, identity].concat());
+    }
+
+    #[test]
+    fn even_attention_halves_what_stays_with_each_layer() {
+        let found = even_rollout([Visibility::ALL; 3].into_iter(), 4);
+        for layer in 0..3_u8 {
+            let stays = 0.5_f32.powi(i32::from(layer) + 1);
+            for (cell, weight) in found[usize::from(layer) * 16..][..16].iter().enumerate() {
+                let expected = (1.0 - stays) / 4.0 + if cell % 5 == 0 { stays } else { 0.0 };
+                assert!((weight - expected).abs() < 1e-7, "{weight} {expected}");
+            }
+        }
     }
 }

@@ -1,16 +1,15 @@
-//! The sentences that `maps`, `match` and `view` are of, and the attention of chosen heads over each.
+//! The sentences that `maps`, `match` and `view` are of, how a tokenizer reads them, and the attention of chosen heads over each.
 
 pub mod maps;
 pub mod matching;
-mod rollout;
 pub mod view;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::commands::text_reader;
 use crate::corpus::{Content, Corpus, Input, Scope, Sentence};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::Gates;
@@ -18,11 +17,14 @@ use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Scratch, Start};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
-use crate::model::tokenizer::TokenizerOptions;
+use crate::model::tokenizer::residues::Parting;
+use crate::model::tokenizer::{ModelTokenizer, TokenizerOptions};
 use crate::model::{Fingerprint, Model};
+use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
 use crate::sequences::fold::units::Units;
 use crate::sequences::pack::Pack;
+use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::SkipReason;
@@ -34,61 +36,70 @@ use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
-/// The heads of `headscope maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadChoice {
-    /// All of them.
     All,
-    /// The heads of these layers, ascending.
     Layers(Vec<usize>),
     /// These, in this order.
     Heads(Vec<HeadPlace>),
 }
 
-/// The sentences of `headscope maps` and `headscope view`.
 #[derive(Clone, Debug)]
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
     /// Sentences of a corpus by their 0-based index; all of them if none are named.
     Corpus {
-        /// The corpus, in the order it is read.
         inputs: Vec<Input>,
         /// Indices, ascending.
         indices: Vec<u64>,
-        /// A word that each of them has, in capitals or not.
         find: Option<String>,
-        /// The largest number of sentences.
         limit: Option<u64>,
-        /// The sentences that are counted.
         scope: Scope,
-        /// The shard that they are in.
         shard: Shard,
     },
 }
 
-/// A sentence with the name that the corpus gives it.
 #[derive(Clone, Debug)]
 pub struct NamedSentence {
-    /// The sentence.
     pub sequence: Sequence,
-    /// Its name, where the corpus has one.
     pub id: Option<Arc<str>>,
 }
 
+/// Sentences, and how they are read.
+#[derive(Clone, Debug)]
+pub struct SentenceOptions {
+    pub choice: SentenceChoice,
+    pub tokenizer: TokenizerOptions,
+    /// Longer sentences are skipped, or are an error if they were requested by number.
+    pub max_tokens: Option<usize>,
+    pub words: Spacing,
+    /// Whether longer sentences of plain text are cut.
+    pub truncate: bool,
+    /// Whether a sentence that must be left out is an error.
+    pub strict: bool,
+}
+
+impl SentenceOptions {
+    /// The sentences as a model reads them.
+    pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
+        let config = &model.architecture.config;
+        let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(Class::Usage)?;
+        let encoder = SentenceTokenizer::new(&model.tokenizer, limit, self.truncate).segments(config.type_vocab_size);
+        chosen(&self.choice, &mut encoder.strict(self.strict).spacing(self.words), is_wanted)
+    }
+}
+
 /// Loads a model that reads text by these options, while its files are hashed.
-/// Fails if it cannot be used.
 pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Fingerprint)> {
     let files = model.resolve(&Downloads::default())?;
     let fingerprint = Fingerprint::start(&files);
     let loading = progress::step("loading the model");
     let model = Model::load(files)?;
     loading.finish_and_clear();
-    Ok((text_reader::applied(model, options)?, fingerprint))
+    Ok((reading_by(model, options)?, fingerprint))
 }
 
-/// The heads of a choice, in its order.
-/// Fails if the model has not all of them.
 pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     let grid = model.grid();
     Ok(match choice {
@@ -117,7 +128,6 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
 }
 
 /// The attention of these heads over a sentence, `[heads, tokens, tokens]`; zeros for heads that are absent.
-/// Fails if the forward pass fails.
 pub fn attention(
     model: &Model,
     sequence: &Sequence,
@@ -141,8 +151,6 @@ pub fn attention(
     Ok(recorder.weights)
 }
 
-/// The attention of all heads over a sentence, rounded.
-/// Fails if the forward pass fails.
 pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
     let heads: Vec<HeadPlace> = model.grid().places().collect();
     let weights = attention(model, sequence, &heads, gates, &mut Scratch::default())?;
@@ -310,4 +318,27 @@ fn has(sequence: &Sequence, word: &str) -> bool {
 
 fn is_same(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
+}
+
+/// The tokenizer of a model, by the options of a run; a note says where the model may have been trained with another.
+/// Fails if it cannot read what its own vocabulary is made of.
+pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
+    let tokenizer = model.tokenizer.reading(options)?;
+    if let Some(note) = tokenizer.round_trip().note().filter(|_| !tokenizer.looks_up_words()) {
+        say(&format!("note: {note}"));
+    }
+    let parting = tokenizer.parting().filter(|parting| *parting != Parting::Letters);
+    if let Some(parting) = parting.filter(|_| !tokenizer.looks_up_words()) {
+        say(&format!(
+            "note: the model is one of residues: sequences are parted as `{parting}` (--residues says otherwise)"
+        ));
+    }
+    Ok(tokenizer)
+}
+
+pub fn reading_by(mut model: Model, options: TokenizerOptions) -> Result<Model> {
+    if let Cow::Owned(tokenizer) = tokenizer_of(&model, options)? {
+        model.tokenizer = tokenizer;
+    }
+    Ok(model)
 }

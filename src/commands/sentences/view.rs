@@ -6,67 +6,44 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load, rounded, view_of};
+use super::{HeadChoice, NamedSentence, SentenceChoice, SentenceOptions, attention, heads, load, rounded, view_of};
 use crate::corpus::LinkSet;
 use crate::corpus::relation::scored_as;
 use crate::export::attention::{GoldArcs, SentenceAttention, figure, grid, page};
-use crate::export::page::glance::ShownSentence;
+use crate::export::page::ShownSentence;
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::Visibility;
 use crate::model::source::ModelRef;
-use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::pass::Pass;
-use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, MOST_TOKENS, SentenceArc};
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
-use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
-use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::terminal::{self, print};
 
-/// Sentences, heads, and how their attention is shown.
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
     pub model: ModelRef,
-    /// How the tokenizer reads text.
-    pub tokenizer: TokenizerOptions,
-    /// The sentences that are shown.
-    pub sentences: SentenceChoice,
+    pub sentences: SentenceOptions,
     /// The heads that are shown, in this order.
     pub heads: HeadChoice,
-    /// The arcs that are drawn beside attention.
     pub gold: ShownArcs,
-    /// Whether special tokens are left out.
     pub hides_special: bool,
-    /// Whether weights are shown as numbers.
     pub numbers: bool,
-    /// Longer sentences are skipped, or are an error if they were requested by number.
-    pub max_tokens: Option<usize>,
-    /// How words are given to the tokenizer.
-    pub words: Spacing,
-    /// Whether longer sentences of plain text are cut.
-    pub truncate: bool,
-    /// The token that speaks for a split word.
     pub from_token: FromToken,
-    /// Files that are written in place of the terminal.
     pub outputs: Vec<(PathBuf, Drawing)>,
 }
 
-/// The arcs that are drawn beside attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShownArcs {
-    /// The whole tree.
     Tree,
-    /// The arcs of a relation.
     Relation(String),
-    /// The links of a type.
     Links(String),
 }
 
@@ -137,27 +114,18 @@ impl ShownArcs {
     }
 }
 
-/// A format of what `headscope view` draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
-    /// A figure.
     Svg,
-    /// A page.
     Html,
 }
 
-/// Shows the attention of heads, or draws it.
-/// Fails if the model, a sentence or an output cannot be used.
 pub fn view(options: &ViewOptions) -> Result<()> {
     let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
-    let (model, _) = load(&options.model, options.tokenizer)?;
+    let (model, _) = load(&options.model, options.sentences.tokenizer)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
-    let limit = token_limit(&model.architecture.config, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
-        .segments(model.architecture.config.type_vocab_size)
-        .spacing(options.words);
-    let sentences = chosen(&options.sentences, &mut encoder, |sequence| options.gold.is_in(sequence))?;
+    let sentences = options.sentences.read(&model, |sequence| options.gold.is_in(sequence))?;
     options.gold.ensure_in(&sentences).class(Class::Usage)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
@@ -172,7 +140,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
         }
         let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if draws_page {
-            let index = (!matches!(options.sentences, SentenceChoice::Texts(_))).then_some(sequence.index);
+            let index = (!matches!(options.sentences.choice, SentenceChoice::Texts(_))).then_some(sequence.index);
             let mut maps = AttentionMaps { sentence: index, ..rounded(&model, sequence, &weights) };
             if options.gold != ShownArcs::Tree {
                 maps.arcs = arcs(options, &model, sequence);
@@ -192,18 +160,16 @@ pub fn view(options: &ViewOptions) -> Result<()> {
         let grids: Vec<String> = seen.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
         return print(&grids.join("\n"));
     }
-    for (mut output, drawing) in outputs {
+    for (output, drawing) in outputs {
         let bytes = match drawing {
             Drawing::Svg => figure(&seen).into_bytes(),
             Drawing::Html => page(&model.id, &shown, if is_of_all { &[] } else { &heads }, &seen)?,
         };
-        output.write(&bytes)?;
-        output.commit()?;
+        output.finish(&bytes)?;
     }
     Ok(())
 }
 
-/// Fails if a sentence has more tokens than thumbnails have.
 fn ensure_short(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
     let long = || {

@@ -15,7 +15,6 @@ const HEADING: f64 = 16.0;
 const STYLES: [(ArcMatch, Ink, &str); 3] =
     [(ArcMatch::Neutral, Ink::Muted, ""), (ArcMatch::Wrong, Ink::Second, "4 3"), (ArcMatch::Right, Ink::Accent, "")];
 
-/// The widths of lines, by the least weight that has them.
 const WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
 
 /// Sentences one below the other, under a title and with how to read it.
@@ -63,7 +62,6 @@ fn one(svg: &mut Svg, sentence: &ArcSentence, top: f64) -> [f64; 2] {
     [right.max(8.0 + width_of(about, SMALL)), base + BELOW + deepest]
 }
 
-/// How far an arc bends away from the words.
 fn height(from: usize, to: usize) -> f64 {
     8.0 + 9.0 * (from.abs_diff(to).max(1) as f64).powf(0.7)
 }
@@ -114,7 +112,7 @@ mod tests {
         let arcs = Arcs { sentences: vec![sentence(&arcs)] };
         let svg = draw(["title", "reading"], &arcs, Medium::Alone);
         for (ink, line) in [(Ink::Accent, "2.6"), (Ink::Second, "1.6"), (Ink::Muted, "0.8")] {
-            let line = format!("stroke=\"{}\" stroke-width=\"{line}\"", ink.light());
+            let line = format!("stroke=\"{}\" stroke-width=\"{line}\"", ink.colours()[0]);
             assert_eq!(svg.matches(&line).count(), 1, "{line}");
         }
         assert!(

@@ -1,18 +1,10 @@
 //! The figures of a report, each as SVG: the figures of every report, and the figures of its studies.
 
 mod arcs;
-mod bars;
-mod curves;
-mod edges;
-mod forest;
-mod grid;
-mod heatmap;
-mod layers;
-mod points;
-mod scale;
-mod stacks;
+mod grids;
+mod heads;
+mod scales;
 mod table;
-mod tree;
 
 use std::collections::BTreeSet;
 
@@ -24,20 +16,15 @@ use crate::report::Report;
 use crate::studies::registry::STUDIES;
 use crate::study::show::figure::{Chart, Figure};
 use crate::system::errors::{Facts, similar};
-
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
 
-/// The figure of the heads with their labels.
 pub const GRID: &str = "grid";
-
-/// The figure of where labels are in depth.
 pub const LAYERS: &str = "layers";
 
 /// The figures of a metric: `heatmap:entropy`.
 pub const HEATMAP: &str = "heatmap";
 
-/// The figures that the studies of a report have.
 pub fn of_studies(report: &Report) -> Vec<Figure> {
     report.views().flat_map(|(_, view)| view.figures).collect()
 }
@@ -47,13 +34,11 @@ pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
     report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, &report.settings.policy).figures).collect()
 }
 
-/// The figure of this name.
-/// Fails if the report has none of that name.
 pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     match (name, name.split_once(':')) {
-        (GRID, _) => Ok(grid::draw(report, medium)),
-        (LAYERS, _) => Ok(layers::draw(report, medium)),
-        (_, Some((HEATMAP, metric))) => heatmap::draw(report, metric, medium),
+        (GRID, _) => Ok(grids::grid(report, medium)),
+        (LAYERS, _) => Ok(grids::layers(report, medium)),
+        (_, Some((HEATMAP, metric))) => grids::heatmap(report, metric, medium),
         (_, Some((figure, head))) => {
             let place = report.heads.iter().map(|head| head.place).find(|place| place.to_string() == head);
             let of_head = place.map(|place| of_head(report, place)).unwrap_or_default();
@@ -94,21 +79,19 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     }
 }
 
-/// The study with a figure of this name.
 fn drawn_by(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.figures.contains(&name)).map(|card| card.name)
 }
 
-/// A figure of a study.
 pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
     match &figure.chart {
-        Chart::Forest(forest) => forest::draw(figure, forest, medium),
-        Chart::Curves(curves) => curves::draw(figure, curves, medium),
-        Chart::Edges(edges) => edges::draw(report, figure, edges, medium),
-        Chart::Points(points) => points::draw(report, figure, points, medium),
+        Chart::Forest(forest) => scales::forest(figure, forest, medium),
+        Chart::Curves(curves) => scales::curves(figure, curves, medium),
+        Chart::Edges(edges) => heads::edges(report, figure, edges, medium),
+        Chart::Points(points) => heads::points(report, figure, points, medium),
         Chart::Arcs(arcs) => arcs::draw([&figure.title, &figure.reading], arcs, medium),
-        Chart::Tree(tree) => tree::draw(report, figure, tree, medium),
-        Chart::Bars(bars) => bars::draw(figure, bars, medium),
-        Chart::Stacks(stacks) => stacks::draw(figure, stacks, medium),
+        Chart::Tree(tree) => heads::tree(report, figure, tree, medium),
+        Chart::Bars(bars) => scales::bars(figure, bars, medium),
+        Chart::Stacks(stacks) => heads::stacks(figure, stacks, medium),
     }
 }

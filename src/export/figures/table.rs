@@ -1,12 +1,12 @@
 //! The numbers of a figure as a table, for those who read rather than look.
 
-use crate::export::numbers::shown;
+use crate::export::heads::number;
 use crate::report::Report;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Bar, Chart, Curve, Figure, Mark, Stack, TreeJoin};
 
 /// The names of the columns, and the rows; the first cell of a row says what it is about.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
-    let cell = |mark: Option<Mark>, shares: bool| mark.map_or_else(|| "–".to_owned(), |mark| shown(mark, shares));
+    let cell = |mark: Option<Mark>, shares: bool| mark.map_or_else(|| "–".to_owned(), |mark| number(mark, shares));
     match &figure.chart {
         Chart::Forest(forest) => {
             let columns = [String::new(), String::new()].into_iter().chain(forest.marks.iter().cloned());

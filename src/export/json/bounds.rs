@@ -1,10 +1,14 @@
-//! Bounds on what a saved report holds: numbers in the ranges of its schema that can be drawn, and texts that can be laid out.
+//! Bounds on what a saved report holds: texts that can be laid out, and numbers that can be drawn, in the ranges of its schema, on
+//! which later computations rely: degrees of freedom are above 0, shares are at most 1.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
-use super::ranges::{OF_REPORT, SchemaPlace};
+use crate::report;
 
 /// The largest number without a sign, far from where sums and products of such numbers are infinite.
 const LARGEST: f64 = 1e30;
@@ -32,7 +36,6 @@ pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     reader.end()
 }
 
-/// The bounds of a part of a report.
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     longest: usize,
@@ -40,7 +43,6 @@ struct Bounds<'a> {
     counts: bool,
     /// Whether it is all of the report.
     is_top: bool,
-    /// Its place in the schema.
     place: SchemaPlace<'a>,
 }
 
@@ -151,6 +153,141 @@ impl<'a> Visitor<'_> for Key<'a> {
     }
 }
 
+/// The ranges of the report that this program writes.
+pub(super) static OF_REPORT: LazyLock<Ranges> = LazyLock::new(|| Ranges::new(report::schema().as_value()));
+
+/// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
+const ROUNDING: f64 = 1e-6;
+
+/// A part of a schema: numbers in its place, the parts of an object by key, and the items of a list.
+#[derive(Debug, Default)]
+struct SchemaPart {
+    minimum: Option<f64>,
+    maximum: Option<f64>,
+    fields: HashMap<String, usize>,
+    other_fields: Option<usize>,
+    items: Option<usize>,
+}
+
+/// All parts of a schema; the first is the whole.
+#[derive(Debug)]
+pub(super) struct Ranges(Vec<SchemaPart>);
+
+/// A place in a report, with the name of its key; lists have that of their own place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SchemaPlace<'a> {
+    ranges: &'a Ranges,
+    /// `None` where the schema says nothing.
+    part: Option<usize>,
+    name: &'a str,
+}
+
+impl Ranges {
+    fn new(schema: &Value) -> Self {
+        let definitions = schema.get("$defs").and_then(Value::as_object);
+        let mut compiler = Compiler { definitions, known: HashMap::new(), parts: Vec::new() };
+        compiler.part(schema);
+        Self(compiler.parts)
+    }
+
+    pub(super) fn top(&self) -> SchemaPlace<'_> {
+        SchemaPlace { ranges: self, part: Some(0), name: "" }
+    }
+}
+
+impl<'a> SchemaPlace<'a> {
+    fn part(&self) -> Option<&'a SchemaPart> {
+        self.part.map(|part| &self.ranges.0[part])
+    }
+
+    pub(super) fn under(self, key: &str) -> Self {
+        let Some(part) = self.part() else { return Self { name: "", ..self } };
+        match part.fields.get_key_value(key) {
+            Some((name, &part)) => Self { part: Some(part), name, ..self },
+            None => Self { part: part.other_fields, name: "", ..self },
+        }
+    }
+
+    /// A place that the schema does not describe.
+    pub(super) fn anywhere(self) -> Self {
+        Self { part: None, ..self }
+    }
+
+    pub(super) fn items(self) -> Self {
+        Self { part: self.part().and_then(|part| part.items), ..self }
+    }
+
+    /// The fault of a number that is out of its range.
+    pub(super) fn fault(self, number: f64) -> Option<String> {
+        let SchemaPart { minimum, maximum, .. } = self.part()?;
+        let slack = |end: f64| ROUNDING * end.abs().max(1.0);
+        let named = || if self.name.is_empty() { "a number".to_owned() } else { format!("`{}`", self.name) };
+        if let Some(least) = minimum.filter(|&least| number < least - slack(least)) {
+            return Some(format!("{} is {number:?}, and the least that it can be is {least}", named()));
+        }
+        let most = maximum.filter(|&most| number > most + slack(most))?;
+        Some(format!("{} is {number:?}, and the most that it can be is {most}", named()))
+    }
+}
+
+struct Compiler<'a> {
+    definitions: Option<&'a Map<String, Value>>,
+    /// The parts of definitions by name.
+    known: HashMap<&'a str, usize>,
+    parts: Vec<SchemaPart>,
+}
+
+impl<'a> Compiler<'a> {
+    /// The number of the part of a schema.
+    fn part(&mut self, schema: &'a Value) -> usize {
+        let reference = reference(schema).filter(|_| schema.as_object().is_some_and(|fields| fields.len() == 1));
+        if let Some(&known) = reference.and_then(|name| self.known.get(name)) {
+            return known;
+        }
+        let number = self.parts.len();
+        self.parts.push(SchemaPart::default());
+        if let Some(name) = reference {
+            self.known.insert(name, number);
+        }
+        let mut part = SchemaPart::default();
+        self.add(schema, &mut part);
+        self.parts[number] = part;
+        number
+    }
+
+    /// Adds what a schema says to a part.
+    fn add(&mut self, schema: &'a Value, part: &mut SchemaPart) {
+        let definition = reference(schema).and_then(|name| self.definitions?.get(name));
+        let every = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        // Of several alternatives none need hold.
+        let not_null = |schema: &&Value| schema.get("type").and_then(Value::as_str) != Some("null");
+        let one_of = ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(key)?.as_array()).filter_map(|all| {
+            let mut alternatives = all.iter().filter(not_null);
+            alternatives.next().filter(|_| alternatives.next().is_none())
+        });
+        for schema in definition.into_iter().chain(every).chain(one_of) {
+            self.add(schema, part);
+        }
+        let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+        part.minimum = bound("minimum").or(part.minimum);
+        part.maximum = bound("maximum").or(part.maximum);
+        for (key, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let field = self.part(schema);
+            part.fields.entry(key.clone()).or_insert(field);
+        }
+        if let Some(others) = schema.get("additionalProperties").filter(|schema| schema.is_object()) {
+            part.other_fields = Some(self.part(others));
+        }
+        if let Some(items) = schema.get("items").filter(|schema| schema.is_object()) {
+            part.items = Some(self.part(items));
+        }
+    }
+}
+
+fn reference(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +310,43 @@ mod tests {
             format!("{{\"examples\": [{long}], \"settings\": {{\"seed\": {}}}, \"a\": [null, true, -1e30]}}", u64::MAX);
         ensure_bounded(&good).unwrap();
         assert!(ensure_bounded(&format!("{{\"a\": {{\"examples\": {long}}}}}")).is_err(), "only at the top");
+    }
+
+    use serde_json::json;
+
+    #[test]
+    fn ranges_are_found_through_references_and_alternatives() {
+        let ranges = Ranges::new(&json!({
+            "properties": {
+                "a": { "anyOf": [{ "$ref": "#/$defs/Part" }, { "type": "null" }] },
+                "b": { "items": { "allOf": [{ "$ref": "#/$defs/Part" }] } },
+                "c": { "additionalProperties": { "type": "number", "maximum": 1 } },
+            },
+            "$defs": { "Part": { "properties": {
+                "share": { "minimum": 0, "maximum": 1 }, "within": { "$ref": "#/$defs/Part" }
+            } } },
+        }));
+        let fault = |keys: &[&str], number| {
+            let mut place = ranges.top();
+            for key in keys {
+                place = if *key == "*" { place.items() } else { place.under(key) };
+            }
+            place.fault(number)
+        };
+        for keys in [&["a", "share"][..], &["b", "*", "share"], &["a", "within", "within", "share"]] {
+            assert_eq!(fault(keys, -0.5).unwrap(), "`share` is -0.5, and the least that it can be is 0");
+            assert_eq!(fault(keys, 1.5).unwrap(), "`share` is 1.5, and the most that it can be is 1");
+            assert_eq!(fault(keys, 1.000_000_1), None, "rounded");
+        }
+        assert_eq!(fault(&["c", "any"], 2.0).unwrap(), "a number is 2.0, and the most that it can be is 1");
+        assert_eq!(fault(&["unknown", "share"], 2.0), None);
+    }
+
+    #[test]
+    fn the_report_has_the_ranges_of_what_distributions_are_made_of() {
+        let blocks = OF_REPORT.top().under("denominators").under("uuas").under("effective_blocks");
+        assert!(blocks.fault(-1.0).is_some() && blocks.fault(1e8).is_some() && blocks.fault(63.5).is_none());
+        let of_relation = OF_REPORT.top().under("relations").items().under("effective_blocks");
+        assert!(of_relation.fault(1e8).is_some() && of_relation.fault(64.0).is_none());
     }
 }

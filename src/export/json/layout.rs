@@ -1,11 +1,11 @@
 //! How JSON is laid out: indented for people, or on one line; in both of texts that a terminal shows and does not obey.
 
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
-use super::digits::Digits;
 use crate::system::printable::is_unprintable;
 
 /// Whether JSON is indented.
@@ -14,18 +14,15 @@ pub(super) enum Layout {
     /// By two spaces a level. An object in an array is a row and has one line without spaces, but for its own arrays of objects,
     /// which have a line a row. Arrays of numbers have one line.
     Indented,
-    /// All on one line.
     Compact,
 }
 
 /// A value as JSON, with a newline at the end. Floats are the shortest that read back to the same value.
-/// Fails if it cannot be expressed in JSON.
 pub(super) fn written(value: &impl Serialize, layout: Layout) -> serde_json::Result<String> {
     written_with(value, layout, Digits::ALL)
 }
 
 /// As [`written`], floats rounded to `digits`.
-/// Fails as [`written`].
 pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
     let mut json = Vec::new();
     let writer = JsonWriter { layout, digits, open: Vec::new(), depth: 0, is_empty: true };
@@ -39,13 +36,11 @@ pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digit
 enum Container {
     /// An array before its first value.
     Undecided,
-    /// An array on one line.
     OneLine,
     /// An array with a line for each value.
     LineEach,
     /// An object with a line for each key.
     Block,
-    /// An object on one line.
     Row,
 }
 
@@ -54,7 +49,6 @@ struct JsonWriter {
     digits: Digits,
     /// The containers that have begun, the innermost last.
     open: Vec<Container>,
-    /// The levels that are indented.
     depth: usize,
     /// Whether nothing has been written in the innermost array or object.
     is_empty: bool,
@@ -204,6 +198,36 @@ impl Formatter for JsonWriter {
     }
 }
 
+/// Significant decimal digits of the floats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digits(u8);
+
+impl Digits {
+    /// Every double reads back to the same value.
+    pub const ALL: Self = Self(17);
+    /// Six: a share of less than 500,000 words reads back to its count of words, and rounding changes a
+    /// share by 5e-7 at most: less than a fiftieth of its standard error over 10^8 words, if it is between .1 and .9.
+    pub const DEFAULT: Self = Self(6);
+    pub const RANGE: RangeInclusive<u64> = 3..=17;
+
+    /// The nearest number with so many digits. Rounding twice changes nothing more.
+    pub fn rounded(self, value: f64) -> f64 {
+        if self == Self::ALL {
+            return value;
+        }
+        format!("{value:.*e}", usize::from(self.0) - 1).parse().expect("a float in scientific notation")
+    }
+}
+
+impl TryFrom<u64> for Digits {
+    type Error = &'static str;
+
+    fn try_from(digits: u64) -> Result<Self, Self::Error> {
+        let digits = u8::try_from(digits).ok().filter(|_| Self::RANGE.contains(&digits));
+        digits.map(Self).ok_or("a report has 3 to 17 digits")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,6 +316,31 @@ mod tests {
                 prop_assert!(text.ends_with('\n'));
             }
             prop_assert_eq!(written(&value, Layout::Compact).unwrap().lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_share_keeps_its_count() {
+        let six = Digits::DEFAULT;
+        assert_eq!(six.rounded(2.0 / 3.0).to_string(), "0.666667");
+        assert_eq!(format!("{:e}", six.rounded(-1.234_567_8e-300)), "-1.23457e-300");
+        assert_eq!(six.rounded(0.0).to_string(), "0");
+        for words in [3_u32, 2015, 499_999] {
+            for hits in [0, 1, words / 3, words - 1, words] {
+                let share = six.rounded(f64::from(hits) / f64::from(words));
+                assert_eq!((share * f64::from(words)).round(), f64::from(hits), "{hits} of {words}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_keeps_order_and_is_done_once(a in -1e300..1e300_f64, b in -1.0..1.0_f64, digits in Digits::RANGE) {
+            let digits = Digits::try_from(digits).unwrap();
+            let (x, y) = (digits.rounded(a), digits.rounded(b));
+            prop_assert_eq!(digits.rounded(x), x);
+            prop_assert!(a > b || x <= y);
+            prop_assert!((x - a).abs() <= a.abs() * 0.5 * 10_f64.powi(1 - i32::from(digits.0)) * (1.0 + 1e-9));
         }
     }
 }

@@ -1,20 +1,16 @@
 //! The whole report as JSON, there and back.
 
 mod bounds;
-mod digits;
 mod layout;
-mod one_line;
-mod ranges;
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-pub use digits::Digits;
-use layout::{Layout, written, written_with};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::passes::observation::Stage;
 use crate::passes::observation::partial::{self, Header};
@@ -24,25 +20,24 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::{gzip, input, output};
 use crate::system::json::{problem_in_line, value_of};
 use crate::system::parallel::both;
+use crate::system::printable;
+pub use layout::Digits;
+use layout::{Layout, written, written_with};
 
-/// How JSON is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonForm {
     /// On one line, not indented.
     pub compact: bool,
-    /// Packed by gzip.
     pub packed: bool,
 }
 
 /// A report, or a comparison of two, with a newline at the end. Floats are the shortest that read back to the same value.
-/// Fails for neither.
 pub fn render(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
     let text = written(value, if form.compact { Layout::Compact } else { Layout::Indented })?;
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
 }
 
 /// Whatever is JSON, indented, as [`render`] writes it.
-/// Fails if it cannot be expressed in JSON.
 pub fn indented(value: &impl Serialize) -> Result<String> {
     Ok(written(value, Layout::Indented)?)
 }
@@ -52,7 +47,6 @@ pub fn indented(value: &impl Serialize) -> Result<String> {
 const LONGEST: u64 = 1 << 30;
 
 /// The text of a saved report, packed by gzip or not; `-` is standard input.
-/// Fails if it cannot be read.
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = if path == Path::new("-") {
         input::stdin().and_then(|stdin| input::read_all(stdin, LONGEST))
@@ -109,13 +103,11 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
 }
 
 /// As [`parse`], for a terminal: each text of it is one line, of which a terminal obeys nothing.
-/// Fails as [`parse`].
 pub fn parse_to_show(name: &str, text: &str) -> Result<Report> {
     parse(name, &on_one_line(text))
 }
 
 /// A report that is not saved, as [`parse_to_show`] has it; `None` where each of its texts is one line as it is.
-/// Fails if it cannot be read again.
 pub fn to_show(report: &Report) -> Result<Option<Report>> {
     match on_one_line(&written(report, Layout::Compact)?) {
         Cow::Borrowed(_) => Ok(None),
@@ -129,10 +121,12 @@ pub fn as_saved(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &written_with(report, Layout::Compact, digits)?)
 }
 
-/// The text of a report with each text in it on one line, of which a terminal obeys nothing. What is no JSON stays as it is,
-/// to be refused where it is parsed.
+/// A report with each text and key on one line, of which a terminal obeys nothing. What is no JSON stays, to be refused later.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
-    one_line::on_one_line(text).unwrap_or(Cow::Borrowed(text))
+    if is_plain(text) {
+        return Cow::Borrowed(text);
+    }
+    serde_json::from_str(text).map_or(Cow::Borrowed(text), |json| Cow::Owned(shown(json).to_string()))
 }
 
 fn not_whole(name: &str, defect: &str) -> Error {
@@ -179,5 +173,49 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     match report.defect() {
         Some(defect) => Err(not_whole(name, &defect)),
         None => Ok(report),
+    }
+}
+
+/// The bytes that are looked at together, without a branch for each: enough for vectors, and few to look at in vain.
+const BLOCK: usize = 4096;
+
+/// Whether each text is one line that is seen as it is: JSON has line ends between its tokens alone, and within texts escapes.
+fn is_plain(json: &str) -> bool {
+    let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
+    // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.
+    let is_seen = |byte: u8| !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t');
+    let beyond_ascii = || json.chars().filter(|c| !c.is_ascii());
+    escapes.all(|escaped| matches!(escaped, Some(b'"' | b'\\' | b'/')))
+        && json.as_bytes().chunks(BLOCK).all(|block| block.iter().fold(true, |seen, byte| seen & is_seen(*byte)))
+        && (json.is_ascii() || !beyond_ascii().any(printable::is_unprintable))
+}
+
+fn shown(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(printable::one_line(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(shown).collect()),
+        Value::Object(fields) => {
+            let field = |(key, value): (String, Value)| (printable::one_line(&key), shown(value));
+            Value::Object(fields.into_iter().map(field).collect::<Map<_, _>>())
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_one_line_and_the_rest_is_as_it_was() {
+        let plain = "{\n\t\"a\": [\"b \\\"c\\\" é\", 0.1]\n}";
+        assert!(matches!(on_one_line(plain), Cow::Borrowed(same) if same == plain));
+        for (json, expected) in [
+            (r#"{"a": "b\nerror: c"}"#, r#"{"a":"b\\nerror: c"}"#),
+            (r#"{"\u001b[31m": [0.1, "\u202e"]}"#, r#"{"\\u{1b}[31m":[0.1,"\\u{202e}"]}"#),
+            ("[\"\u{9b}31m\"]", r#"["\\u{9b}31m"]"#),
+        ] {
+            assert_eq!(on_one_line(json), expected);
+        }
     }
 }

@@ -1,95 +1,28 @@
-//! The grid of heads and their cards.
+//! The parts of the page of a report: the grid of heads and their cards, the sections of the studies, and every metric of every head.
 
-use minijinja::value::Value;
+use minijinja::context;
+use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
+use crate::evaluation::askable::Askable;
 use crate::export::card::WRITES_CONSTANT;
-use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
-use crate::export::numbers::shown as number;
+use crate::export::figures;
+use crate::export::heads::{HeadCell, LabelFamily, concise, families as found, number, shown};
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
-use crate::export::{drawn, figures};
 use crate::report::in_brief::strongest_relation;
-use crate::report::roles::{Roles, by_margin};
-use crate::report::{HeadReport, Report, lacking};
+use crate::report::roles::{Roles, by_margin, lacking};
+use crate::report::{Caveat, HeadReport, Report};
+use crate::stats::interval::Interval;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::evidence::{Direction, Reach};
-use crate::study::labels::{BORDERLINE, Label, Near};
-use crate::study::section::{CardTable, HeadCard, Neighbour};
-use crate::study::show::figure::{Chart, Figure, Mark};
+use crate::study::labels::{BORDERLINE, Label, Near, Verdict};
+use crate::study::metrics::metric::{Column, Denominator, Keys, cell_names};
+use crate::study::section::{CardTable, HeadCard, Neighbour, Section, View};
+use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{below_word_classes, decimal, signed, significance};
-
-/// A head in the grid.
-#[derive(Serialize)]
-pub struct GridCell {
-    name: String,
-    code: String,
-    marks: String,
-    hue: String,
-    words: String,
-    families: String,
-    /// How it chooses, shortened; empty where that is not known.
-    chooses: String,
-}
-
-/// A family of labels that some head has.
-#[derive(Serialize)]
-pub struct FamilyRow {
-    name: String,
-    code: Option<String>,
-    hue: String,
-    first: usize,
-    heads: usize,
-    meaning: &'static str,
-}
-
-/// A head with its evidence.
-#[derive(Serialize)]
-pub struct Card {
-    name: String,
-    primary: String,
-    /// The head in one sentence.
-    description: String,
-    labels: Vec<LabelRow>,
-    nearest: Vec<String>,
-    chooses: Option<String>,
-    lines: Vec<String>,
-    neighbours: Vec<NeighbourLink>,
-    studies: Vec<StudyLine>,
-    examples: Vec<ExampleTable>,
-    figures: Vec<CardFigure>,
-}
-
-/// The remarks of a study on a head beside its labels.
-#[derive(Serialize)]
-struct StudyLine {
-    study: &'static str,
-    line: String,
-}
-
-/// A study's data on a head as a table.
-#[derive(Serialize)]
-struct ExampleTable {
-    columns: &'static [&'static str],
-    rows: Vec<Vec<String>>,
-}
-
-/// A head that another is related to.
-#[derive(Serialize)]
-struct NeighbourLink {
-    how: &'static str,
-    name: String,
-    strength: String,
-}
-
-/// A figure on a card.
-#[derive(Serialize)]
-struct CardFigure {
-    /// Whether it opens: what is as wide as sentences is folded.
-    opens: bool,
-    title: String,
-    reading: String,
-    svg: Value,
-}
+use crate::study::{AnyStudy, Labelling, columns};
+use crate::system::counted::counted;
 
 /// A label with what it is read beside.
 #[derive(Serialize)]
@@ -106,8 +39,7 @@ pub fn hue(hue: Hue) -> String {
     Ink::Label(hue).name()
 }
 
-/// The grid, layer by layer.
-pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
+pub fn grid(report: &Report) -> Value {
     let cell = |head: &HeadReport| {
         let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(report, head);
         let chooses = head.chooses.as_ref().map_or_else(String::new, |label| {
@@ -121,26 +53,19 @@ pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
             head.labels.iter().map(|label| shown(&label.label).family).collect()
         };
         let name = head.place.to_string();
-        GridCell { name, code, marks, hue: hue(of), words, families: families.join(" "), chooses }
+        context! { name, code, marks, hue => hue(of), words, families => families.join(" "), chooses }
     };
-    report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect()
+    report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>()).collect()
 }
 
-/// The families that heads have labels of.
-pub fn families(report: &Report) -> Vec<FamilyRow> {
-    let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| FamilyRow {
-        name,
-        code,
-        hue: hue(of),
-        first,
-        heads: by_layer.iter().sum(),
-        meaning,
+pub fn families(report: &Report) -> Value {
+    let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| {
+        context! { name, code, hue => hue(of), first, heads => by_layer.iter().sum::<usize>(), meaning }
     };
     found(report).into_iter().map(row).collect()
 }
 
-/// The head whose card stands first, and why: that of the relation with the strongest evidence if this is beyond word classes, else
-/// the one whose firm role has the largest margin over its threshold, and the first of all where none has one.
+/// The head whose card stands first, and why.
 pub fn first(report: &Report) -> (String, String) {
     let of_relation = strongest_relation(report).filter(|(_, label)| label.reach() == Some(Reach::Tags));
     let (place, why) = match (of_relation, by_margin(report).first()) {
@@ -161,9 +86,8 @@ pub fn firm(report: &Report) -> String {
     [roles.to_string(), roles.borderline()].join(" ").trim_end().to_owned()
 }
 
-/// The cards of all heads.
-pub fn cards(report: &Report) -> Vec<Card> {
-    let (controls, lacking) = (report.controls_by_kind(), lacking::lines(report));
+pub fn cards(report: &Report) -> Value {
+    let (controls, lacking) = (report.controls_by_kind(), lacking(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
             let kept: Vec<&str> = head.labels_kept(runs).collect();
@@ -172,62 +96,61 @@ pub fn cards(report: &Report) -> Vec<Card> {
         });
         let is_constant = report.model.constant_heads.contains(&head.place);
         let constant = is_constant.then(|| WRITES_CONSTANT.to_owned()).into_iter();
-        Card {
-            name: head.place.to_string(),
-            primary: head.primary.clone(),
-            description: head.description.clone(),
-            labels: head.labels.iter().map(row).collect(),
-            nearest: head.nearest.iter().map(near).collect(),
-            chooses: head.chooses.as_ref().map(chooses),
-            lines: match (head.is_absent(), head.labels.is_empty()) {
-                (true, _) => Vec::new(),
-                (_, true) => constant.chain(lacking.clone()).collect(),
-                _ => constant.chain(kept).collect(),
-            },
-            neighbours: neighbours(report, head),
-            studies: studies(report, head),
-            examples: examples(report, head),
-            figures: figures(report, head),
+        let lines: Vec<String> = match (head.is_absent(), head.labels.is_empty()) {
+            (true, _) => Vec::new(),
+            (_, true) => constant.chain(lacking.clone()).collect(),
+            _ => constant.chain(kept).collect(),
+        };
+        context! {
+            name => head.place.to_string(),
+            primary => &head.primary,
+            description => &head.description,
+            labels => Serde(head.labels.iter().map(row).collect::<Vec<_>>()),
+            nearest => head.nearest.iter().map(near).collect::<Value>(),
+            chooses => head.chooses.as_ref().map(chooses),
+            lines,
+            neighbours => neighbours(report, head),
+            studies => studies(report, head),
+            examples => examples(report, head),
+            figures => figures(report, head),
         }
     };
     report.heads.iter().map(card).collect()
 }
 
-/// The heads that a head is related to, by the studies.
-fn neighbours(report: &Report, head: &HeadReport) -> Vec<NeighbourLink> {
+fn neighbours(report: &Report, head: &HeadReport) -> Value {
     let policy = &report.settings.policy;
     let found = report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).neighbours);
-    found.map(|Neighbour { how, place, strength }| NeighbourLink { how, name: place.to_string(), strength }).collect()
+    found.map(|Neighbour { how, place, strength }| context! { how, name => place.to_string(), strength }).collect()
 }
 
-/// The remarks of each study on a head: its effect, the information that it carries. Studies that draw the head, or link it to others,
-/// are on its card with that.
-fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
+/// The remarks of each study on a head, but for studies that draw it or link it to others, which are on its card with that.
+fn studies(report: &Report, head: &HeadReport) -> Value {
     let policy = &report.settings.policy;
     let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, policy)));
     let is_said = |on_head: &HeadCard| on_head.figures.is_empty() && on_head.neighbours.is_empty();
     let said = on_head.filter(|(_, on_head)| is_said(on_head)).flat_map(|(study, on_head)| {
-        on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
+        on_head.lines.into_iter().map(|line| context! { study => study.card().name, line })
     });
     said.collect()
 }
 
-/// The tables of a head by the studies.
-fn examples(report: &Report, head: &HeadReport) -> Vec<ExampleTable> {
+fn examples(report: &Report, head: &HeadReport) -> Value {
     let policy = &report.settings.policy;
     let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, policy).table);
-    tables.map(|CardTable { columns, rows }| ExampleTable { columns, rows }).collect()
+    tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect()
 }
 
 /// The drawings of a head: of its metrics, then by the studies.
-fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
+fn figures(report: &Report, head: &HeadReport) -> Value {
     let figure = |figure: Figure| {
+        // What is as wide as sentences is folded.
         let opens = matches!(figure.chart, Chart::Arcs(_));
         let medium = if opens { Medium::Page } else { Medium::Card };
         let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
-        CardFigure { opens, title: figure.title, reading: figure.reading, svg }
+        context! { opens, title => figure.title, reading => figure.reading, svg }
     };
-    drawn::metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
+    drawn_metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
 }
 
 fn row(label: &Label) -> LabelRow {
@@ -259,7 +182,6 @@ fn row(label: &Label) -> LabelRow {
     }
 }
 
-/// How a head chooses.
 fn chooses(label: &Label) -> String {
     let LabelRow { label, score, sure, .. } = row(label);
     format!("{label} {score}, {sure}")
@@ -268,4 +190,206 @@ fn chooses(label: &Label) -> String {
 fn near(near: &Near) -> String {
     let score = number(Mark { value: near.score, ci95: near.ci95 }, false);
     format!("{}, {score} where {} is asked for", near.label, near.rule)
+}
+
+/// The figures of a head, in the order of the studies; none of a metric that it has no value of.
+fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
+    let drawn = report.sections.0.iter().flat_map(|(study, _)| {
+        let columns = columns(*study);
+        study.card().drawn.iter().filter_map(move |(id, title)| {
+            let column = *columns.iter().find(|column| column.id == *id)?;
+            let chart = match column.keys {
+                Keys::Single => beside_largest(report, head, column)?,
+                Keys::Each(..) => by_key(report, head, column)?,
+            };
+            let reading = format!("{title}, of {}, with 95 % intervals.", head.place);
+            Some(Figure { name: id, title: (*title).to_owned(), reading, chart })
+        })
+    });
+    drawn.collect()
+}
+
+/// The number of a head above the largest number of any head, in a forest whose line is nothing.
+fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
+    let mark = |head: &HeadReport| {
+        let ci95 = head.ci95.get(id, None).copied().flatten();
+        Mark::of(head.metrics.get(id, None).copied().flatten(), ci95)
+    };
+    let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
+    let row = |head: &HeadReport, note: &str| ForestRow {
+        name: head.place.to_string(),
+        note: note.to_owned(),
+        marks: vec![mark(head)],
+    };
+    mark(head)?;
+    let largest = report.heads.iter().max_by(|a, b| value(a).total_cmp(&value(b)))?;
+    let other = (largest.place != head.place).then(|| row(largest, "the largest"));
+    let own = row(head, if other.is_none() { "the largest" } else { "" });
+    Some(Chart::Forest(Forest {
+        scale: String::new(),
+        shares: false,
+        nothing: Some(0.0),
+        marks: vec![head.place.to_string()],
+        rows: std::iter::once(own).chain(other).collect(),
+    }))
+}
+
+/// The numbers of a head by key, each beside its chance level.
+fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
+    let bar = |name: String| {
+        let key = name.split_once('.').map(|(_, key)| key)?.to_owned();
+        let at = Some(key.as_str());
+        let value = head.metrics.get(column.id, at).copied().flatten()?;
+        let ci95 = head.ci95.get(column.id, at).copied().flatten();
+        let own = head.chance.get(column.id, at).copied().flatten();
+        let level = own.or(report.chance.get(column.id, at).copied().flatten());
+        Some(Bar { name: key.replace('-', "−"), mark: Some(Mark { value, ci95 }), level })
+    };
+    let bars: Vec<Bar> = cell_names(&[column]).filter_map(bar).collect();
+    let has_levels = bars.iter().any(|bar| bar.level.is_some());
+    (!bars.is_empty()).then(|| {
+        Chart::Bars(Bars {
+            across: "offset".to_owned(),
+            level: if has_levels { "chance".to_owned() } else { String::new() },
+            shares: true,
+            bars,
+        })
+    })
+}
+
+#[derive(Serialize)]
+pub struct StudySection {
+    name: &'static str,
+    question: &'static str,
+    pub caveats: Vec<Caveat>,
+    figures: Vec<Value>,
+    summary: String,
+}
+
+#[derive(Serialize)]
+pub struct StudyBeyond {
+    names: Vec<&'static str>,
+    /// A sentence without its subject, the model.
+    why: String,
+}
+
+/// The studies of a report that have something to show beside metrics and labels.
+pub fn sections(report: &Report) -> Vec<StudySection> {
+    let policy = &report.settings.policy;
+    let verdicts: Vec<Verdict> = report
+        .heads
+        .iter()
+        .map(|head| Verdict {
+            primary: head.primary.clone(),
+            labels: head.labels.clone(),
+            nearest: head.nearest.clone(),
+        })
+        .collect();
+    let section = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
+        let labelling = Labelling { verdicts: &verdicts, policy, section: &**section };
+        let ids: Vec<&str> = study.card().caveats_of(&labelling).iter().map(|caveat| caveat.id).collect();
+        let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
+        let drawn = |figure: Figure| {
+            let (columns, rows) = figures::table(report, &figure);
+            let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
+            let Figure { title, reading, .. } = figure;
+            context! { numbers => context! { caption => &title, columns, rows }, title, reading, svg }
+        };
+        let View { figures, summary, .. } = section.view(policy);
+        StudySection {
+            name: study.card().name,
+            question: study.card().question,
+            caveats,
+            figures: figures.into_iter().map(drawn).collect(),
+            summary: summary.fit(Some(WIDTH)).trim_end().to_owned(),
+        }
+    };
+    let mut found: Vec<StudySection> = report.sections.0.iter().map(section).collect();
+    found.retain(|section| !(section.figures.is_empty() && section.summary.is_empty()));
+    found
+}
+
+/// The width of what studies say in words, in columns: room for every column of their tables.
+const WIDTH: usize = 160;
+
+/// The studies that a report does not have and that can be asked of its model; and those that cannot, each with the reason.
+pub fn missing(report: &Report) -> (Vec<Value>, Vec<StudyBeyond>) {
+    let askable = Askable::of(&report.model);
+    let (mut missing, mut beyond) = (Vec::new(), Vec::<StudyBeyond>::new());
+    let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
+    for study in STUDIES.iter().filter(|study| !ran(study.card().name)) {
+        let card = study.card();
+        match askable.beyond_or_without_loss(*study) {
+            None => missing.push(context! { name => card.name, question => card.question }),
+            Some(why) => match beyond.iter_mut().find(|other| other.why == why) {
+                Some(other) => other.names.push(card.name),
+                None => beyond.push(StudyBeyond { names: vec![card.name], why }),
+            },
+        }
+    }
+    (missing, beyond)
+}
+
+/// A metric with its cells: one, or one for each key.
+#[derive(Serialize)]
+struct MetricTables {
+    name: String,
+    measures: &'static str,
+    rests_on: String,
+    tables: Vec<Value>,
+}
+
+/// The tables of all metrics that some head has a value of, study by study.
+pub fn by_study(report: &Report) -> Vec<Value> {
+    let mut tables = tables(report);
+    let group = |(study, _): &(&'static dyn AnyStudy, Box<dyn Section>)| {
+        let own: Vec<&str> = columns(*study).into_iter().map(|column| column.id).collect();
+        let metrics: Vec<MetricTables> = tables.extract_if(.., |metric| own.contains(&metric.name.as_str())).collect();
+        let numbers = metrics.iter().map(|metric| metric.tables.len()).sum::<usize>();
+        let numbers = counted(numbers, "metric");
+        (!metrics.is_empty()).then(|| context! { study => study.card().name, numbers, metrics => Serde(metrics) })
+    };
+    report.sections.0.iter().filter_map(group).collect()
+}
+
+/// The tables in the order of the report.
+fn tables(report: &Report) -> Vec<MetricTables> {
+    let known: Vec<Vec<(Option<f64>, Option<Interval>)>> = report
+        .heads
+        .iter()
+        .map(|head| {
+            head.metrics.cells().zip(head.ci95.cells()).map(|((_, value), (_, ci95))| (*value, *ci95)).collect()
+        })
+        .collect();
+    let chance: Vec<(String, Option<f64>)> = report.chance.cells().map(|(name, value)| (name, *value)).collect();
+    let (ci95, denominators) = (report.chance_ci95.by_name(), report.denominators.by_name());
+    let mut metrics: Vec<MetricTables> = Vec::new();
+    let is_measured = |place: usize| known.iter().any(|head| head.get(place).is_some_and(|(value, _)| value.is_some()));
+    for (place, (name, chance)) in chance.iter().enumerate().filter(|(place, _)| is_measured(*place)) {
+        let id = name.split('.').next().unwrap_or(name);
+        let cell = |head: &Vec<(Option<f64>, Option<Interval>)>| {
+            let (value, ci95) = head.get(place).copied().unwrap_or_default();
+            value.map_or_else(|| "–".to_owned(), |value| concise(value, ci95))
+        };
+        let beside = chance.map_or_else(String::new, |chance| {
+            format!("chance {}", concise(chance, ci95.get(name).copied().copied().flatten()))
+        });
+        let rows = known.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>());
+        let table = context! { name, beside, rows => rows.collect::<Value>() };
+        if let Some(metric) = metrics.last_mut().filter(|metric| metric.name == id) {
+            metric.tables.push(table);
+            continue;
+        }
+        metrics.push(MetricTables {
+            name: id.to_owned(),
+            measures: registry::find(name).map_or("", |entry| entry.explanation.measures),
+            rests_on: denominators.get(name).map_or_else(String::new, |on| rests_on(**on)),
+            tables: vec![table],
+        });
+    }
+    metrics
+}
+
+fn rests_on(Denominator { count, sentences, .. }: Denominator) -> String {
+    format!("It rests on {} in {}.", counted(count, "case"), counted(sentences, "sentence"))
 }

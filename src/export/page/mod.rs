@@ -1,13 +1,9 @@
 //! The page: one HTML file without any other, made of a report alone.
 //!
-//! Reading it needs no script; the script shows one card at a time, sorts, filters and colours. Its digest stands in
-//! the page's content security policy, so that no other script would run, and nothing is loaded from anywhere.
+//! Reading it needs no script. The script's digest stands in the page's content security policy, so that no other would run.
 
-pub mod glance;
 mod heads;
-mod metrics;
 pub mod several;
-mod studies;
 
 use std::fmt::Write as _;
 
@@ -15,17 +11,18 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::figures;
 use super::palette::{Ink, STEPS};
-use super::summary;
 use super::svg::{Medium, escaped};
-use crate::report::{Caveat, Report, is_about_certainty};
+use super::{figures, summary};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::report::{AttentionMaps, Caveat, Report, SentenceUnit, is_about_certainty};
 use crate::system::counted::counted;
-use glance::ShownSentence;
+use crate::system::printable::one_line;
 
 /// The templates by name; all others fill in the blocks of `base`.
 const TEMPLATES: [(&str, &str); 6] = [
@@ -43,64 +40,36 @@ const SCRIPT: &str = include_str!("script.js");
 const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
-/// The page of a report.
-#[derive(Serialize)]
-struct ReportPage<'a> {
-    title: String,
-    facts: Vec<(&'static str, String)>,
-    /// The report in a few sentences.
-    brief: Vec<String>,
-    /// Caveats that are of no section.
-    caveats: Vec<&'a Caveat>,
-    heads_across: Vec<usize>,
-    grid: Vec<Vec<heads::GridCell>>,
-    families: Vec<heads::FamilyRow>,
-    /// Whether some head has a label of how it chooses.
-    chooses: bool,
-    /// The head whose card stands first, and why.
-    first: String,
-    why_first: String,
-    cards: Vec<heads::Card>,
-    thumbnails: Vec<ShownSentence>,
-    depth: Value,
-    studies: Vec<studies::StudySection>,
-    controls: String,
-    metrics: Vec<metrics::MetricGroup>,
-    missing: Vec<studies::StudyNotRun>,
-    beyond: Vec<studies::StudyBeyond>,
-    footer: String,
-}
-
-/// The page as a file.
-/// Fails for no a report.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
-    let studies = studies::of(report);
+    let studies = heads::sections(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
     // Those about what labels say stand before those about how sure they are.
     let general = report.caveats.iter().filter(|caveat| !of_studies(caveat));
     let (certainty, meaning): (Vec<_>, Vec<_>) = general.partition(|caveat| is_about_certainty(&caveat.id));
-    let (missing, beyond) = studies::missing(report);
+    let (missing, beyond) = heads::missing(report);
     let (first, why_first) = heads::first(report);
-    let page = ReportPage {
-        title: format!("Attention heads of {}", report.model.id),
-        facts: facts(report),
-        brief: if report.in_brief.is_empty() { vec![heads::firm(report)] } else { report.in_brief.clone() },
-        caveats: [meaning, certainty].concat(),
-        heads_across: (0..report.model.heads).collect(),
-        grid: heads::grid(report),
-        families: heads::families(report),
-        chooses: report.heads.iter().any(|head| head.chooses.is_some()),
+    let of_maps = |maps| ShownSentence::of_all(maps, report.model.grid());
+    let thumbnails: Vec<ShownSentence> = report.attention_maps.iter().map(of_maps).collect();
+    let page = context! {
+        title => format!("Attention heads of {}", report.model.id),
+        facts => facts(report),
+        brief => if report.in_brief.is_empty() { vec![heads::firm(report)] } else { report.in_brief.clone() },
+        caveats => Serde([meaning, certainty].concat()),
+        heads_across => (0..report.model.heads).collect::<Value>(),
+        grid => heads::grid(report),
+        families => heads::families(report),
+        chooses => report.heads.iter().any(|head| head.chooses.is_some()),
         first,
         why_first,
-        cards: heads::cards(report),
-        thumbnails: report.attention_maps.iter().map(|maps| ShownSentence::of_all(maps, report.model.grid())).collect(),
-        depth: Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
-        studies,
-        controls: summary::of_controls(report),
-        metrics: metrics::by_study(report),
+        cards => heads::cards(report),
+        thumbnails => Serde(thumbnails),
+        depth => Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
+        studies => Serde(studies),
+        controls => summary::of_controls(report),
+        metrics => heads::by_study(report),
         missing,
-        beyond,
-        footer: footer(report),
+        beyond => Serde(beyond),
+        footer => footer(report),
     };
     filled("report", &page)
 }
@@ -140,21 +109,19 @@ fn with_code(text: &str) -> String {
     parts.iter().enumerate().map(part).collect()
 }
 
-/// The digest of the script, as a content security policy names it.
 fn script_hash() -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(SCRIPT)))
 }
 
 /// The colours of both themes as variables, and the steps of heat maps.
 fn colours() -> String {
-    let theme = |colour: fn(Ink) -> &'static str| -> String {
-        Ink::all().map(|ink| format!("--{}:{}", ink.name(), colour(ink))).collect::<Vec<_>>().join(";")
+    let theme = |side: usize| -> String {
+        Ink::all().map(|ink| format!("--{}:{}", ink.name(), ink.colours()[side])).collect::<Vec<_>>().join(";")
     };
-    let mut css =
-        format!(":root{{{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}", theme(Ink::light), theme(Ink::dark));
-    css.push_str("@media print{:root{");
-    css.push_str(&theme(Ink::light));
-    css.push_str("}}");
+    let [light, dark] = [0, 1].map(theme);
+    let mut css = format!(
+        ":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}"
+    );
     for step in 0..STEPS {
         write!(css, ".c{step}{{background:var(--s{step});color:var(--t{step})}}")
             .expect("writing to a string does not fail");
@@ -210,6 +177,55 @@ fn footer(report: &Report) -> String {
     format!("{} {}{run}. Layers and heads are counted from 0.", report.tool.name, report.tool.version)
 }
 
+#[derive(Serialize)]
+pub struct ShownSentence {
+    /// Whether it has thumbnails of all heads.
+    has_thumbnails: bool,
+    about: String,
+    /// The data that the script draws, as attributes of an element.
+    data: Value,
+}
+
+impl ShownSentence {
+    /// The attention of all heads of a model, with thumbnails.
+    pub fn of_all(maps: &AttentionMaps, grid: HeadGrid) -> Self {
+        Self::new(maps, &format!("data-heads={}", grid.heads))
+    }
+
+    pub fn of_chosen(maps: &AttentionMaps, heads: &[HeadPlace]) -> Self {
+        let names: Vec<String> = heads.iter().map(ToString::to_string).collect();
+        Self { has_thumbnails: false, ..Self::new(maps, &format!("data-heads=0 data-names=\"{}\"", names.join(" "))) }
+    }
+
+    fn new(maps: &AttentionMaps, heads: &str) -> Self {
+        // A text is put on one line before it is JSON, which knows no other escapes than its own.
+        let json = |value: &serde_json::Value| escaped(&value.to_string());
+        let tokens = json(&maps.tokens.iter().map(|token| one_line(token)).collect());
+        let unit = |unit: &SentenceUnit| json!([one_line(&unit.text), unit.tokens[0], unit.tokens[1], unit.is_word]);
+        let units = json(&maps.units.iter().map(unit).collect());
+        let arcs = json(&maps.arcs.iter().map(|arc| json!([arc.from, arc.to, one_line(&arc.relation)])).collect());
+        // Maps are letters that HTML does not escape, without a space.
+        let maps_of_heads = maps.maps.join(" ");
+        let data = format!(
+            "{heads} data-tokens=\"{tokens}\" data-units=\"{units}\" data-arcs=\"{arcs}\" data-maps=\"{maps_of_heads}\""
+        );
+        Self { has_thumbnails: true, about: about(maps), data: Value::from_safe_string(data) }
+    }
+}
+
+fn about(maps: &AttentionMaps) -> String {
+    let words: Vec<&str> = maps.units.iter().filter(|unit| unit.is_word).map(|unit| unit.text.as_str()).collect();
+    let text = if words.is_empty() { maps.tokens.join(" ") } else { words.join(" ") };
+    match (maps.sentence, maps.example_of) {
+        (Some(sentence), Some(head)) => format!(
+            "Sentence {sentence} of the corpus: {text}. It is the typical example of {head}, and the longest of those of the eight heads \
+             whose firm roles are the furthest above their thresholds."
+        ),
+        (Some(sentence), None) => format!("Sentence {sentence} of the corpus: {text}"),
+        _ => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,5 +250,29 @@ mod tests {
                 assert!(!text.contains(word), "{word}");
             }
         }
+    }
+
+    use crate::report::SentenceArc;
+
+    #[test]
+    fn tokens_of_others_stay_in_their_attribute() {
+        let tokens = vec!["\"><script>".to_owned(), "\u{202e}\n".to_owned()];
+        let maps = AttentionMaps::new(tokens, &[1.0, 0.0, 0.5, 0.5]);
+        let data = ShownSentence::of_all(&maps, HeadGrid { layers: 1, heads: 1 }).data.to_string();
+        assert!(!data.contains(['<', '>', '\u{202e}', '\n']), "{data}");
+        let json = data.split("data-tokens=\"").nth(1).unwrap().split('"').next().unwrap();
+        let json = json.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        let read: Vec<String> = serde_json::from_str(&json).unwrap();
+        assert_eq!(read[0], "\"><script>");
+        assert!(data.ends_with("data-maps=\"/Agg\""), "{data}");
+        let unit = SentenceUnit { text: "\"><b>\n".to_owned(), tokens: [0, 1], is_word: true };
+        let arcs = vec![SentenceArc { from: 0, to: 0, relation: "<i>".to_owned() }];
+        let chosen = ShownSentence::of_chosen(
+            &AttentionMaps { units: vec![unit], arcs, ..maps },
+            &[HeadPlace { layer: 0, head: 0 }],
+        );
+        let data = chosen.data.to_string();
+        assert!(data.starts_with("data-heads=0 data-names=\"L0H0\" ") && !data.contains(['<', '>', '\n']), "{data}");
+        assert!(data.contains("data-arcs=\"[[0,0,&quot;&lt;i&gt;&quot;]]\""), "{data}");
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use minijinja::context;
+use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
 use super::heads::hue;
@@ -12,31 +14,6 @@ use crate::report::{HeadReport, Report};
 use crate::study::labels::{ABSENT, Label, REMOVED, UNLABELLED};
 use crate::system::counted::{counted, plural};
 
-#[derive(Serialize)]
-struct ComparisonPage {
-    title: String,
-    facts: Vec<(&'static str, String)>,
-    reports: Vec<ReportColumn>,
-    /// The comparisons that hold and those that do not, where decoders stand beside encoders.
-    beside: Option<&'static str>,
-    families: Vec<FamilyCounts>,
-    kept: String,
-    /// Whether the models differ in family or in the number of layers and heads.
-    apart: bool,
-    heads: Vec<Head>,
-    footer: String,
-}
-
-#[derive(Serialize)]
-struct ReportColumn {
-    name: String,
-    model: String,
-    grid: String,
-    corpus: String,
-    sentences: u64,
-    firm: usize,
-}
-
 /// A family of labels with the number of heads in each report; none where no study that was run gives it.
 #[derive(Serialize)]
 struct FamilyCounts {
@@ -44,16 +21,7 @@ struct FamilyCounts {
     hue: String,
     counts: Vec<Option<usize>>,
     /// How many heads more the last report has than the one before; none where one of them does not know.
-    change: Option<ChangeBar>,
-}
-
-/// A difference of two counts, as a bar.
-#[derive(Serialize)]
-struct ChangeBar {
-    text: String,
-    is_less: bool,
-    /// Its size, in per cent of the largest change of all families.
-    size: f64,
+    change: Option<Value>,
 }
 
 /// A head in all reports; none where a model has no such head.
@@ -80,7 +48,6 @@ const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose
     decoders alone, and a loss of the next token is not one of masked tokens.";
 
 /// The page of several reports, each with the name that it goes by.
-/// Fails for no reports.
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let heads = heads(reports);
     let first = |head: &&Head| {
@@ -101,29 +68,30 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let mixed = reports.iter().any(is_decoder) && !reports.iter().all(is_decoder);
     let shape = |(_, report): &(String, Report)| (report.model.family.clone(), report.model.layers, report.model.heads);
     let apart = reports.windows(2).any(|pair| shape(&pair[0]) != shape(&pair[1]));
-    let page = ComparisonPage {
-        title: "Reports side by side".to_owned(),
-        facts: vec![("Reports", reports.len().to_string())],
-        reports: reports.iter().map(described).collect(),
-        beside: mixed.then_some(DECODERS_BESIDE_ENCODERS),
-        families: by_family(reports),
+    let page = context! {
+        title => "Reports side by side",
+        facts => [("Reports", reports.len().to_string())],
+        reports => reports.iter().map(described).collect::<Value>(),
+        // The comparisons that hold and those that do not.
+        beside => mixed.then_some(DECODERS_BESIDE_ENCODERS),
+        families => Serde(by_family(reports)),
         kept,
+        // Whether the models differ in family or in the number of layers and heads.
         apart,
-        heads,
-        footer: "Layers and heads are counted from 0.".to_owned(),
+        heads => Serde(heads),
+        footer => "Layers and heads are counted from 0.",
     };
     super::filled("several", &page)
 }
 
-fn described((name, report): &(String, Report)) -> ReportColumn {
-    let firm = Roles::of(report).firm;
-    ReportColumn {
-        name: name.clone(),
-        model: report.model.id.clone(),
-        grid: format!("{} × {}", report.model.layers, report.model.heads),
-        corpus: report.subject(),
-        sentences: report.corpus.sentences,
-        firm,
+fn described((name, report): &(String, Report)) -> Value {
+    context! {
+        name,
+        model => &report.model.id,
+        grid => format!("{} × {}", report.model.layers, report.model.heads),
+        corpus => report.subject(),
+        sentences => report.corpus.sentences,
+        firm => Roles::of(report).firm,
     }
 }
 
@@ -154,11 +122,12 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
         found.iter().map(|family| change(&family.counts).map(|(after, before)| after - before)).collect();
     let largest = changes.iter().flatten().map(|change| change.abs()).max().unwrap_or(0).max(1);
     for (family, change) in found.iter_mut().zip(changes) {
-        family.change = change.filter(|change| *change != 0).map(|change| ChangeBar {
-            text: format!("{change:+}"),
-            is_less: change < 0,
-            size: 100.0 * change.abs() as f64 / largest as f64,
-        });
+        // The size is in per cent of the largest change of all families.
+        let bar = |change: i64| {
+            let size = 100.0 * change.abs() as f64 / largest as f64;
+            context! { text => format!("{change:+}"), is_less => change < 0, size }
+        };
+        family.change = change.filter(|change| *change != 0).map(bar);
     }
     found
 }

@@ -17,14 +17,12 @@ use crate::study::{AnyStudy, columns};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// The first label of each head.
 pub(super) fn labels(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     grids(out, report, width, |head| label_cell(report, head));
     legend(out, &report.heads, first)
 }
 
-/// The first label of each head, with its legend on one line.
 pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
     grids(out, report, width, |head| label_cell(report, head));
     let labels = || report.heads.iter().flat_map(|head| &head.labels);
@@ -68,12 +66,10 @@ fn plain([text, meaning]: [&str; 2]) -> Code {
     Code { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
 }
 
-/// The first label of a head.
 fn first(head: &HeadReport) -> Code {
     head.without_label().map_or_else(|| code(&head.primary), plain)
 }
 
-/// How a head chooses.
 fn choice(head: &HeadReport) -> Code {
     head.chooses.as_ref().map_or_else(|| plain(NO_CHOICE), |chooses| code(&chooses.label))
 }
@@ -97,7 +93,6 @@ fn grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn
     }
 }
 
-/// These heads of every layer.
 fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> String) -> Table {
     let mut table = plain_table();
     let names = shown.clone().map(|head| format!("H{head}"));
@@ -110,7 +105,6 @@ fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> Stri
     table
 }
 
-/// The first label of a head.
 fn label_cell(report: &Report, head: &HeadReport) -> String {
     let Code { text, style, .. } = first(head);
     format!("{style}{text}{}{style:#}", report.marks(head))
@@ -161,7 +155,6 @@ fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<
     entries
 }
 
-/// The labels that the grid shows, with the number of heads.
 fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> fmt::Result {
     writeln!(out)?;
     for (meaning, (count, codes, style)) in meanings(heads, of_head) {

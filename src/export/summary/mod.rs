@@ -1,18 +1,15 @@
 //! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
-mod answers;
 mod brief;
-mod controls;
 mod grids;
 
 use std::fmt::{self, Write};
 
-use crate::evaluation::presets;
-use crate::evaluation::presets::Preset;
+use crate::evaluation::presets::{self, Preset};
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
-use crate::report::roles::Roles;
-use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, lacking};
+use crate::report::roles::{Roles, lacking};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report};
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
 use crate::study::labels::{BORDERLINE, Label};
@@ -21,18 +18,13 @@ use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// How much a summary says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The part that fits on one screen.
     Brief,
-    /// Also the remarks of each study.
     Full,
 }
 
-/// The summary of a report, with terminal colours, which the printer strips where they do not belong.
-///
-/// The presets of its labels have their lines. `width` is in columns; without it tables have their full width.
+/// The summary of a report, with terminal colours. `width` is in columns; without it tables have their full width.
 pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Option<usize>) -> String {
     let mut summary = Summary::default();
     write_summary(&mut summary, report, presets, (detail, width)).expect("writing to a string does not fail");
@@ -43,7 +35,6 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
 const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
     shard runs again with `--after` that file\n";
 
-/// The summary of a shard before it is merged.
 pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
     if observation.stage.is_after() {
@@ -99,11 +90,11 @@ fn write_summary(
     roles(out, report)?;
     grids::choices(out, report, width)?;
     grids::tied(out, &report.heads)?;
-    blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
-    controls::write(out, report)?;
+    blocks(out, lacking(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
+    brief::controls(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
     let views: Vec<_> = report.views().collect();
-    blocks(out, answers::of_studies(report, &views).into())?;
+    blocks(out, brief::of_studies(report, &views).into())?;
     for (_, view) in views {
         blocks(out, view.summary)?;
     }
@@ -133,13 +124,11 @@ fn about(out: &mut Summary, report: &Report) -> fmt::Result {
     remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
 }
 
-/// How much text there is.
 fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
     let [sentence, word] = model.text_units();
     [(sentences, sentence), (words, word), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
 }
 
-/// The files of a corpus that has several.
 fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Result {
     const SHOWN: usize = 12;
     if corpus.files.len() < 2 {
@@ -165,7 +154,6 @@ fn generators(corpus: &CorpusInfo) -> Vec<String> {
     generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
-/// Facts on the model or on the corpus.
 fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
     if !remarks.is_empty() {
         writeln!(out, "The {of}:")?;
@@ -173,7 +161,6 @@ fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
     remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))
 }
 
-/// Lines of their own, after a blank one.
 fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
     if !said.is_empty() {
         writeln!(out)?;
@@ -185,11 +172,10 @@ fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
 /// The paragraphs of the controls; none without any.
 pub fn of_controls(report: &Report) -> String {
     let mut summary = Summary::default();
-    controls::write(&mut summary, report).expect("writing to a string does not fail");
+    brief::controls(&mut summary, report).expect("writing to a string does not fail");
     summary.to_string().trim().to_owned()
 }
 
-/// The lines that presets add.
 pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {
     let present = heads.iter().filter(|head| !head.is_absent());
     let heads: Vec<(&[Label], &Values)> = present.map(|head| (&head.labels[..], &head.metrics)).collect();

@@ -1,16 +1,10 @@
 //! A writer of SVG: shapes and text, with the same bytes for the same figure.
 
-mod letters;
-
 use std::fmt::Write;
 
 use super::palette::Ink;
 use crate::system::printable::printable;
-use letters::Extent;
 
-pub use letters::width_of;
-
-/// The medium of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// Alone, for a paper: its colours are in it, on white.
@@ -21,24 +15,16 @@ pub enum Medium {
     Card,
 }
 
-/// The anchor of a text at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// It begins there.
     Start,
-    /// Its middle is there.
     Middle,
-    /// It ends there.
     End,
 }
 
-/// The ordinary size of letters, in pixels.
 pub const TEXT: f64 = 12.0;
-
-/// The small size of letters.
 pub const SMALL: f64 = 10.5;
 
-/// A figure that is being drawn.
 pub struct Svg {
     medium: Medium,
     body: String,
@@ -47,13 +33,11 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// An empty one.
     pub fn new(medium: Medium) -> Self {
         Self { medium, body: String::new(), texts: Extent::NONE }
     }
 
-    /// The document, `width` by `height` pixels, or larger where a text reaches beyond that; `title` is its name to those who cannot see
-    /// it, `text` what it shows.
+    /// The document, `width` by `height` pixels, or larger where a text reaches beyond; `title` and `text` stand for it.
     pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
         let [left, top, width, height] = self.texts.within(size).map(number);
         let (title, text) = (escaped(title), escaped(text));
@@ -78,19 +62,17 @@ impl Svg {
 
     fn colour(&self, ink: Ink) -> String {
         match self.medium {
-            Medium::Alone => ink.light().to_owned(),
+            Medium::Alone => ink.colours()[0].to_owned(),
             Medium::Page | Medium::Card => format!("var(--{})", ink.name()),
         }
     }
 
-    /// A filled rectangle.
     pub fn rect(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], fill: Ink) {
         let fill = self.colour(fill);
         let [x, y, width, height] = [x, y, width, height].map(number);
         self.add(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>"));
     }
 
-    /// A line of this width in pixels.
     pub fn line(&mut self, from: [f64; 2], to: [f64; 2], stroke: Ink, width: f64) {
         let stroke = self.colour(stroke);
         let ([x1, y1], [x2, y2], width) = (from.map(number), to.map(number), number(width));
@@ -99,13 +81,14 @@ impl Svg {
         ));
     }
 
-    /// A line through points, dashed or not.
     pub fn polyline(&mut self, points: &[[f64; 2]], stroke: Ink, width: f64, dashes: &str) {
-        let (stroke, points, width) = (self.colour(stroke), joined(points), number(width));
+        self.stroke(format_args!("polyline points=\"{}\"", joined(points)), stroke, width, dashes);
+    }
+
+    fn stroke(&mut self, shape: std::fmt::Arguments<'_>, stroke: Ink, width: f64, dashes: &str) {
+        let (stroke, width) = (self.colour(stroke), number(width));
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
-        self.add(format_args!(
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"
-        ));
+        self.add(format_args!("<{shape} fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"));
     }
 
     /// A filled shape through points, so far opaque.
@@ -123,14 +106,9 @@ impl Svg {
 
     /// A line along a path that SVG has a language for, dashed or not; nothing of an empty one.
     pub fn path(&mut self, path: &str, stroke: Ink, width: f64, dashes: &str) {
-        if path.is_empty() {
-            return;
+        if !path.is_empty() {
+            self.stroke(format_args!("path d=\"{path}\""), stroke, width, dashes);
         }
-        let (stroke, width) = (self.colour(stroke), number(width));
-        let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
-        self.add(format_args!(
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"
-        ));
     }
 
     /// Texts on one line, each with its middle at a place; `y` is their base line.
@@ -148,7 +126,6 @@ impl Svg {
         ));
     }
 
-    /// A circle, filled with one ink and drawn with another.
     pub fn circle(&mut self, [x, y]: [f64; 2], radius: f64, fill: Ink, stroke: Ink) {
         let (fill, stroke) = (self.colour(fill), self.colour(stroke));
         let [x, y, radius] = [x, y, radius].map(number);
@@ -185,7 +162,6 @@ impl Svg {
     }
 }
 
-/// Points as SVG lists them.
 fn joined(points: &[[f64; 2]]) -> String {
     points.iter().map(|point| point.map(number).join(",")).collect::<Vec<_>>().join(" ")
 }
@@ -221,6 +197,61 @@ pub fn clipped(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// The advance widths of the characters from U+0020 to U+007E in thousandths of the font's size, in `DejaVu` Sans 2.37 (its table `hmtx`),
+/// which is the `sans-serif` of most Linux systems. Those of Arial, Helvetica, Liberation Sans, Roboto and Segoe UI are smaller.
+#[rustfmt::skip]
+const ADVANCES: [u16; 95] = [
+    318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636, 636, 636, 636, 636, 636,
+    636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787,
+    603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500, 500, 613, 635, 550, 635, 615, 352, 635,
+    634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
+];
+
+/// How far letters reach above the base line, and below it, as shares of the font's size: `ascent` and `descent` of the same font (its
+/// table `hhea`).
+const ASCENT: f64 = 0.928;
+const DESCENT: f64 = 0.236;
+
+pub fn width_of(text: &str, size: f64) -> f64 {
+    let of_letter = |c: char| match u32::from(c) {
+        code @ 0x20..=0x7e => f64::from(ADVANCES[code as usize - 0x20]) / 1000.0,
+        // Dashes, ellipses, arrows; the widest letters of Latin, Greek and Cyrillic.
+        0x7f..0x1100 | 0x2000..0x2e80 => 1.0,
+        // Pictures, in the fonts that have them.
+        0x1f000.. => 1.3,
+        // Scripts whose letters have a whole em.
+        _ => 1.05,
+    };
+    text.chars().map(of_letter).sum::<f64>() * size
+}
+
+const BESIDE: f64 = 4.0;
+
+/// The smallest box around texts: its left, top, right and bottom.
+#[derive(Clone, Copy)]
+pub(super) struct Extent([f64; 4]);
+
+impl Extent {
+    pub(super) const NONE: Self = Self([f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
+
+    /// Takes in a text of this width whose base line begins at a place.
+    pub(super) fn add(&mut self, [left, base]: [f64; 2], width: f64, size: f64) {
+        // A place that is infinite is drawn as 0.
+        if !(left.is_finite() && base.is_finite()) {
+            return;
+        }
+        let Self([x1, y1, x2, y2]) = *self;
+        self.0 = [x1.min(left), y1.min(base - ASCENT * size), x2.max(left + width), y2.max(base + DESCENT * size)];
+    }
+
+    /// The left, the top, the width and the height of a figure that is meant to be so large, and no smaller than its texts.
+    pub(super) fn within(self, [width, height]: [f64; 2]) -> [f64; 4] {
+        let Self([x1, y1, x2, y2]) = self;
+        let [left, top] = [x1 - BESIDE, y1].map(|end| end.floor().min(0.0));
+        [left, top, (x2 + BESIDE).ceil().max(width) - left, y2.ceil().max(height) - top]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,5 +276,24 @@ mod tests {
     #[test]
     fn long_texts_are_cut() {
         assert_eq!((clipped("abc", 3), clipped("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
+    }
+
+    #[test]
+    fn widths_are_those_of_the_letters() {
+        // L .557, 0 .636 twice, H .752.
+        assert!((width_of("L0H0", 10.0) - 25.81).abs() < 1e-9);
+        assert_eq!((width_of("", 12.0), width_of("…", 12.0)), (0.0, 12.0));
+        assert!(width_of("猫", 10.0) >= 10.0 && width_of("\u{1f408}", 10.0) > 10.0);
+    }
+
+    #[test]
+    fn a_figure_has_room_for_its_texts() {
+        assert_eq!(Extent::NONE.within([10.0, 20.0]), [0.0, 0.0, 10.0, 20.0]);
+        let mut extent = Extent::NONE;
+        extent.add([4.0, 12.0], 5.0, 10.0);
+        assert_eq!(extent.within([13.0, 20.0]), [0.0, 0.0, 13.0, 20.0], "what fits changes nothing");
+        // From -7.2 to 20.8, and from 2 - 9.28 to 12 + 2.36.
+        extent.add([-3.2, 2.0], 20.0, 10.0);
+        assert_eq!(extent.within([10.0, 12.0]), [-8.0, -8.0, 29.0, 23.0]);
     }
 }

@@ -16,7 +16,6 @@ use crate::system::printable::printable;
 /// Columns: `layer`, `head`, `name`, `primary`, `labels` and those of them that are `borderline` (separated by
 /// spaces), with controls `kept.<control>` (those that the head keeps in that control with every seed), the metrics by their keys in the JSON report (`offset_mass.-1`, `uas.dep->head`), each followed by the ends
 /// of its interval (`uuas_ci95_low`, `uuas_ci95_high`), and `score.<label>` for each label that some head has.
-/// Fails for no a report.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let scored: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
@@ -57,7 +56,6 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
 }
 
 /// A flat table; an empty cell is what could not be computed.
-/// Fails for no a table.
 pub fn table(table: &Table) -> Result<Vec<u8>> {
     let cell = |cell: &Cell| match cell {
         Cell::Empty => String::new(),
@@ -92,10 +90,7 @@ fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
         .flat_map(move |((_, &value), (_, &ci95))| [value, ci95.map(Interval::low), ci95.map(Interval::high)].map(cell))
 }
 
-/// A cell that neither a terminal nor a spreadsheet obeys.
-///
-/// Spreadsheets take a cell that begins so for a formula, and show one with an apostrophe before it as text.
-/// Numbers may begin so as well, and stay numbers.
+/// A cell that neither a terminal nor a spreadsheet obeys, which shows what follows an apostrophe as text; numbers stay.
 fn safe(cell: &str) -> String {
     let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
     format!("{}{}", if formula { "'" } else { "" }, printable(cell))

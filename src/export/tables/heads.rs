@@ -1,11 +1,16 @@
-//! The table of heads: the first label of each with its evidence, how it chooses, what removing it costs, the sentence on it.
+//! The table of heads, flat, for the terminal, and as data.
+
+use comfy_table::CellAlignment;
+use serde_json::{Map, Value};
 
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
-use crate::study::labels::Label;
+use crate::study::labels::{BORDERLINE, Label};
+use crate::study::show::summary::Summary;
 use crate::study::show::table::{Cell, Table};
+use crate::study::show::wording::{decimal, plain_table, plus_minus};
+use crate::system::printable::one_line;
 
-/// The metric of the effect of a head.
 const EFFECT: &str = "loss_effect";
 
 /// A row for each head; columns of how heads choose and of effects are there if that was measured.
@@ -81,4 +86,87 @@ fn of_effect(head: &HeadReport) -> Vec<NamedCell> {
 
 fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
+}
+
+/// A column of the terminal: its heading, and the names of its number and of the ends of its interval in the table.
+type NumberColumn = (&'static str, &'static str, Option<[&'static str; 2]>);
+
+/// A row for each head, rounded; the sentence on it goes first where there is no room.
+pub fn of_heads(report: &Report) -> Summary {
+    let found = heads(report);
+    let has = |column: &str| found.columns.iter().any(|known| known == column);
+    let numbers = |columns: &[NumberColumn]| -> Vec<NumberColumn> {
+        columns.iter().copied().filter(|(_, name, _)| has(name)).collect()
+    };
+    let of_label = numbers(&[("score", "score", Some(["ci95_low", "ci95_high"])), ("baseline", "baseline", None)]);
+    let of_choice = numbers(&[("share", "chooses_share", Some(["chooses_ci95_low", "chooses_ci95_high"]))]);
+    let of_effect =
+        numbers(&[("effect, nats", "loss_effect", Some(["loss_effect_ci95_low", "loss_effect_ci95_high"]))]);
+    let with_choice = has("chooses");
+    let mut table = plain_table();
+    let titles = |columns: &[NumberColumn]| columns.iter().map(|(title, ..)| *title).collect::<Vec<_>>();
+    let header = [
+        vec!["head", "label"],
+        titles(&of_label),
+        if with_choice { vec!["chooses by"] } else { Vec::new() },
+        titles(&of_choice),
+        titles(&of_effect),
+        vec!["in a sentence"],
+    ];
+    let header = header.concat();
+    for (head, row) in report.heads.iter().zip(&found.rows) {
+        let cell = |column: &str| cell(&found, row, column);
+        let shown = |columns: &[NumberColumn]| columns.iter().map(|column| number(&cell, column)).collect::<Vec<_>>();
+        let choice = head.chooses.as_ref().map(|label| {
+            let name = label.label.strip_prefix("chooses:").unwrap_or(&label.label);
+            format!("{}{}", one_line(name), if label.borderline { BORDERLINE } else { "" })
+        });
+        let cells = [
+            vec![head.place.to_string(), one_line(&head.primary) + &report.marks(head)],
+            shown(&of_label),
+            if with_choice { vec![choice.unwrap_or_default()] } else { Vec::new() },
+            shown(&of_choice),
+            shown(&of_effect),
+            vec![one_line(&head.description)],
+        ];
+        table.add_row(cells.concat());
+    }
+    for (column, title) in table.column_iter_mut().zip(&header) {
+        let is_number = [&of_label, &of_choice, &of_effect].iter().any(|columns| titles(columns).contains(title));
+        column.set_cell_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left });
+    }
+    // What goes where there is no room: the sentence, then what stands beside the score, then the share.
+    let place = |wanted: &str| header.iter().position(|title| *title == wanted);
+    let may_go: Vec<usize> = ["in a sentence", "baseline", "share"].into_iter().filter_map(place).collect();
+    table.set_header(header);
+    let mut out = Summary::default();
+    out.table_without(table, &may_go);
+    out
+}
+
+/// The cell of a row in a column; empty if there is no such column.
+pub(super) fn cell<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell {
+    table.columns.iter().position(|known| known == column).map_or(&Cell::Empty, |place| &row[place])
+}
+
+/// A number with half of its interval, as on the card of a head; empty if there is none.
+fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, (_, name, ci95): &NumberColumn) -> String {
+    let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
+    let Some(shown) = value(name) else { return String::new() };
+    let ends = ci95.and_then(|[low, high]| Some(Interval(value(low)?, value(high)?)));
+    decimal(shown, 3) + &plus_minus(ends, 3)
+}
+
+/// The table as data: an object for each head, with the columns as keys.
+pub fn heads_data(report: &Report) -> Vec<Map<String, Value>> {
+    let Table { columns, rows, .. } = heads(report);
+    let value = |cell: Cell| match cell {
+        Cell::Empty => Value::Null,
+        Cell::Flag(flag) => flag.into(),
+        Cell::Integer(number) => number.into(),
+        Cell::Number(number) => number.into(),
+        Cell::Text(text) => text.into(),
+    };
+    let object = |row: Vec<Cell>| columns.iter().cloned().zip(row.into_iter().map(value)).collect();
+    rows.into_iter().map(object).collect()
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::export::written;
 use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::decimal;
 use crate::system::printable::printable;
 
-/// The decimals of numbers.
 const DIGITS: usize = 3;
 
 /// The largest number that is rounded to 0.
@@ -15,7 +15,6 @@ const SMALLEST: f64 = 0.0005;
 /// A column with a longer text is a paragraph.
 const LONGEST_ON_ONE_LINE: usize = 40;
 
-/// A column as it is written.
 struct LatexColumn {
     title: String,
     form: &'static str,
@@ -25,21 +24,17 @@ struct LatexColumn {
 /// The table. Columns without any value are left out, and the numbers of layer and head where the name says both.
 pub fn table(table: &Table, caption: &str) -> String {
     let columns = columns(table);
-    let mut out = String::new();
-    write_table(&mut out, table, &columns, caption).expect("writing to a string does not fail");
-    out
-}
-
-fn write_table(out: &mut String, table: &Table, columns: &[LatexColumn], caption: &str) -> std::fmt::Result {
-    let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
-    writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
-    writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escaped(caption))?;
-    writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.form).collect::<String>())?;
-    writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
-    for place in 0..table.rows.len() {
-        writeln!(out, "{}", row(columns.iter().map(|column| &*column.cells[place]).collect()))?;
-    }
-    writeln!(out, "\\bottomrule\n\\end{{tabular}}\n\\end{{table}}")
+    written(|out| {
+        let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
+        writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
+        writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escaped(caption))?;
+        writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.form).collect::<String>())?;
+        writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
+        for place in 0..table.rows.len() {
+            writeln!(out, "{}", row(columns.iter().map(|column| &*column.cells[place]).collect()))?;
+        }
+        writeln!(out, "\\bottomrule\n\\end{{tabular}}\n\\end{{table}}")
+    })
 }
 
 /// The ends of columns of one report among several.
@@ -105,7 +100,6 @@ const HEADINGS: [(&str, &str); 7] = [
     ("loss_effect", "effect (nats)"),
 ];
 
-/// The name of a column as a heading.
 fn title(name: &str) -> String {
     // An interval is that of the column before.
     if name.ends_with("ci95") {
@@ -128,7 +122,6 @@ fn cell(cell: &Cell) -> String {
     }
 }
 
-/// A text of which LaTeX obeys nothing.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     let text = printable(text);

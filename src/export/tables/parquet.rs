@@ -12,8 +12,6 @@ use anyhow::Result;
 
 use crate::study::show::table::{Cell, Table};
 
-/// The table, with one group of rows.
-/// Fails for no a table.
 pub fn table(table: &Table) -> Result<Vec<u8>> {
     let columns = || (0..table.columns.len()).map(|place| table.rows.iter().map(move |row| &row[place]));
     let kinds: Vec<Physical> = columns().map(kind).collect();

@@ -12,12 +12,10 @@ use crate::passes::observation::partial::PassBytes;
 use crate::passes::observation::{PassSums, Stage};
 use crate::passes::observer::Observer;
 use crate::passes::pass::{Pass, shared};
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 use crate::system::errors::Facts;
 
-/// A study's request for a pass.
 struct PassRequest {
     study: &'static dyn AnyStudy,
     /// The pass of the study, and its place among the study's passes.
@@ -27,7 +25,6 @@ struct PassRequest {
     control: Option<Control>,
 }
 
-/// The passes of a run, each with the requests for it.
 pub struct Plan {
     passes: Vec<(Pass, Vec<PassRequest>)>,
     /// The index of the first pass of the second stage, whose studies follow the results of others.
@@ -42,7 +39,6 @@ pub fn names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
 }
 
 /// The studies of a protocol, in the order of the table.
-/// Fails if one of them is not known.
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
     if let Some(unknown) = names.iter().find(|name| registry::named(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
@@ -54,7 +50,6 @@ pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
 
 impl Plan {
     /// The passes that the studies and controls of `protocol` request. The sentences themselves are read in any case.
-    /// Fails if a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed, has_task) = (studies(&protocol.studies)?, &protocol.removed, protocol.task.is_some());
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
@@ -98,7 +93,6 @@ impl Plan {
         Self::for_each(&self.passes[self.followers..], observer)
     }
 
-    /// The passes of the second stage.
     pub fn later(&self) -> Vec<Pass> {
         self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
     }
@@ -164,8 +158,7 @@ impl Plan {
         restored.collect()
     }
 
-    /// The sums of each study whose passes are all over, in the analysis itself or in one of its controls, in the order of
-    /// the table; by the places of its passes.
+    /// The sums of each study whose passes are all over, by their places, in the analysis itself or in one of its controls.
     pub fn observed<'a>(
         &self,
         passes: &'a [PassSums],

@@ -6,10 +6,9 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::{Control, ControlKind};
 use crate::stats::blocks::BLOCKS;
 use crate::studies::registry;
-use crate::study::labels;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{ABSENT, Assessment, Detector, Evidence, Label, Measured, REMOVED, Verdict};
+use crate::study::labels::{self, ABSENT, Assessment, Detector, Evidence, Label, Measured, REMOVED, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part};
@@ -17,15 +16,12 @@ use crate::study::section::{Completion, LabelUse, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
-/// The results of a run: the metrics and sections of its studies.
 pub struct Results {
-    /// The metrics of all studies.
     pub estimates: Estimates,
     /// Each study's own section, in the order of the table.
     pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
     /// Whether the model could read the text; if not, no label is firm.
     pub is_read: bool,
-    /// The places of the heads that the model lacks.
     pub absent: Vec<usize>,
     /// The places of the heads that the run removed: they have numbers and no labels.
     pub removed: Vec<usize>,
@@ -78,7 +74,6 @@ impl Results {
         verdicts
     }
 
-    /// The verdicts with the tests of their labels beside them.
     pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(policy).tests_of_use)
@@ -223,22 +218,17 @@ impl Results {
         assessed
     }
 
-    /// The studies that these are the results of.
     pub fn studies(&self) -> Vec<&'static dyn AnyStudy> {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
 
-    /// The caveats that apply, by the studies.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
             study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })
         };
         self.sections.iter().flat_map(of).collect()
     }
-}
 
-impl Results {
-    /// Every number of every head.
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, without_blocks, .. } = &self.estimates;
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())

@@ -10,14 +10,13 @@ use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::commands::analyze::selection::Selection;
-use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::Usage;
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
 use crate::sequences::derived::task::TaskKind;
-use crate::studies::registry;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
 use crate::system::printable::printable;
@@ -33,7 +32,6 @@ pub(super) fn names() -> impl TypedValueParser<Value = String> {
         .map(|given| registry::named(&given).expect("the parser knows these names only").card().name.to_owned())
 }
 
-/// The help of `--with`: every study with its question.
 pub(super) fn list() -> String {
     let width = STUDIES.iter().map(|study| study.card().name.len()).max().unwrap_or(0);
     let line = |study: &&dyn AnyStudy| format!("\n{:width$}  {}", study.card().name, study.card().question);
@@ -154,7 +152,6 @@ pub(super) fn of_study<T: Display>(
     Ok(value)
 }
 
-/// Reads the least distance of a type.
 pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
     let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
     let (name, words) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
@@ -205,7 +202,6 @@ pub(super) fn refuse_reading_again(
     Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
-/// Each control that was named, once, with each seed.
 pub(super) fn controls(named: &[ControlKind], seeds: u64) -> Vec<Control> {
     let kinds: BTreeSet<ControlKind> = named.iter().copied().collect();
     kinds.into_iter().flat_map(|kind| (0..seeds).map(move |seed| Control { kind, seed })).collect()

@@ -7,22 +7,19 @@ pub mod words;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use clap::Args;
 
-use anyhow::anyhow;
-
-use super::shared::checks::{ensure_truncatable, heads, lower_extension, refuse_overlap, unfit};
-use super::shared::command::{Command, Usage};
-use super::shared::headings::{CONTROL, INPUT, OUTPUT, SHARDS, STUDIES};
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::report::ReportArguments;
-use super::shared::statuses::{RUNNING, help};
-use super::shared::values::{Named, one_of};
-use super::shared::{numbers, presets};
+use super::shared::{
+    CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ensure_truncatable, heads, help,
+    lower_extension, numbers, one_of, presets, refuse_overlap, unfit,
+};
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::analyze::selection::{AskedOf, Selection, StudyRequest};
-use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::PolicyOptions;
 use crate::corpus::{Input, LinksFrom, Unit};
 use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
 use crate::model::grid::HeadPlace;
@@ -268,27 +265,23 @@ pub struct AnalyzeArguments {
     report: ReportArguments,
 }
 
-/// The sequences of a decoder.
 const CONTEXTS: &[Named<Context>] = &[
     (Context::Sentence, "sentence", "Each sentence by itself"),
     (Context::Document, "document", "As many whole sentences of a document as fit, one after the other"),
 ];
 
-/// The sampling units that can be asked for.
 const UNITS: &[Named<Unit>] = &[(
     Unit::Sentences,
     "sentences",
     "Sentences, although sentences of one document are alike: intervals may be too narrow",
 )];
 
-/// When the token for the beginning of text is there.
 const BOS: &[Named<Bos>] = &[
     (Bos::Auto, "auto", "Where the tokenizer puts it"),
     (Bos::Always, "always", "Always"),
     (Bos::Never, "never", "Never"),
 ];
 
-/// The controls.
 const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::RandomInit, "random-init", "The architecture with fresh weights, as before training"),
     (
@@ -300,13 +293,11 @@ const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::ShuffledWords, "shuffled-words", "Each sentence's words in random order, their arcs with them"),
 ];
 
-/// The positions at which heads exchange their contexts.
 const POSITIONS: &[Named<ExchangedPositions>] = &[
     (ExchangedPositions::All, "all", "All positions"),
     (ExchangedPositions::Answer, "answer", "The mask, or the last token of the prompt"),
 ];
 
-/// The replacements for the context of a removed head.
 const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
     (Replacement::Constant, "constant", "One mean over all tokens, which `headscope prune` can write into a model"),
@@ -314,13 +305,11 @@ const REPLACEMENTS: &[Named<Replacement>] = &[
 ];
 
 impl AnalyzeArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let options = self.validate()?;
         Ok(Command::new(move || analyze(&options)))
     }
 
-    /// The thing that the run is asked about.
     fn asked_of(&self) -> AskedOf {
         match (self.corpora.corpus.is_empty(), &self.task) {
             (false, _) => AskedOf::Corpus,
@@ -329,7 +318,6 @@ impl AnalyzeArguments {
         }
     }
 
-    /// The options.
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
         let model = self.network.model(self.model.as_deref())?;
         let asked_of = self.asked_of();

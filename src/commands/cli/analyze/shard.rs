@@ -6,13 +6,12 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 
-use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::Usage;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::errors::Facts;
 use crate::system::printable::{one_line, shortened};
 
-/// A shard as it was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
     Named(Shard),
@@ -23,7 +22,6 @@ pub(super) enum ShardArgument {
 /// An engine that runs arrays of jobs and tells each its number.
 struct Engine {
     name: &'static str,
-    /// The variable with the number of the job.
     variable: &'static str,
     /// The number of the job that runs shard 1.
     first: u32,
@@ -48,7 +46,6 @@ const ENGINES: [Engine; 3] = [
 ];
 
 impl Engine {
-    /// The shard of `of` for a variable's value.
     fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, Usage> {
         let number: Option<u32> = value.parse().ok();
         let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));
@@ -66,7 +63,6 @@ impl Engine {
     }
 }
 
-/// A value of the environment for a message.
 fn shown(value: &str) -> String {
     shortened(&one_line(value))
 }

@@ -8,20 +8,14 @@ use super::AnalyzeArguments;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::commands::batch::table::{OptionArity, OptionSyntax};
 use crate::commands::cli::errors::value;
-use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::Usage;
 use crate::system::errors::Facts;
 
 fn known() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
-/// The options of `headscope analyze` for a table.
 pub fn syntax() -> OptionSyntax {
-    OptionSyntax { options: options(), read }
-}
-
-/// Every option by its long name.
-fn options() -> Vec<(String, OptionArity)> {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::Nothing,
         ArgAction::Append => OptionArity::Several,
@@ -30,7 +24,7 @@ fn options() -> Vec<(String, OptionArity)> {
     let known = known();
     let long =
         known.get_arguments().filter_map(|option| Some((option.get_long()?.to_owned(), takes(option.get_action()))));
-    long.collect()
+    OptionSyntax { options: long.collect(), read }
 }
 
 /// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.
@@ -53,7 +47,6 @@ pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     arguments?.validate()
 }
 
-/// The option that clap's error is about.
 fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
     let about = match error.get(ContextKind::InvalidArg)? {
         ContextValue::String(about) => about,

@@ -1,17 +1,29 @@
-//! The arguments of `headscope compare`.
+//! The arguments of the commands that hold analyses against each other: `headscope compare`, `headscope confirm` and `headscope gate`.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::error::{ContextKind, ContextValue};
 
-use super::numbers::NumbersArguments;
-use super::sides::{OutcomeArguments, SidesArguments};
-use crate::commands::cli::shared::command::{Command, Usage};
-use crate::commands::cli::shared::statuses::statuses;
-use crate::commands::cli::shared::values::{Named, one_of};
+use crate::commands::cli::errors::value;
+use crate::commands::cli::shared::report::{targets, threads_or_all};
+use crate::commands::cli::shared::{
+    Command, DONE, Named, READING, Usage, has_extension, numbers, one_of, presets, refuse_overlap, statuses, unfit,
+};
+use crate::commands::reporting::{OutcomeOutputs, PolicyOptions};
 use crate::commands::saved::compare::{CompareOptions, ComparedTable, FailOn, Pairing, compare};
-use crate::commands::saved::numbers::compare_numbers;
+use crate::commands::saved::confirm::{ConfirmOptions, confirm};
+use crate::commands::saved::gate::{GateOptions, Printed, category, gate};
+use crate::commands::saved::numbers::{NumbersOptions, compare_numbers};
+use crate::commands::saved::sides::SidesOptions;
+use crate::export::summary::Detail;
+use crate::studies::registry;
+use crate::study::metrics::number::Part;
+use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
 use crate::system::errors::{Class, Facts};
 
 /// The statuses of `compare` that mean something else.
@@ -62,7 +74,6 @@ pub struct CompareArguments {
     numbers: NumbersArguments,
 }
 
-/// The findings that can end a comparison with status 1.
 const FINDINGS: &[Named<FailOn>] = &[
     (FailOn::Any, "any", "A label was lost or gained; with --numbers, a number changed"),
     (FailOn::Lost, "lost", "A label was lost"),
@@ -76,7 +87,6 @@ const FINDINGS: &[Named<FailOn>] = &[
     (FailOn::Never, "never", "Nothing: the status is 0 unless there is trouble"),
 ];
 
-/// The tables of a comparison.
 const TABLES: &[Named<ComparedTable>] = &[
     (ComparedTable::Heads, "heads", "A row for each head"),
     (ComparedTable::Labels, "labels", "A row for each label of each head, with its evidence"),
@@ -111,5 +121,265 @@ impl CompareArguments {
         };
         let options = CompareOptions { sides: sides.named()?, pairing, fail_on, outputs, table };
         Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
+    }
+}
+
+/// Options of `compare --numbers`: the compared numbers, and the test of a change.
+#[derive(Args)]
+#[command(next_help_heading = "Numbers")]
+pub struct NumbersArguments {
+    /// Say which numbers changed beyond chance, in the place of labels: every metric of every head, and its accuracy on every
+    /// relation with enough words
+    #[arg(long = "numbers", conflicts_with_all = ["matched", "matching", "table"])]
+    pub are_asked_for: bool,
+    /// The rate of false discoveries: the largest q-value of a change
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = numbers::number, requires = "are_asked_for")]
+    rate: f64,
+    #[arg(long = "tolerance", value_name = "UNIT=T", value_delimiter = ',', requires = "are_asked_for", help = format!(
+        "Differences up to T are none: numbers are tested for being farther apart. In shares, nats or tokens; a number alone is for \
+         all three. The defaults are about what weights in bfloat16 make, or more [default: shares={},nats={},tokens={}]",
+        SAME_MODEL.shares, SAME_MODEL.nats, SAME_MODEL.tokens
+    ))]
+    tolerances: Vec<ToleranceArgument>,
+    /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
+    #[arg(long, value_name = "PART", value_parser = one_of(PARTS), value_delimiter = ',', requires = "are_asked_for")]
+    only: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ToleranceArgument {
+    /// Its unit; without one it is for all.
+    unit: Option<Unit>,
+    value: f64,
+}
+
+impl FromStr for ToleranceArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (unit, value) = text.split_once('=').map_or((None, text), |(unit, value)| (Some(unit), value));
+        let units = [("shares", Unit::Shares), ("nats", Unit::Nats), ("tokens", Unit::Tokens)];
+        let named = |name: &str| {
+            let known = units.iter().find(|(known, _)| *known == name);
+            known.map(|(_, unit)| *unit).ok_or_else(|| "shares=T, nats=T, tokens=T or T is expected".to_owned())
+        };
+        let value = value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+        let value = value.ok_or_else(|| "a number of 0 or more is expected".to_owned())?;
+        Ok(Self { unit: unit.map(named).transpose()?, value })
+    }
+}
+
+/// The tolerances after those that were written, the last of which counts.
+fn given(written: &[ToleranceArgument]) -> PerUnit<f64> {
+    written.iter().fold(SAME_MODEL, |mut tolerances, ToleranceArgument { unit, value }| {
+        match unit {
+            Some(unit) => *tolerances.of_mut(*unit) = *value,
+            None => tolerances = PerUnit::all(*value),
+        }
+        tolerances
+    })
+}
+
+const PARTS: &[Named<Part>] = &[
+    (Part::Labels, "labels", "Labels of heads"),
+    (Part::Relations, "relations", "Accuracies on relations"),
+    (Part::Metrics, "metrics", "Metrics of heads"),
+];
+
+impl NumbersArguments {
+    /// The options of the comparison.
+    pub fn options(self, sides: SidesOptions, outputs: OutcomeOutputs) -> Result<NumbersOptions, Usage> {
+        let Self { are_asked_for: _, rate, tolerances, only } = self;
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(anyhow!("--rate {rate} is no rate of false discoveries")
+                .of_value(rate)
+                .hint("give a number between 0 and 1"));
+        }
+        Ok(NumbersOptions { sides, rate, tolerances: given(&tolerances), only, outputs })
+    }
+}
+
+const CONFIRM_EXAMPLES: &str = "\
+Examples:
+  headscope confirm ewt.json gum.json pud.json
+  headscope confirm ewt.json gum.json -o confirmed.csv --json
+
+The labels that are firm in the first report are fixed beforehand, with its policy; in each other corpus they are one family of \
+tests, against the same thresholds. Over five and more other corpora a label is robust where the prediction interval of its score \
+less its threshold is above 0. No model is run.
+";
+
+/// A confirmation has no page.
+const OUTPUTS: &str = "Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz or .csv \
+    (a table of labels). May be repeated";
+
+/// Say which firm labels of one report are found again over other corpora
+///
+/// Takes reports of one model over different corpora, and partials after the first report.
+#[derive(Args)]
+#[command(mut_arg("outputs", |argument| argument.help(OUTPUTS)))]
+#[command(after_help = format!("{CONFIRM_EXAMPLES}\n{}", statuses(DONE, READING)))]
+pub struct ConfirmArguments {
+    /// The report whose firm labels are fixed, and then others over other corpora
+    #[arg(required = true, num_args = 2.., value_name = "REPORT")]
+    reports: Vec<PathBuf>,
+    /// Threads that work out the numbers of partials [default: one per core]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    outcome: OutcomeArguments,
+}
+
+impl ConfirmArguments {
+    pub fn command(self) -> Result<Command, Usage> {
+        let Self { reports, threads, outcome } = self;
+        let stdin = reports.iter().filter(|report| report.as_os_str() == "-").count();
+        if stdin > 1 {
+            return Err(anyhow!("standard input can be one of the reports, and is named {stdin} times").of_value("-"));
+        }
+        let outputs = outcome.outputs("a confirmation", &["json", "json.gz", "csv"])?;
+        let options = ConfirmOptions { reports, outputs, threads: threads_or_all(threads) };
+        Ok(Command::new(move || confirm(&options)))
+    }
+}
+
+/// The statuses of `gate` that mean something else.
+const PASSED: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
+
+const GATE_EXAMPLES: &str = "\
+Examples:
+  headscope gate before.json after.json
+  headscope gate before.json after.json --family syntactic
+  headscope gate before.json after.json --family previous-token,next-token -q
+
+A label counts where it is firm before. It is lost where the test after finds its score below its threshold (one-sided, \
+2.5 %), or where its head is gone or writes a constant after. Labels that are gained, or that the test cannot decide, stop \
+nothing. Both reports must be over the same text. \
+`headscope compare` has each label with its evidence.
+";
+
+/// Say in one line whether a changed model has lost a firm role of its heads, for CI
+#[derive(Args)]
+#[command(after_help = format!("{GATE_EXAMPLES}\n{}", statuses(PASSED, &[Class::Input])))]
+pub struct GateArguments {
+    #[command(flatten)]
+    sides: SidesArguments,
+    /// Labels that count; several, with commas [default: all roles]
+    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = roles(), hide_possible_values = true)]
+    families: Vec<String>,
+    /// Print the outcome as JSON, with the evidence of each label that is lost or cannot be told
+    #[arg(long)]
+    json: bool,
+    /// Print nothing: the status says it
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+}
+
+fn categories() -> BTreeSet<&'static str> {
+    let roles = registry::detectors().filter(|detector| detector.is_role);
+    roles.map(|detector| category(detector.explanation.name)).collect()
+}
+
+fn roles() -> PossibleValuesParser {
+    PossibleValuesParser::new(categories().into_iter().map(PossibleValue::new))
+}
+
+/// The refusal of `compare --fail-on syntactic`, with the command that fails on a category of labels.
+pub fn suggested(mut refusal: clap::Error) -> clap::Error {
+    let category = categories().into_iter().find(|category| value(&refusal) == Some(category));
+    let is_finding = matches!(refusal.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--fail-on"));
+    if let Some(category) = category.filter(|_| is_finding) {
+        let tip = format!("to fail where such a label is lost, run `headscope gate A B --family {category}`");
+        refusal.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    refusal
+}
+
+impl GateArguments {
+    /// The command: its status says whether a role was lost.
+    pub fn command(self) -> Result<Command, Usage> {
+        let Self { sides, families, json, quiet } = self;
+        let printed = match (json, quiet) {
+            (true, _) => Printed::Json,
+            (_, true) => Printed::Nothing,
+            _ => Printed::Line,
+        };
+        let options = GateOptions { sides: sides.named()?, categories: families, printed };
+        Ok(Command { run: Box::new(move || gate(&options).map(|passed| u8::from(!passed))), other: Class::Usage })
+    }
+}
+
+/// Two analyses, and how both are labelled.
+#[derive(Args)]
+pub struct SidesArguments {
+    /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
+    a: PathBuf,
+    /// Another
+    b: PathBuf,
+    /// Label both sides by a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any())]
+    presets: Vec<String>,
+    /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Fewest words of a relation on either side, for a syntactic label and for a comparison [default: that of the policy, 100]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
+    min_count: Option<u64>,
+    /// Threads that work out the numbers of partials [default: one per core]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// Where the outcome of a comparison goes.
+#[derive(Args)]
+pub struct OutcomeArguments {
+    /// Print all of it, not one page
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print the outcome as JSON, whose schema `headscope explain --schema` has; `-o -` is the same
+    #[arg(long)]
+    json: bool,
+    /// Do not print the outcome
+    #[arg(short, long, conflicts_with_all = ["full", "json"])]
+    quiet: bool,
+    /// Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz, .html (a page)
+    /// or .csv (a table, of labels alone). May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub outputs: Vec<PathBuf>,
+}
+
+impl OutcomeArguments {
+    /// The destinations of `what`, which can be written in these formats.
+    /// Fails if a file is named twice, or has another extension.
+    pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, Usage> {
+        let Self { full, json, quiet, mut outputs } = self;
+        refuse_overlap(&outputs, &[])?;
+        let to_stdout = Path::new("-");
+        let is_known = |path: &Path| path == to_stdout || formats.iter().any(|format| has_extension(path, format));
+        if let Some(other) = outputs.iter().find(|path| !is_known(path)) {
+            let (last, rest) = formats.split_last().expect("there are formats");
+            let way_out = format!("name a file .{} or .{last}", rest.join(", ."));
+            return Err(unfit(&format!("write {what} as"), other, &way_out));
+        }
+        if json && !outputs.iter().any(|path| path == to_stdout) {
+            outputs.push(to_stdout.to_owned());
+        }
+        let is_printed = !quiet && !outputs.iter().any(|path| path == to_stdout);
+        let detail = if full { Detail::Full } else { Detail::Brief };
+        Ok(OutcomeOutputs { targets: targets(&outputs, false)?, printed: is_printed.then_some(detail) })
+    }
+}
+
+impl SidesArguments {
+    /// The options of both sides.
+    /// Fails if both are standard input, or a preset is one of studies.
+    pub fn named(self) -> Result<SidesOptions, Usage> {
+        let Self { a, b, presets, policy, min_count, threads } = self;
+        if a == Path::new("-") && a == b {
+            return Err(anyhow!("standard input can be one of the reports, not both"));
+        }
+        presets::refuse_studies(&presets, "headscope analyze")?;
+        let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };
+        Ok(SidesOptions { files: [a, b], policy, threads: threads_or_all(threads) })
     }
 }

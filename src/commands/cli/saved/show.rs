@@ -1,18 +1,31 @@
-//! The arguments of `headscope show`.
+//! The arguments of the commands on one saved report: `headscope show`, `cite`, `export`, `prune`, and `relabel`, which `show --policy` and
+//! `export --policy` stand for now.
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 
-use crate::commands::cli::shared::command::{Command, Usage};
-use crate::commands::cli::shared::numbers;
+use crate::commands::cli::shared::inputs::NetworkArguments;
+use crate::commands::cli::shared::numbers::{self, share};
 use crate::commands::cli::shared::presets::PolicyArguments;
-use crate::commands::cli::shared::report::DETAILS;
-use crate::commands::cli::shared::statuses::{READING, help};
-use crate::commands::cli::shared::values::one_of;
-use crate::commands::saved::show::{ShowOptions, ShownPart, show};
+use crate::commands::cli::shared::report::{DETAILS, targets};
+use crate::commands::cli::shared::{
+    Command, DONE, Named, READING, RUNNING, Usage, help, lower_extension, one_of, refuse_other_than_pages,
+    refuse_overlap, statuses, unfit,
+};
+use crate::commands::saved::cite::cite;
+use crate::commands::saved::export::{ExportOptions, Exported, ExportedTable, export};
+use crate::commands::saved::prune::{Budget, PruneOptions, prune};
+use crate::commands::saved::show::{RelabelOptions, ShowOptions, ShownPart, relabel, show};
+use crate::export::TableWriter;
 use crate::export::summary::Detail;
 use crate::model::grid::HeadPlace;
+use crate::studies::registry::STUDIES;
+use crate::study::Card;
+use crate::study::section::ShareOf;
+use crate::study::show::condition::Condition;
+use crate::system::errors::Facts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,7 +76,6 @@ pub struct ShowArguments {
 }
 
 impl ShowArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { report, head, all, heads, relation, top, label, policy, summary, json } = self;
         let policy = policy.options()?;
@@ -77,5 +89,228 @@ impl ShowArguments {
         };
         let options = ShowOptions { report, policy, shown, json };
         Ok(Command::new(move || show(&options)))
+    }
+}
+
+const RELABEL_EXAMPLES: &str = "\
+Examples:
+  headscope relabel report.json --policy strict.toml
+  headscope relabel report.json --policy strict.toml -o strict.json -o strict.csv
+  headscope relabel report.json --preset voita2019
+
+A policy file is TOML and sets any of the keys that a report lists under `settings.policy`; what it leaves out has its \
+default, or the preset's value. For example:
+  syntactic_margin = 0.2
+  separator_mass = 0.7
+  entropy_ratio = \"off\"
+";
+
+/// Apply another policy to a saved report, without the model
+///
+/// Labels every head anew from the evidence in the report, and says which labels change.
+#[derive(Args)]
+#[command(after_help = help(RELABEL_EXAMPLES, READING))]
+pub struct RelabelArguments {
+    /// A report in JSON; `-` reads standard input
+    report: PathBuf,
+    #[command(flatten)]
+    policy: PolicyArguments,
+    /// Write the new report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
+    /// repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+    /// Write JSON on one line, not indented
+    #[arg(long, requires = "outputs")]
+    compact: bool,
+}
+
+impl RelabelArguments {
+    pub fn command(self) -> Result<Command, Usage> {
+        refuse_overlap(&self.outputs, &[])?;
+        let policy = self.policy.options()?.ok_or_else(|| anyhow!("there is no policy: give --policy or --preset"))?;
+        let options = RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs, self.compact)? };
+        Ok(Command::new(move || relabel(&options)))
+    }
+}
+
+/// Say how to cite this program, and the papers behind a report
+///
+/// Without a report, prints CITATION.cff. With one, prints the sources of its labels and metrics, and the papers that they
+/// name.
+#[derive(Args)]
+#[command(after_help = statuses(DONE, READING))]
+pub struct CiteArguments {
+    /// A report in JSON; `-` reads standard input
+    report: Option<PathBuf>,
+    /// Print BibTeX: of the program, and of the papers behind the report
+    #[arg(long)]
+    bibtex: bool,
+}
+
+impl CiteArguments {
+    pub fn command(self) -> Command {
+        Command::new(move || cite(self.report.as_deref(), self.bibtex))
+    }
+}
+
+fn examples() -> String {
+    let names = |of: fn(&Card) -> &'static [&'static str]| -> String {
+        STUDIES.iter().flat_map(|study| of(study.card())).copied().collect::<Vec<_>>().join(", ")
+    };
+    let (figures, tables) = (names(|card| card.figures), names(|card| card.tables));
+    format!(
+        "\
+Examples:
+  headscope export report.json -o report.html -o heads.csv
+  headscope export before.json after.json -o side-by-side.html
+  headscope export report.json --figure grid -o grid.svg
+  headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
+  headscope export report.json --table labels -o labels.csv
+  headscope export report.json --table labels --rows borderline=false --rows 'score>=0.8' -o firm.csv
+  headscope export report.json --table heads --columns name,primary,score,ci95_low,ci95_high -o heads.tex
+  headscope export english.json german.json --table paper -o relations.tex
+  headscope export report.json --policy strict.toml -o strict.json
+
+A policy file sets any of the keys that a report lists under `settings.policy`, such as `syntactic_margin = 0.2` or \
+`entropy_ratio = \"off\"`.
+
+Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: \
+{figures}.
+
+Tables: heads, labels, metrics, controls, files, and those of the studies that were run: \
+{tables}. Columns have the names of the report.
+"
+    )
+}
+
+/// Write a saved report in other formats, or a part of it, without the model
+#[derive(Args)]
+#[command(after_help = help(&examples(), READING))]
+pub struct ExportArguments {
+    /// A report in JSON; `-` reads standard input. A page (.html) or a table may have several reports
+    #[arg(required = true, value_name = "REPORT")]
+    reports: Vec<PathBuf>,
+    /// Write this figure alone, as SVG
+    #[arg(long, value_name = "FIGURE")]
+    figure: Option<String>,
+    /// Write this flat table alone, as CSV, LaTeX (.tex) or Parquet
+    #[arg(long, value_name = "TABLE", conflicts_with = "figure")]
+    table: Option<String>,
+    /// Columns of the table to write, in this order
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "table")]
+    columns: Vec<String>,
+    /// Rows of the table to write: COLUMN=VALUE, or !=, >=, <=, > or < for =. May be repeated, all must hold
+    #[arg(long, value_name = "CONDITION", requires = "table")]
+    rows: Vec<Condition>,
+    #[command(flatten)]
+    policy: PolicyArguments,
+    /// Write JSON on one line, not indented
+    #[arg(long, conflicts_with_all = ["figure", "table"])]
+    compact: bool,
+    /// Write to this file, in the format of its extension: .html (a page), .json, .json.gz, .csv (a row for each head), .svg
+    /// (a figure), .tex, .parquet (a table). May be repeated
+    #[arg(short, long = "output", value_name = "FILE", required = true)]
+    outputs: Vec<PathBuf>,
+}
+
+impl ExportArguments {
+    pub fn command(self) -> Result<Command, Usage> {
+        refuse_overlap(&self.outputs, &[])?;
+        let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
+            Some(other) => {
+                Err(unfit("draw", other, "name a file .svg; any browser or drawing program makes a PDF or a PNG of it"))
+            }
+            None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
+        };
+        let table = |name| -> Result<Exported, Usage> {
+            let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
+            let writer = |path: &PathBuf| match known(path) {
+                Some((_, writer)) => Ok((path.clone(), *writer)),
+                None if lower_extension(path) == "parquet" => {
+                    Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
+                        .about(path.display())
+                        .hint("build it with `--features parquet`, or write .csv"))
+                }
+                None => Err(unfit("write a table as", path, "name a file .csv, .tex or .parquet")),
+            };
+            let table = ExportedTable { name, rows: self.rows.clone(), columns: self.columns.clone() };
+            Ok(Exported::Table(table, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
+        };
+        let wanted = match (self.figure, self.table) {
+            (Some(name), _) => figure(name)?,
+            (None, Some(name)) => table(name)?,
+            (None, None) if self.reports.len() > 1 => {
+                refuse_other_than_pages(&self.outputs, "several reports")?;
+                Exported::SideBySide(self.outputs)
+            }
+            (None, None) => Exported::Report(targets(&self.outputs, self.compact)?),
+        };
+        if self.reports.len() > 1 && matches!(wanted, Exported::Figure(..)) {
+            return Err(anyhow!("a figure shows one report").hint("name one report, or write a page (.html) of all"));
+        }
+        let options = ExportOptions { reports: self.reports, policy: self.policy.options()?, wanted };
+        Ok(Command::new(move || export(&options)))
+    }
+}
+
+const PRUNE_EXAMPLES: &str = "\
+Examples:
+  headscope prune ./my-model --heads L0H1,L3H2 -o pruned
+  headscope analyze ./my-model -c corpus.txt --with pruning --removal constant -o report.json
+  headscope prune ./my-model --report report.json --budget 1% -o pruned
+
+The folder has every file of the model, and its weights as safetensors of the same names and shapes, so it loads wherever the \
+model does. Zero are the weights through which a head writes; with `--removal constant` the bias after them holds what replaces the \
+head, in float32. Nothing is trained again, and nothing becomes smaller or faster.
+";
+
+/// Write a model without some of its heads
+///
+/// Removes heads that are named, by zeros, or those that can go by a report on pruning, as that report removed them: its loss is then
+/// that of the folder.
+#[derive(Args)]
+#[command(after_help = help(PRUNE_EXAMPLES, RUNNING), group = ArgGroup::new("chosen").required(true).multiple(true))]
+pub struct PruneArguments {
+    /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary
+    model: String,
+    #[command(flatten)]
+    network: NetworkArguments,
+    /// The heads that go; several are separated by commas
+    #[arg(long, value_name = "L0H3", value_delimiter = ',', group = "chosen", conflicts_with = "budget")]
+    heads: Vec<HeadPlace>,
+    /// A report on this model, in JSON, with the study `pruning`: its kind of removal, and its heads unless --heads names others
+    #[arg(long, value_name = "FILE", group = "chosen", required_unless_present = "heads")]
+    report: Option<PathBuf>,
+    /// How much the loss may rise, or the share right fall, by the report
+    #[arg(long, value_name = "PERCENT", value_parser = share, requires = "report", required_unless_present = "heads")]
+    budget: Option<f64>,
+    /// The measure that the budget is a share of
+    #[arg(long, value_name = "WHAT", value_parser = one_of(SHARES), default_value = "loss", requires = "budget")]
+    of: ShareOf,
+    /// The order of the report by which heads go [default: the first, by effect, or by that on the task]
+    #[arg(long, value_name = "ORDER", requires = "budget")]
+    by: Option<String>,
+    /// The folder to write: a new one, or one that is empty
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+}
+
+const SHARES: &[Named<ShareOf>] = &[
+    (ShareOf::Loss, "loss", "The loss with all heads"),
+    (ShareOf::AllHeads, "all-heads", "The loss without any head less that with all"),
+    (ShareOf::Right, "right", "The share of the task that is right, which may fall by so much of itself"),
+];
+
+impl PruneArguments {
+    pub fn command(self) -> Result<Command, Usage> {
+        let Self { model, network, heads, report, budget, of, by, output } = self;
+        let budget = Budget { rise: budget.unwrap_or_default(), of, by };
+        let options = PruneOptions {
+            model: network.model(Some(&model))?,
+            heads: (!heads.is_empty()).then(|| heads.into_iter().collect()),
+            report: report.map(|path| (path, budget)),
+            output,
+        };
+        Ok(Command::new(move || prune(&options)))
     }
 }

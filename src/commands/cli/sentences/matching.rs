@@ -2,18 +2,16 @@
 
 use clap::Args;
 
-use super::arguments::{SentenceArguments, refuse_corpus};
+use super::{SentenceArguments, refuse_corpus};
 use crate::commands::analyze::observe_half;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::commands::cli::analyze::words::read;
-use crate::commands::cli::saved::sides::OutcomeArguments;
-use crate::commands::cli::shared::command::{Command, Usage};
+use crate::commands::cli::saved::compare::OutcomeArguments;
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
-use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::report::threads_or_all;
-use crate::commands::cli::shared::statuses::{RUNNING, help};
-use crate::commands::sentences::SentenceChoice;
+use crate::commands::cli::shared::{Command, RUNNING, Usage, help, numbers};
 use crate::commands::sentences::matching::{LabelRuns, MatchOptions, Observe, match_heads};
+use crate::commands::sentences::{SentenceChoice, SentenceOptions};
 use crate::corpus::Scope;
 use crate::sequences::shard::Shard;
 
@@ -65,26 +63,24 @@ pub struct MatchArguments {
 }
 
 impl MatchArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { a, b, network, tokenizer, wanted, limit, shard: asked, labels, threads, outcome } = self;
         let models = [network.model(Some(&a))?, network.model(Some(&b))?];
-        let (words, truncate, max_tokens) = (wanted.words, wanted.truncate, wanted.max_tokens());
         let analyzed = labels.then(|| analysis_words(&wanted)).transpose()?;
-        let mut sentences = wanted.choice(None, Some(limit))?;
-        if let (SentenceChoice::Corpus { shard, .. }, Some(asked)) = (&mut sentences, asked) {
+        let mut sentences = wanted.read(tokenizer.options(), false, None, Some(limit))?;
+        if let (SentenceChoice::Corpus { shard, .. }, Some(asked)) = (&mut sentences.choice, asked) {
             *shard = asked;
         }
-        if let (SentenceChoice::Corpus { scope, .. }, true) = (&mut sentences, labels) {
+        if let (SentenceChoice::Corpus { scope, .. }, true) = (&mut sentences.choice, labels) {
             *scope = Scope::new(None, None);
         }
-        refuse_corpus(outcome.files(), &sentences)?;
+        refuse_corpus(&outcome.outputs, &sentences)?;
         let outputs = outcome.outputs("matched heads", &["json", "json.gz", "csv"])?;
-        let tokenizer = tokenizer.options();
         let threads = threads_or_all(threads);
         let runs = analyzed.map(|asked| -> Result<LabelRuns, Usage> {
             let options = read(asked)?;
             let observe = models.clone().map(|model| -> Observe {
+                let SentenceOptions { tokenizer, max_tokens, words, truncate, .. } = sentences;
                 let options =
                     AnalyzeOptions { model, max_tokens, tokenizer, truncate, threads, words, ..options.clone() };
                 Box::new(move |half| observe_half(&options, half))
@@ -92,12 +88,11 @@ impl MatchArguments {
             Ok(LabelRuns { observe, threads })
         });
         let runs = runs.transpose()?;
-        let options = MatchOptions { models, tokenizer, sentences, max_tokens, words, truncate, outputs };
+        let options = MatchOptions { models, sentences, outputs };
         Ok(Command::new(move || match_heads(&options, runs.as_ref())))
     }
 }
 
-/// The words of an analysis of the same corpus.
 fn analysis_words(wanted: &SentenceArguments) -> Result<Vec<String>, Usage> {
     let mut words = wanted.corpus_words()?;
     words.extend(["--output", "-", "--no-run-info"].map(str::to_owned));

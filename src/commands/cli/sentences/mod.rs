@@ -1,5 +1,94 @@
-//! `headscope view`, `headscope maps` and `headscope match`: the attention of chosen sentences.
+//! `headscope view`, `headscope maps` and `headscope match`: the sentences and the heads that are wanted.
 
-mod arguments;
 pub mod matching;
 pub mod view;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::shared::inputs::{CorpusArguments, FORMATS, SPACINGS};
+use super::shared::{Usage, ensure_truncatable, numbers, one_of, refuse_overlap};
+use crate::commands::sentences::{SentenceChoice, SentenceOptions};
+use crate::corpus::Scope;
+use crate::model::grid::HeadPlace;
+use crate::model::tokenizer::TokenizerOptions;
+use crate::sequences::reading::Spacing;
+use crate::sequences::shard::Shard;
+
+/// Texts, or sentences of a corpus.
+#[derive(Args)]
+pub struct SentenceArguments {
+    /// This text; the first is sentence 0. May be repeated
+    #[arg(long = "text", value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
+    pub texts: Vec<String>,
+    #[command(flatten)]
+    corpora: CorpusArguments,
+    /// Only this sentence of the corpus, counted from 0. May be repeated
+    #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::from::<u64>(0))]
+    pub sentences: Vec<u64>,
+    /// How the words of a treebank are given to the tokenizer
+    #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
+    words: Spacing,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
+    max_tokens: Option<u32>,
+    /// Cut longer sentences of plain text instead of skipping them
+    #[arg(long)]
+    pub truncate: bool,
+}
+
+impl SentenceArguments {
+    /// The corpora that are named, and how they are read, as words of a command line.
+    /// Fails if a path is no text.
+    pub fn corpus_words(&self) -> Result<Vec<String>, Usage> {
+        let CorpusArguments { corpus, format } = &self.corpora;
+        let mut words = Vec::new();
+        for path in corpus {
+            let text = path.to_str().ok_or_else(|| anyhow!("the name `{}` is no UTF-8", path.display()))?;
+            words.extend(["--corpus".to_owned(), text.to_owned()]);
+        }
+        let format = format.and_then(|format| FORMATS.iter().find(|(known, ..)| *known == format));
+        words.extend(format.into_iter().flat_map(|(_, name, _)| ["--format".to_owned(), (*name).to_owned()]));
+        Ok(words)
+    }
+
+    pub fn read(
+        self,
+        tokenizer: TokenizerOptions,
+        strict: bool,
+        find: Option<String>,
+        limit: Option<u64>,
+    ) -> Result<SentenceOptions, Usage> {
+        let Self { texts, corpora, sentences, words, max_tokens, truncate } = self;
+        let inputs = corpora.validate()?;
+        let choice = if texts.is_empty() {
+            if truncate {
+                ensure_truncatable(&inputs)?;
+            }
+            let indices = BTreeSet::from_iter(sentences).into_iter().collect();
+            let (scope, shard) = (Scope::sentences(), Shard::WHOLE);
+            SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard }
+        } else {
+            let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+            SentenceChoice::Texts(texts.into_iter().take(most).collect())
+        };
+        let max_tokens = max_tokens.map(|tokens| tokens as usize);
+        Ok(SentenceOptions { choice, tokenizer, max_tokens, words, truncate, strict })
+    }
+}
+
+pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result<(), Usage> {
+    match &sentences.choice {
+        SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),
+        SentenceChoice::Texts(_) => refuse_overlap(outputs, &[]),
+    }
+}
+
+pub fn once(mut heads: Vec<HeadPlace>) -> Vec<HeadPlace> {
+    let mut seen = BTreeSet::new();
+    heads.retain(|head| seen.insert(*head));
+    heads
+}

@@ -4,17 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::anyhow;
 use clap::Args;
 
-use anyhow::anyhow;
-
-use super::arguments::{SentenceArguments, once, refuse_corpus};
-use crate::commands::cli::shared::checks::{extension, heads, lower_extension};
-use crate::commands::cli::shared::command::{Command, Usage};
+use super::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
-use crate::commands::cli::shared::numbers;
-use crate::commands::cli::shared::statuses::{RUNNING, help};
-use crate::commands::cli::shared::values::one_of;
+use crate::commands::cli::shared::{Command, RUNNING, Usage, extension, heads, help, lower_extension, numbers, one_of};
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, maps};
 use crate::commands::sentences::view::{Drawing, ShownArcs, ViewOptions, view};
@@ -106,13 +101,9 @@ pub struct ViewArguments {
     outputs: Vec<PathBuf>,
 }
 
-/// The extension of a file of tensors.
 const TENSORS: &str = "safetensors";
-
-/// So many sentences of a corpus are shown.
 const SHOWN: u64 = 3;
 
-/// A head, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewedHeads {
     All,
@@ -130,14 +121,12 @@ impl FromStr for ViewedHeads {
     }
 }
 
-/// The heads that were named, each once, or all.
 fn choice(named: &[ViewedHeads]) -> HeadChoice {
     let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
     heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| HeadChoice::Heads(once(heads)))
 }
 
 impl ViewArguments {
-    /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSORS).cloned();
         if let Some(output) = tensors {
@@ -155,10 +144,9 @@ impl ViewArguments {
         self.ensure_shown()?;
         let model = self.network.model(self.model.as_deref())?;
         // Sentences that are named are shown however many they are.
-        let (truncate, max_tokens) = (self.wanted.truncate, self.wanted.max_tokens());
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
-        let words = self.wanted.words;
-        let sentences = self.wanted.choice(self.find, Some(self.limit.unwrap_or(SHOWN).max(named as u64)))?;
+        let limit = self.limit.unwrap_or(SHOWN).max(named as u64);
+        let sentences = self.wanted.read(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
         refuse_corpus(&self.outputs, &sentences)?;
         let gold = match (self.relation, self.link) {
             (Some(relation), _) => ShownArcs::Relation(relation),
@@ -167,15 +155,11 @@ impl ViewArguments {
         };
         let options = ViewOptions {
             model,
-            tokenizer: self.tokenizer.options(),
             sentences,
             heads: choice(&self.heads),
             gold,
             hides_special: self.hide_special,
             numbers: self.numbers,
-            max_tokens,
-            words,
-            truncate,
             from_token: self.from_token.unwrap_or_default(),
             outputs,
         };
@@ -200,7 +184,6 @@ impl ViewArguments {
         }
     }
 
-    /// The command that writes tensors.
     fn tensors(self, output: PathBuf) -> Result<Command, Usage> {
         if self.outputs.len() > 1 {
             let two = anyhow!("`{}`: a file of tensors is written alone", output.display());
@@ -217,8 +200,7 @@ impl ViewArguments {
             return Err(error.of_option(option).hint("leave it out"));
         }
         let model = self.network.model(self.model.as_deref())?;
-        let (truncate, words, max_tokens) = (self.wanted.truncate, self.wanted.words, self.wanted.max_tokens());
-        let sentences = self.wanted.choice(self.find, self.limit)?;
+        let sentences = self.wanted.read(self.tokenizer.options(), self.strict, self.find, self.limit)?;
         refuse_corpus(std::slice::from_ref(&output), &sentences)?;
         let heads_of = if !self.heads.is_empty() {
             choice(&self.heads)
@@ -229,15 +211,10 @@ impl ViewArguments {
         };
         let options = MapsOptions {
             model,
-            tokenizer: self.tokenizer.options(),
             sentences,
             heads: heads_of,
             rollout: self.rollout,
             output,
-            max_tokens,
-            words,
-            truncate,
-            strict: self.strict,
             removed: heads(self.removed),
         };
         Ok(Command::new(move || maps(&options)))

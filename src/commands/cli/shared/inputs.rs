@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::command::Usage;
-use super::headings::INPUT;
-use super::values::{Named, one_of};
+use super::{INPUT, Named, Usage, one_of};
 use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -45,7 +43,6 @@ pub struct TokenizerArguments {
 }
 
 impl TokenizerArguments {
-    /// The options.
     pub fn options(&self) -> TokenizerOptions {
         TokenizerOptions { tokens_as_words: self.tokens_as_words, residues: self.residues }
     }
@@ -68,7 +65,6 @@ pub struct CorpusArguments {
     pub format: Option<Format>,
 }
 
-/// The formats of corpora.
 pub const FORMATS: &[Named<Format>] = &[
     (Format::Conllu, "conllu", "CoNLL-U"),
     (Format::Text, "text", "One sentence per line, a blank line between documents"),
@@ -78,11 +74,9 @@ pub const FORMATS: &[Named<Format>] = &[
     (Format::Pairs, "pairs", "Two texts, and the alignment of their words, one pair per line"),
 ];
 
-/// The tokens that can speak for a split word.
 pub const FROM_TOKEN: &[Named<FromToken>] =
     &[(FromToken::Mean, "mean", "The mean over its tokens"), (FromToken::First, "first", "Its first token")];
 
-/// How words are given to the tokenizer.
 pub const SPACINGS: &[Named<Spacing>] = &[
     (Spacing::Written, "written", "In the text as it was written"),
     (Spacing::Spaced, "spaced", "One by one, each with a space before it"),
@@ -104,7 +98,6 @@ impl NetworkArguments {
 }
 
 impl CorpusArguments {
-    /// The corpora that are named, or the one in the box.
     pub fn validate(self) -> Result<Vec<Input>, Usage> {
         let corpora = if self.corpus.is_empty() { vec![boxed::CORPUS.into()] } else { self.corpus };
         corpora.iter().map(|path| Input::parse(path, self.format)).collect()

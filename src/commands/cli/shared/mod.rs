@@ -1,11 +1,140 @@
 //! The arguments that several commands share.
 
-pub mod checks;
-pub mod command;
-pub mod headings;
 pub mod inputs;
 pub mod numbers;
 pub mod presets;
 pub mod report;
-pub mod statuses;
-pub mod values;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use crate::corpus::Input;
+use crate::model::grid::HeadPlace;
+use crate::system::errors::{Class, Facts};
+use crate::system::files::output;
+
+pub type Usage = anyhow::Error;
+
+pub struct Command {
+    /// Runs it; the exit status, 0 for nearly all.
+    pub run: Box<dyn FnOnce() -> Result<u8>>,
+    /// The class of failures that have none of their own.
+    pub other: Class,
+}
+
+impl Command {
+    /// A command that ends with status 0 unless it fails.
+    pub fn new(run: impl FnOnce() -> Result<()> + 'static) -> Self {
+        Self { run: Box::new(|| run().map(|()| 0)), other: Class::Other }
+    }
+}
+
+pub type Named<T> = (T, &'static str, &'static str);
+
+pub fn one_of<T: Copy + Send + Sync>(values: &'static [Named<T>]) -> impl TypedValueParser<Value = T> {
+    let names = values.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(names).map(|given| {
+        let (value, ..) = values.iter().find(|(_, name, _)| *name == given).expect("the parser knows these names only");
+        *value
+    })
+}
+
+/// Commands that print or write.
+pub const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
+
+/// Commands that read something as well.
+pub const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
+
+/// Commands that add up shards.
+pub const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
+
+/// Commands that run a model.
+pub const RUNNING: &[Class] =
+    &[Class::Other, Class::Usage, Class::Input, Class::Model, Class::Output, Class::Temporary];
+
+/// The first status, if a command says no more about it.
+pub const DONE: &str = "0 done";
+
+/// The signals that end any command: 128 and the number of the signal.
+const SIGNALS: &str = "129 hung up, 130 interrupted, 143 terminated";
+
+/// The end of a help: `first`, then each class that a command can fail with and `first` does not tell, then signals.
+pub fn statuses(first: &str, classes: &[Class]) -> String {
+    let mut text = format!("Exit status: {first}");
+    for class in classes {
+        write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
+    }
+    format!("{text}; {SIGNALS}.\n")
+}
+
+/// A help that ends with the statuses of [`DONE`] and these classes.
+pub fn help(text: &str, classes: &[Class]) -> String {
+    format!("{text}\n{}", statuses(DONE, classes))
+}
+
+pub const INPUT: &str = "Input";
+pub const STUDIES: &str = "Studies";
+/// Beside what an answer is read.
+pub const CONTROL: &str = "Controls";
+pub const SHARDS: &str = "Shards";
+/// Reports and the summary, and how heads are labelled in them.
+pub const OUTPUT: &str = "Output";
+
+/// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
+pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
+    let mut seen = BTreeSet::new();
+    for output in outputs {
+        let destination = output::destination(output);
+        if corpora.iter().filter_map(Input::path).any(|corpus| output::destination(corpus) == destination) {
+            let error = anyhow!("output `{}` is also a corpus: it would be overwritten", output.display());
+            return Err(error.about(output.display()));
+        }
+        if !seen.insert(destination) {
+            return Err(anyhow!("the same output is given twice: `{}`", output.display()).about(output.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that some of the corpora may have plain text, which alone can be cut.
+pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
+    if corpora.iter().any(Input::may_have_text) {
+        return Ok(());
+    }
+    Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").of_option("truncate"))
+}
+
+pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
+    match outputs.iter().find(|path| lower_extension(path) != "html") {
+        Some(other) => Err(unfit(&format!("write {of} as"), other, "name a file .html")),
+        None => Ok(()),
+    }
+}
+
+pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
+    let shown = output.display();
+    anyhow!("cannot {what} `{shown}`").about(shown).of_value(extension(output)).hint(way_out)
+}
+
+pub fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
+    BTreeSet::from_iter(named).into_iter().collect()
+}
+
+pub fn lower_extension(path: &Path) -> String {
+    extension(path).to_lowercase()
+}
+
+/// Whether a file's name, lower or upper case, ends in an extension, which may be of two parts: `json.gz`.
+pub fn has_extension(path: &Path, extension: &str) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    name.strip_suffix(extension).and_then(|stem| stem.strip_suffix('.')).is_some_and(|stem| !stem.is_empty())
+}
+
+/// A file's name after its last dot, empty if there is none.
+pub fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-/// Reads a whole number in these bounds.
 pub fn whole<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
@@ -10,7 +9,6 @@ pub fn whole<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> R
     }
 }
 
-/// A number without an upper bound.
 pub fn from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
     whole(least..=u64::MAX)
 }
@@ -49,7 +47,6 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     whole.ok_or_else(expected)
 }
 
-/// Reads a number of bytes, or 0.
 pub fn bytes_or_none(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { bytes(text).map_err(|expected| format!("{expected}, or 0")) }
 }
@@ -61,7 +58,6 @@ pub fn share(text: &str) -> Result<f64, String> {
     percent.map(|percent| percent / 100.0).ok_or_else(|| "a share above 0 in per cent is expected, as in 1%".to_owned())
 }
 
-/// Reads a number.
 pub fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number is expected".to_owned())
 }

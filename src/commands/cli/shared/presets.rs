@@ -2,17 +2,15 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use anyhow::anyhow;
-
-use super::command::Usage;
-use crate::commands::reporting::policy::PolicyOptions;
+use super::Usage;
+use crate::commands::reporting::PolicyOptions;
 use crate::evaluation::presets::{PRESETS, Preset};
 use crate::system::errors::Facts;
 
-/// Reads the name of any preset.
 pub fn any() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
 }
@@ -60,7 +58,6 @@ pub struct PolicyArguments {
 }
 
 impl PolicyArguments {
-    /// The policy; none where none was asked for.
     pub fn options(self) -> Result<Option<PolicyOptions>, Usage> {
         refuse_studies(&self.presets, "headscope analyze")?;
         let is_asked = self.policy.is_some() || !self.presets.is_empty();

@@ -3,17 +3,11 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::Args;
 
-use anyhow::anyhow;
-
-use super::checks::{self, has_extension, lower_extension};
-use super::command::Usage;
-use super::headings::OUTPUT;
-use super::values::{Named, one_of};
-use super::{numbers, presets};
-use crate::commands::reporting::policy::PolicyOptions;
-use crate::commands::reporting::write_report::ReportOptions;
+use super::{Named, OUTPUT, Usage, extension, has_extension, lower_extension, numbers, one_of, presets};
+use crate::commands::reporting::{PolicyOptions, ReportOptions};
 use crate::evaluation::presets::Preset;
 use crate::export::json::{Digits, JsonForm};
 use crate::export::summary::Detail;
@@ -59,12 +53,10 @@ pub struct ReportArguments {
     pub no_run_info: bool,
 }
 
-/// How much a summary can say.
 pub const DETAILS: &[Named<Detail>] =
     &[(Detail::Brief, "brief", "What fits on one screen"), (Detail::Full, "full", "Also what each study found")];
 
 impl ReportArguments {
-    /// The requested number of threads, or one per core.
     pub fn threads(&self) -> NonZeroUsize {
         threads_or_all(self.threads)
     }
@@ -94,7 +86,6 @@ impl ReportArguments {
     }
 }
 
-/// So many threads, or one per core.
 pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
@@ -108,9 +99,8 @@ fn target(path: &Path, compact: bool, also: &str) -> Result<Target, Usage> {
     if path == Path::new("-") {
         return Ok(Target::Stdout(JsonForm { compact, packed: false }));
     }
-    let extension = lower_extension(path);
     let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
-    if extension == partial::EXTENSION {
+    if lower_extension(path) == partial::EXTENSION {
         let shown = path.display();
         return Err(anyhow!("`{shown}` would be a partial")
             .about(shown)
@@ -120,7 +110,7 @@ fn target(path: &Path, compact: bool, also: &str) -> Result<Target, Usage> {
     let known = known.ok_or_else(|| {
         let shown = path.display();
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
-        unknown.about(shown).of_value(checks::extension(path)).hint(format!("use {}{also}", all()))
+        unknown.about(shown).of_value(extension(path)).hint(format!("use {}{also}", all()))
     })?;
     let writer = match known.1 {
         Writer::Json(form) => Writer::Json(JsonForm { compact, ..form }),

@@ -1,17 +1,10 @@
 //! `headscope compare`: are the labels of heads stable between two analyses?
-//!
-//! Read both sides, assess every head on both, say of each label what became of it, count, write.
 
-mod fates;
-mod gate;
-mod html;
-mod matched;
 pub mod outcome;
 #[cfg(test)]
 mod simulation;
 mod tables;
 mod text;
-mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,48 +12,42 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 
 use super::sides::matching::HeadMatching;
-use super::sides::outputs::OutcomeOutputs;
-use super::sides::{self, Side, SidesOptions, facts, idle};
-use crate::commands::reporting::outputs;
+use super::sides::standing::{self, Idleness, LabelStanding, same_rule};
+use super::sides::{self, Side, SidesOptions, described};
+use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
-use crate::export::{Writer, json, tables::csv};
+use crate::export::tables::csv;
+use crate::export::{Writer, json};
+use crate::report::firm::is_role;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
+use crate::study::labels::policy::Policy;
+use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
-pub use gate::FailOn;
-use matched::MatchedHeads;
+pub use outcome::FailOn;
 use outcome::{
-    CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, OutcomeCounts, SCHEMA_VERSION,
-    UntoldCounts,
+    ChoiceComparison, CompareOutcome, Doubt, FamilyComparison, Fate, HeadAgreement, HeadComparison, LabelComparison,
+    LabelEvidence, MatchedHeads, OutcomeCounts, SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
-pub use text::share;
-pub use verdict::firm_in_words;
+pub use text::{firm_in_words, share};
 
-/// Two analyses, and where their comparison goes.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// The two analyses.
     pub sides: SidesOptions,
-    /// How heads of both stand to each other.
     pub pairing: Pairing,
-    /// The findings that end the command with status 1.
     pub fail_on: Vec<FailOn>,
-    /// The destinations of the outcome.
     pub outputs: OutcomeOutputs,
-    /// The table that a file .csv gets.
     pub table: ComparedTable,
 }
 
-/// How heads of two models stand to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// Nothing is said: by their places.
     Unknown,
     /// One model was trained on from the other: by their places.
     OneLineage,
-    /// As `headscope match` found them, in this file.
     Matched(PathBuf),
 }
 
@@ -73,10 +60,10 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Csv => csv::table(&options.table.of(&outcome)),
-        Writer::Html => html::render(&outcome),
+        Writer::Html => tables::page(&outcome),
     };
     let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
-    outputs::write_each(outputs, render, text)?;
+    reporting::write_each(outputs, render, text)?;
     if options.fail_on.iter().any(|finding| finding.is_met(&outcome)) {
         return Ok(false);
     }
@@ -105,14 +92,13 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
 }
 
 /// The comparison of two sides with the same heads: by place, or each head of the first with its partner in the second,
-/// `[layers * heads]`, beside how many partners both halves of a text gave. `is_unknown` is whether nothing is said of how heads stand
-/// to each other.
+/// `[layers * heads]`, beside how many partners both halves of a text gave. `is_unknown`: nothing is said of how heads pair.
 pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.circumstances.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
-    let heads = fates::of_heads(a, b, partners);
-    let idle = idle::one_sided(a, b, partners);
+    let heads = of_heads(a, b, partners);
+    let idle = standing::one_sided(a, b, partners);
     let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
     let with_choices = by_choice().next().is_some();
     let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
@@ -139,7 +125,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
         untold: UntoldCounts::of(heads.iter().flat_map(|head| &head.labels)),
         families: families(&heads),
         heads,
-        not_shared: facts::not_shared(a, b),
+        not_shared: described::not_shared([&a.circumstances, &b.circumstances]),
         a: a.described(),
         b: b.described(),
     }
@@ -149,12 +135,10 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
 const UNKNOWN_LINEAGE: &str = "The models have other weights, and their heads are compared by place. That says something only where \
     one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
 
-/// The first label of each head on both sides.
 fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
     heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect()
 }
 
-/// The firm labels of each head on both sides.
 fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
     fn firm(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
         head.labels.iter().filter(|label| label.firm()[side]).map(|label| &*label.label).collect()
@@ -200,4 +184,233 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
         }
     };
     met.into_iter().map(family).collect()
+}
+
+/// The first label of a head that writes a constant on its side alone.
+const CONSTANT: &str = "constant";
+
+struct Assessed<'a> {
+    studies: Vec<&'static str>,
+    policy: &'a Policy,
+    is_read: bool,
+    absent: &'a [usize],
+    /// For every label; `[heads][labels]`.
+    roles: Vec<Vec<Assessment>>,
+    choices: Vec<Vec<Assessment>>,
+}
+
+impl<'a> Assessed<'a> {
+    fn new(side: &'a Side) -> Self {
+        let policy = &side.circumstances.settings.policy;
+        Self {
+            studies: side.findings.studies().into_iter().map(|study| study.card().name).collect(),
+            policy,
+            is_read: side.findings.is_read,
+            absent: &side.findings.absent,
+            roles: side.findings.assessments(policy),
+            choices: side.findings.assessments_of_choices(policy),
+        }
+    }
+
+    /// The first label of the head at a place; of one that does nothing the reason.
+    fn primary(&self, place: usize, idle: Option<Idleness>) -> String {
+        match idle {
+            Some(Idleness::Absent) => ABSENT.to_owned(),
+            Some(Idleness::Removed) => REMOVED.to_owned(),
+            Some(Idleness::WritesConstant) => CONSTANT.to_owned(),
+            None => Verdict::new(self.roles[place].clone()).primary,
+        }
+    }
+}
+
+/// Every head of two sides that some has, each with its partner on the second, `[layers * heads]`.
+fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
+    let grid = a.circumstances.model.grid();
+    let like_counts = |label: &str| a.has_like_counts(b, label);
+    let idleness = |place: usize| standing::idleness([(a, place), (b, partners[place])]);
+    let [a, b] = [a, b].map(Assessed::new);
+    let both = [&a, &b];
+    let head = |place: usize| {
+        let of_both = [(&a, place), (&b, partners[place])];
+        let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
+        let idle = idleness(place);
+        let labels = of_labels((both, idle), &like_counts, roles.each_ref().map(|roles| &**roles));
+        let [primary_a, primary_b] = [0, 1].map(|side| of_both[side].0.primary(of_both[side].1, idle[side]));
+        let of_choice = of_labels((both, idle), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
+        let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
+            let chosen = side.choices[place].iter().find(|one| one.fires);
+            chosen.map(|one| one.label.label.clone())
+        });
+        HeadComparison {
+            place: grid.place(place),
+            partner: grid.place(partners[place]),
+            outcome: of_all(&labels),
+            primary_a,
+            primary_b,
+            labels,
+            choice: (!of_choice.is_empty()).then(|| ChoiceComparison {
+                outcome: of_all(&of_choice),
+                a: chosen_a,
+                b: chosen_b,
+                labels: of_choice,
+            }),
+        }
+    };
+    let is_there = |place: &usize| !(a.absent.contains(place) && b.absent.contains(&partners[*place]));
+    (0..grid.count()).filter(is_there).map(head).collect()
+}
+
+/// The assessments for labels that are roles: what every untrained head has, too, is nothing that could be kept.
+fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
+    assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
+}
+
+/// The labels that a head has on either side, firm or borderline; `idle` is why the head does nothing on a side, which has none then.
+fn of_labels(
+    (sides, idle): ([&Assessed<'_>; 2], [Option<Idleness>; 2]),
+    like_counts: &dyn Fn(&str) -> bool,
+    assessed: [&[Assessment]; 2],
+) -> Vec<LabelComparison> {
+    let by_label = |all: &'_ [Assessment]| -> BTreeMap<String, Assessment> {
+        all.iter().map(|one| (one.label.label.clone(), one.clone())).collect()
+    };
+    let at_work = assessed.iter().zip(idle).filter(|(_, idle)| idle.is_none());
+    let fired = at_work.flat_map(|(all, _)| all.iter()).filter(|one| one.fires);
+    let names: BTreeSet<&str> = fired.map(|one| one.label.label.as_str()).collect();
+    let known = assessed.map(by_label);
+    let comparison = |label: &str| {
+        let found = known.each_ref().map(|known| known.get(label));
+        let is_measured = |side: &&Assessed<'_>| {
+            let study = registry::study_of_label(label).map(|study| study.card().name);
+            study.is_none_or(|study| side.studies.contains(&study))
+        };
+        let told = if !sides.iter().all(is_measured) {
+            Err(Doubt::NotMeasured)
+        } else if sides.iter().any(|side| !side.is_read) {
+            Err(Doubt::Unread)
+        } else if !like_counts(label) {
+            Err(Doubt::OtherCounts)
+        } else if same_rule(label, sides.map(|side| side.policy)) {
+            of_standings([0, 1].map(|side| standing(found[side], idle[side])))
+        } else {
+            Err(Doubt::OtherThresholds)
+        };
+        let [a, b] = [0, 1].map(|side| found[side].map(|one| evidence(one, idle[side])));
+        LabelComparison {
+            label: label.to_owned(),
+            family: registry::detector_of(label).map_or(label, |of| of.explanation.name).to_owned(),
+            outcome: told.unwrap_or(Fate::CouldNotTell),
+            doubt: told.err(),
+            a,
+            b,
+        }
+    };
+    names.into_iter().map(comparison).collect()
+}
+
+/// How a head stands to a label on a side; `None` where it could not be assessed. A head that is not there follows nothing.
+fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
+    match idle {
+        Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
+        Some(Idleness::Absent | Idleness::Removed) => Some(LabelStanding::OutOfReach),
+        None => assessed.map(LabelStanding::of),
+    }
+}
+
+/// The fate of a label that a head has on one side at least, by how it stands on both; `None` where it could not be assessed.
+fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
+    use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach, WritesConstant};
+    match sides {
+        [Some(Firm), Some(Firm)] => Ok(Fate::Kept),
+        [Some(Firm), Some(OutOfReach | WritesConstant)] => Ok(Fate::Lost),
+        [Some(OutOfReach | WritesConstant), Some(Firm)] => Ok(Fate::Gained),
+        [None, _] | [_, None] => Err(Doubt::TooLittle),
+        [Some(Borderline), _] | [_, Some(Borderline)] => Err(Doubt::Borderline),
+        [Some(Untested), _] | [_, Some(Untested)] => Err(Doubt::Untested),
+        [Some(WithinReach), _] | [_, Some(WithinReach)] => Err(Doubt::WithinReach),
+        [Some(OutOfReach | WritesConstant), Some(OutOfReach | WritesConstant)] => {
+            unreachable!("the head has the label on one side")
+        }
+    }
+}
+
+/// The fate of a head by all the labels that it has on either side.
+fn of_all(labels: &[LabelComparison]) -> Fate {
+    let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
+    let firm = [0, 1].map(|side| labels.iter().any(|label| label.firm()[side]));
+    match (any(&[Fate::Lost, Fate::Gained]), firm) {
+        (true, [true, true]) => Fate::Changed,
+        (true, [true, false]) => Fate::Lost,
+        (true, _) => Fate::Gained,
+        (false, _) if any(&[Fate::Kept]) => Fate::Kept,
+        (false, _) if labels.is_empty() => Fate::None,
+        (false, _) => Fate::CouldNotTell,
+    }
+}
+
+fn evidence(assessment: &Assessment, idle: Option<Idleness>) -> LabelEvidence {
+    let label = &assessment.label;
+    LabelEvidence {
+        standing: standing(Some(assessment), idle).unwrap_or(LabelStanding::OutOfReach),
+        number: label.number.clone(),
+        score: label.score,
+        ci95: label.ci95,
+        threshold: label.threshold,
+        q: label.test.q,
+        beyond: label.beyond.filter(|_| assessment.fires),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(outcome: Fate, firm: [bool; 2]) -> LabelComparison {
+        let evidence = |firm: bool| LabelEvidence {
+            standing: if firm { LabelStanding::Firm } else { LabelStanding::OutOfReach },
+            number: "n".to_owned(),
+            score: 0.5,
+            ci95: None,
+            threshold: 0.5,
+            q: None,
+            beyond: None,
+        };
+        let [a, b] = firm.map(|firm| Some(evidence(firm)));
+        LabelComparison { label: "l".to_owned(), family: "l".to_owned(), outcome, doubt: None, a, b }
+    }
+
+    #[test]
+    fn a_label_is_lost_only_where_both_tests_say_so() {
+        use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach};
+        let of = |a, b| of_standings([Some(a), Some(b)]);
+        assert_eq!((of(Firm, Firm), of(Firm, OutOfReach)), (Ok(Fate::Kept), Ok(Fate::Lost)));
+        assert_eq!(of(OutOfReach, Firm), Ok(Fate::Gained));
+        assert_eq!(of(Firm, LabelStanding::WritesConstant), Ok(Fate::Lost));
+        // The estimate is below the threshold, or above it, and more sentences might turn it.
+        assert_eq!((of(Firm, WithinReach), of(Firm, Borderline)), (Err(Doubt::WithinReach), Err(Doubt::Borderline)));
+        assert_eq!(
+            (of(Borderline, OutOfReach), of(Borderline, Borderline)),
+            (Err(Doubt::Borderline), Err(Doubt::Borderline))
+        );
+        assert_eq!(
+            (of(Untested, Firm), of_standings([None, Some(Firm)])),
+            (Err(Doubt::Untested), Err(Doubt::TooLittle))
+        );
+    }
+
+    #[test]
+    fn a_head_changes_where_it_has_a_label_before_and_after() {
+        let (kept, lost, gained) =
+            (label(Fate::Kept, [true; 2]), label(Fate::Lost, [true, false]), label(Fate::Gained, [false, true]));
+        let untold = label(Fate::CouldNotTell, [false, true]);
+        assert_eq!(of_all(&[]), Fate::None);
+        assert_eq!(of_all(std::slice::from_ref(&lost)), Fate::Lost);
+        assert_eq!(of_all(std::slice::from_ref(&gained)), Fate::Gained);
+        assert_eq!(of_all(std::slice::from_ref(&untold)), Fate::CouldNotTell);
+        assert_eq!(of_all(&[label(Fate::Lost, [true, false]), gained]), Fate::Changed);
+        assert_eq!(of_all(&[label(Fate::Lost, [true, false]), label(Fate::Kept, [true; 2])]), Fate::Changed);
+        // One label is gone, and another is firm there that cannot be told to be new.
+        assert_eq!(of_all(&[lost, label(Fate::CouldNotTell, [false, true])]), Fate::Changed);
+        assert_eq!(of_all(&[kept, untold]), Fate::Kept);
+    }
 }

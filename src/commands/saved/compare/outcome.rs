@@ -3,12 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::matched::MatchedHeads;
 use crate::commands::saved::sides::described::{Described, Fact};
-use crate::commands::saved::sides::idle::IdleHead;
-use crate::commands::saved::sides::standing::LabelStanding;
+use crate::commands::saved::sides::standing::{IdleHead, LabelStanding};
 use crate::model::grid::HeadPlace;
-use crate::stats::agreement::CategoryAgreement;
+use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 
@@ -237,24 +235,20 @@ impl HeadComparison {
 }
 
 impl LabelComparison {
-    /// Whether the label is firm in the first analysis, and in the second.
     pub fn firm(&self) -> [bool; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
     }
 
-    /// How far the label reaches in the first analysis, and in the second.
     pub fn reach(&self) -> [Option<Reach>; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().and_then(|of| of.beyond))
     }
 }
 
 impl UntoldCounts {
-    /// How many are firm in one analysis at least.
     pub fn firm(self) -> usize {
         self.firm_in_a + self.firm_in_b + self.firm_in_both
     }
 
-    /// Those of these labels that cannot be told.
     pub fn of<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
         let mut counts = Self::default();
         for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
@@ -270,32 +264,27 @@ impl UntoldCounts {
 }
 
 impl OutcomeCounts {
-    /// How many of these there are of each.
     pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
-        fates.into_iter().for_each(|fate| *counts.of_mut(fate) += 1);
+        for fate in fates {
+            *match fate {
+                Fate::Kept => &mut counts.kept,
+                Fate::Gained => &mut counts.gained,
+                Fate::Lost => &mut counts.lost,
+                Fate::Changed => &mut counts.changed,
+                Fate::CouldNotTell => &mut counts.could_not_tell,
+                Fate::None => &mut counts.none,
+            } += 1;
+        }
         counts
     }
 
-    fn of_mut(&mut self, fate: Fate) -> &mut usize {
-        match fate {
-            Fate::Kept => &mut self.kept,
-            Fate::Gained => &mut self.gained,
-            Fate::Lost => &mut self.lost,
-            Fate::Changed => &mut self.changed,
-            Fate::CouldNotTell => &mut self.could_not_tell,
-            Fate::None => &mut self.none,
-        }
-    }
-
-    /// Whether anything was gained, lost or changed.
     pub fn any_change(&self) -> bool {
         self.gained + self.lost + self.changed > 0
     }
 }
 
 impl Fate {
-    /// The fate in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Kept => "kept",
@@ -309,7 +298,6 @@ impl Fate {
 }
 
 impl Doubt {
-    /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::OtherThresholds => "other thresholds in the two policies",
@@ -324,7 +312,52 @@ impl Doubt {
     }
 }
 
-/// The JSON Schema of [`CompareOutcome`], draft 2020-12.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(CompareOutcome)
+/// How heads were matched, and what agreement comes to where heads of b are in random order within layers.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+pub struct MatchedHeads {
+    /// Heads of a whose partner has another place in b.
+    pub moved: usize,
+    /// Heads whose partner is the same by either half of the sentences.
+    pub halves_agree: usize,
+    /// The share of heads with the same first label.
+    pub first_label: ShareByChance,
+    /// The share of heads with the same firm labels.
+    pub firm_labels: ShareByChance,
+}
+
+/// A finding on which `compare` ends with status 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailOn {
+    Any,
+    Lost,
+    Gained,
+    /// A label is firm in the first analysis and not in the second: lost, or not shown to be.
+    NoLongerFirm,
+    Corpora,
+    Never,
+}
+
+impl FailOn {
+    /// Whether it asks for labels of the first analysis, and says nothing where none of them could be tested.
+    pub fn is_of_lost(self) -> bool {
+        matches!(self, Self::Lost | Self::NoLongerFirm)
+    }
+
+    /// Whether the comparison found it. Labels of how heads choose count as others do.
+    pub fn is_met(self, outcome: &CompareOutcome) -> bool {
+        let any = |wanted: &[Fate]| {
+            outcome.heads.iter().flat_map(HeadComparison::all_labels).any(|label| wanted.contains(&label.outcome))
+        };
+        match self {
+            Self::Any => any(&[Fate::Lost, Fate::Gained]),
+            Self::Lost => any(&[Fate::Lost]),
+            Self::Gained => any(&[Fate::Gained]),
+            Self::NoLongerFirm => {
+                let mut labels = outcome.heads.iter().flat_map(HeadComparison::all_labels);
+                labels.any(|label| label.firm() == [true, false])
+            }
+            Self::Corpora => outcome.corpora.is_some(),
+            Self::Never => false,
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::fates::of_standings;
+use super::of_standings;
 use super::outcome::Fate;
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::stats::block_test::{Estimate, Scale};

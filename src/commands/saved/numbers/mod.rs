@@ -1,57 +1,57 @@
 //! `headscope compare --numbers`: did anything change between two analyses, beyond chance?
-//!
-//! Read both sides, pair and test their numbers, correct for how many they are, judge labels by them, write.
 
-mod html;
-mod labels;
 pub mod outcome;
 mod page;
-mod pairs;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, anyhow};
 
-use crate::commands::reporting::outputs;
-use crate::commands::saved::sides::outputs::OutcomeOutputs;
-use crate::commands::saved::sides::{self, SidesOptions, facts};
+use super::sides::described::{self, LeftAside, Valued};
+use super::sides::standing::{self, Idleness, LabelStanding, same_rule};
+use super::sides::{self, Side, SidesOptions};
+use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::{Writer, json};
-use crate::study::metrics::number::Part;
-use crate::study::metrics::unit::PerUnit;
+use crate::model::grid::HeadGrid;
+use crate::report::firm::is_role;
+use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
+use crate::stats::significance::benjamini_hochberg;
+use crate::studies::registry;
+use crate::study::labels::Assessment;
+use crate::study::metrics::number::{Number, Part, in_rules};
+use crate::study::metrics::unit::{PerUnit, SAME_MODEL};
+use crate::system::counted::plural;
 use crate::system::errors::{Class, Facts};
-use labels::Labels;
-use outcome::{Compared, Method, NumbersOutcome, SCHEMA_VERSION};
-use pairs::NumberPairs;
+use outcome::{
+    Change, Compared, HeadChanges, IdleHeadLabels, LabelChange, LargestChange, Method, NumbersOutcome, OneSidedLabel,
+    SCHEMA_VERSION, Standing,
+};
 
-/// The hint for reports over the same sentences.
 const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
-/// Two analyses, and what a change is.
 #[derive(Clone, Debug)]
 pub struct NumbersOptions {
-    /// The two analyses.
     pub sides: SidesOptions,
-    /// The largest q-value of a change.
     pub rate: f64,
     /// Differences up to this are none, of numbers in each unit.
     pub tolerances: PerUnit<f64>,
     /// The parts that are printed and decide the status; empty for all.
     pub only: Vec<Part>,
-    /// The destinations of the outcome.
     pub outputs: OutcomeOutputs,
 }
 
 /// Compares two analyses and prints what changed; whether nothing did.
-/// Fails if either cannot be read, or an output cannot be written.
 pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(options)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
-        Writer::Html => html::render(&outcome),
+        Writer::Html => page::html(&outcome),
         Writer::Csv => Err(anyhow!("what changed is no table")),
     };
-    outputs::write_each(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
+    reporting::write_each(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
     Ok(!outcome.changed)
 }
 
@@ -94,8 +94,329 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
-        not_shared: facts::not_shared(&a, &b),
+        not_shared: described::not_shared([&a.circumstances, &b.circumstances]),
         a: a.described(),
         b: b.described(),
     })
+}
+
+#[derive(Default)]
+pub struct Labels {
+    pub changes: Vec<LabelChange>,
+    /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
+    pub one_sided: Vec<OneSidedLabel>,
+    /// The heads that do nothing on one side, with the labels that are firm on the other.
+    pub idle: Vec<IdleHeadLabels>,
+    /// Firm labels on either side, without labels of how heads choose.
+    pub firm: usize,
+    pub compared: usize,
+    pub left_aside: Vec<LeftAside>,
+}
+
+impl Labels {
+    /// Compares all labels: one changes where the number that it rests on differs with a q-value of at most `rate`, too.
+    pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
+        let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
+        let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
+        let mut found = Self { idle: idle.collect(), ..Self::default() };
+        let grid = a.circumstances.model.grid();
+        let have_like_counts = |label: &str| a.has_like_counts(b, label);
+        // Rules name a number as rules do, or as the report does.
+        let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
+            .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
+            .collect();
+        // A score over a text that was not read says nothing of a label.
+        let are_read = a.findings.is_read && b.findings.is_read;
+        let policies = [a, b].map(|side| &side.circumstances.settings.policy);
+        let [ours, theirs] = [a, b].map(Side::assessments);
+        let [mut unlike, mut uncounted, mut missing, mut unfounded] = [const { Vec::new() }; 4];
+        for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
+            let is_idle = standing::idleness([(a, place), (b, place)]).map(|why| why.is_some());
+            for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
+                let sides = [ours.get(label).copied(), theirs.get(label).copied()];
+                let standings = sides.map(|side| side.map(LabelStanding::of));
+                let is_firm = [0, 1].map(|side| standings[side] == Some(LabelStanding::Firm) && !is_idle[side]);
+                let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
+                let is_choice = registry::is_of_choice(label);
+                // Every untrained head is `broad`.
+                if !is_choice && sides.iter().flatten().any(|side| !is_role(&side.label)) {
+                    continue;
+                }
+                let counts = usize::from(!is_choice);
+                found.firm += counts;
+                if is_idle[1 - firm] && [a, b][1 - firm].has_study_of(label) {
+                    found.compared += counts;
+                    let head = found.idle.iter_mut().find(|head| head.head.place == grid.place(place));
+                    head.into_iter().filter(|_| !is_choice).for_each(|head| head.firm_labels.push(label.to_owned()));
+                    continue;
+                }
+                let [Some(in_a), Some(in_b)] = sides else {
+                    missing.push(label);
+                    continue;
+                };
+                if !same_rule(label, policies) {
+                    unlike.push(label);
+                    continue;
+                }
+                if !have_like_counts(label) {
+                    uncounted.push(label);
+                    continue;
+                }
+                found.compared += counts;
+                if is_firm[1 - firm] {
+                    continue;
+                }
+                // A score that is made of rates of the corpus as well rests on the number of the head in it.
+                let of_head = |rule: &str| pairs.of_corpus.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
+                let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
+                let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.label.number), pair_of(side)) {
+                    (Some([name, _]), _) => name.clone(),
+                    (None, Some(pair)) => pair.a.name.clone(),
+                    (None, None) => side.label.number.clone(),
+                };
+                let [a, b] = [in_a, in_b].map(|side| standing(side, name_of(side)));
+                let (label, place) = (label.to_owned(), grid.place(place));
+                match pair_of([in_a, in_b][firm]) {
+                    _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) || !are_read => {}
+                    Some(Pair { a: number, q, .. }) if *q <= rate => {
+                        found.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
+                        continue;
+                    }
+                    Some(_) => {}
+                    None => {
+                        unfounded.push(in_a.label.label.as_str());
+                        continue;
+                    }
+                }
+                found.one_sided.push(OneSidedLabel { place, label, a, b });
+            }
+        }
+        let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
+        found.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        let reasons = [
+            (unlike, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
+            (
+                uncounted,
+                "of the firm labels rest on token counts of corpora of other sizes; --counts gives both the same",
+            ),
+            (missing, "of the firm labels could not be assessed on the other side"),
+            (
+                unfounded,
+                "of the firm labels are out of reach on the other side, and rest on numbers that were not tested",
+            ),
+        ];
+        found.left_aside = reasons.into_iter().filter_map(aside).collect();
+        found
+    }
+}
+
+/// Labels that were not compared, and why; `None` if there are none, or all say how heads choose.
+fn aside((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
+    labels.retain(|label| !registry::is_of_choice(label));
+    let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
+    (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
+}
+
+fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
+    assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
+}
+
+/// How a head stands to a label on one side; `number` is what its rule is about.
+fn standing(assessment: &Assessment, number: String) -> Standing {
+    let label = &assessment.label;
+    let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
+    Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
+}
+
+pub struct NumberPairs<'a> {
+    pub tested: Vec<Pair<'a>>,
+    pub left_aside: Vec<LeftAside>,
+    /// Numbers also made of rates of the corpus, by their names in rules: the name, and that of the head's own in rules.
+    pub of_corpus: BTreeMap<String, [String; 2]>,
+    grid: HeadGrid,
+}
+
+pub struct Pair<'a> {
+    pub a: Number<'a>,
+    pub b: Number<'a>,
+    test: DifferenceTest,
+    pub q: f64,
+}
+
+impl Pair<'_> {
+    /// The difference as a multiple of what the precision of weights makes in numbers of its unit.
+    fn size(&self) -> f64 {
+        self.test.difference.abs() / SAME_MODEL.of(self.a.unit)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    Differing,
+    Idle,
+    OneSided,
+    Rare,
+    Equal,
+    OfCorpus,
+}
+
+impl Reason {
+    /// Why, in words which follow how many numbers there are.
+    fn why(self, count: usize) -> String {
+        let are = plural(&count, "number is", "numbers are");
+        match self {
+            Self::Differing => {
+                let differ = plural(&count, "number differs", "numbers differ");
+                let (rest, have) = plural(&count, ("it rests", "has"), ("they rest", "have"));
+                format!("{differ} and cannot be tested: {rest} on too few blocks, or {have} no interval")
+            }
+            Self::OfCorpus => format!(
+                "{are} made of rates of the corpus as well, which differ between corpora: the metrics of the heads alone are \
+                 compared"
+            ),
+            Self::Idle => format!("{are} of heads that do nothing on one side"),
+            Self::OneSided => format!("{are} there on one side only"),
+            Self::Rare => format!("{are} of relations with fewer words than the policy asks for, on either side"),
+            Self::Equal => {
+                let (rest, have) = plural(&count, ("rests", "has"), ("rest", "have"));
+                format!("{are} equal, and {rest} on too few blocks or {have} no interval")
+            }
+        }
+    }
+}
+
+impl<'a> NumberPairs<'a> {
+    /// Tests every number of heads alone that both sides have; differences up to the tolerance for their unit are none.
+    pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
+        let grid = a.circumstances.model.grid();
+        let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
+        let mut leave = |number: &Number<'_>, reason: Reason| {
+            let (count, of) = aside.entry(reason).or_default();
+            *count += 1;
+            of.insert(number.of.clone());
+        };
+        let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
+        let mut others: BTreeMap<_, Number<'a>> =
+            b.numbers().into_iter().map(|number| (key(&number), number)).collect();
+        let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
+        // Where a head writes a constant, its attention is compared.
+        let runs_without = |head: usize| {
+            let idle = standing::idleness([(a, head), (b, head)]);
+            let is_missing = idle.map(|why| matches!(why, Some(Idleness::Absent | Idleness::Removed)));
+            is_missing[0] != is_missing[1]
+        };
+        let missing: Vec<bool> = (0..grid.count()).map(runs_without).collect();
+        for number in a.numbers() {
+            if missing[number.head] {
+                others.remove(&key(&number));
+                leave(&number, Reason::Idle);
+                continue;
+            }
+            if let Some(of_head) = number.made_of.as_ref() {
+                others.remove(&key(&number));
+                leave(&number, Reason::OfCorpus);
+                of_corpus.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
+                continue;
+            }
+            let Some(other) = others.remove(&key(&number)) else {
+                leave(&number, Reason::OneSided);
+                continue;
+            };
+            match test(&number, &other, method, tolerances.of(number.unit)) {
+                Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
+                Ok(None) => {}
+                Err(reason) => leave(&number, reason),
+            }
+        }
+        for number in others.values() {
+            leave(number, if missing[number.head] { Reason::Idle } else { Reason::OneSided });
+        }
+        let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
+        tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
+        let aside = aside.into_iter();
+        let left_aside = aside.map(|(reason, (count, of))| LeftAside {
+            why: reason.why(count),
+            count,
+            of: of.into_iter().collect(),
+        });
+        Self { tested, left_aside: left_aside.collect(), of_corpus, grid }
+    }
+
+    pub fn count(&self, part: Part) -> usize {
+        self.tested.iter().filter(|pair| pair.a.part == part).count()
+    }
+
+    /// The numbers of a part whose q-value is at most `rate`, largest difference first.
+    pub fn changes(&self, part: Part, rate: f64) -> Vec<Change> {
+        let mut changed: Vec<&Pair<'_>> =
+            self.tested.iter().filter(|pair| pair.a.part == part && pair.q <= rate).collect();
+        // Sorting is stable: equal differences stay in the order of reports.
+        changed.sort_by(|a, b| b.size().total_cmp(&a.size()));
+        changed.into_iter().map(|pair| self.change(pair)).collect()
+    }
+
+    /// The heads with changed numbers of these parts: most numbers first, and of equally many the largest difference.
+    pub fn heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
+        let mut by_head: BTreeMap<usize, Vec<&Pair<'_>>> = BTreeMap::new();
+        for pair in self.tested.iter().filter(|pair| wanted(pair.a.part)) {
+            by_head.entry(pair.a.head).or_default().push(pair);
+        }
+        let of_head = |(head, pairs): (usize, Vec<&Pair<'_>>)| {
+            let changed: Vec<&Pair<'_>> = pairs.iter().copied().filter(|pair| pair.q <= rate).collect();
+            let largest = *changed.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?;
+            let Pair { a, test, q, .. } = largest;
+            let (number, difference) = (a.name.clone(), test.difference);
+            let summary = HeadChanges {
+                place: self.grid.place(head),
+                changed: changed.len(),
+                compared: pairs.len(),
+                largest: LargestChange { number, unit: a.unit, difference, q: *q },
+            };
+            Some((largest.size(), summary))
+        };
+        let mut heads: Vec<(f64, HeadChanges)> = by_head.into_iter().filter_map(of_head).collect();
+        heads.sort_by(|(size, a), (other, b)| b.changed.cmp(&a.changed).then(other.total_cmp(size)));
+        heads.into_iter().map(|(_, summary)| summary).collect()
+    }
+
+    fn change(&self, Pair { a, b, test, q }: &Pair<'_>) -> Change {
+        let valued = |number: &Number<'_>| Valued { value: number.value.unwrap_or_default(), ci95: number.ci95 };
+        Change {
+            place: self.grid.place(a.head),
+            number: a.name.clone(),
+            unit: a.unit,
+            a: valued(a),
+            b: valued(b),
+            difference: test.difference,
+            standard_error: test.standard_error,
+            p: test.p,
+            q: *q,
+        }
+    }
+}
+
+/// The test of a number; none where neither side has it.
+fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Reason> {
+    let values = match (a.value, b.value) {
+        (Some(a), Some(b)) => [a, b],
+        (None, None) => return Ok(None),
+        _ => return Err(Reason::OneSided),
+    };
+    if !(a.enough && b.enough) {
+        return Err(Reason::Rare);
+    }
+    let test = match method {
+        Method::PairedByBlock => a.left_out.zip(b.left_out).and_then(|(a, b)| paired(a, b, tolerance)),
+        Method::ByIntervals => {
+            let reported = |number: &Number<'_>, place: usize| {
+                let Number { blocks, effective_blocks, trials, .. } = *number;
+                let of = |ci95| ReportedNumber { value: values[place], ci95, blocks, effective_blocks, trials };
+                number.ci95.map(of)
+            };
+            reported(a, 0).zip(reported(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
+        }
+    };
+    let untested = if (values[0] - values[1]).abs() <= tolerance { Reason::Equal } else { Reason::Differing };
+    test.map(Some).ok_or(untested)
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::commands::saved::compare::firm_in_words;
 use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
-use crate::commands::saved::sides::idle::{self, IdleHead};
+use crate::commands::saved::sides::standing::{self, IdleHead};
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
@@ -217,7 +217,6 @@ impl Method {
 }
 
 impl NumbersOutcome {
-    /// The changes, in a sentence.
     pub fn verdict(&self) -> String {
         let Self { labels, relations, metrics, only, .. } = self;
         let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
@@ -249,11 +248,10 @@ impl NumbersOutcome {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// The heads that do nothing on one side in one line, at most so many of a kind by name, and how many labels go with them; `None`
-    /// without any.
+    /// The heads that do nothing on one side in one line, at most so many of a kind by name, and their labels; `None` without any.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
-        let words = idle::in_words(&heads, most)?;
+        let words = standing::idle_in_words(&heads, most)?;
         Some(match self.labels_of_idle() {
             0 => words,
             count => {
@@ -280,7 +278,6 @@ impl NumbersOutcome {
         )
     }
 
-    /// The labels that were compared, and when one has changed.
     pub fn labels_in_words(&self) -> String {
         let Compared { firm_labels, labels, .. } = self.compared;
         format!(
@@ -290,8 +287,7 @@ impl NumbersOutcome {
         )
     }
 
-    /// The labels that are firm on one side only, none of which is shown to have changed, and where more is said of them;
-    /// `None` without one.
+    /// The labels that are firm on one side only, and where more is said of them; `None` without one.
     pub fn one_sided_in_words(&self) -> Option<String> {
         let count = self.one_sided.len();
         (count > 0).then(|| {
@@ -307,12 +303,10 @@ impl NumbersOutcome {
 }
 
 impl OneSidedLabel {
-    /// The head, the label and the side that has it firmly.
     pub fn in_words(&self) -> String {
         format!("{} {} ({} only)", self.place, one_line(&self.label), self.side())
     }
 
-    /// The side that has it firmly.
     pub fn side(&self) -> &'static str {
         if self.a.firm { "a" } else { "b" }
     }
@@ -337,9 +331,4 @@ impl Standing {
         let score = Valued { value: self.score, ci95: self.ci95 };
         format!("{name}{} of {:.3}", score.in_words(digits), self.threshold)
     }
-}
-
-/// The JSON Schema of [`NumbersOutcome`], draft 2020-12.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(NumbersOutcome)
 }

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use anyhow::Result;
 use comfy_table::Table;
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
-use crate::commands::saved::sides::text::{left_aside, not_shared, sides};
+use crate::commands::saved::sides::described::{
+    ComparisonPage, LeftAside, PageTable, left_aside, most, sides, write_not_shared,
+};
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
@@ -15,8 +18,6 @@ use crate::system::printable::{one_line, printable};
 /// The longest lists of a page: together with the lines around them they are about sixty lines.
 const LABELS: usize = 16;
 const ROWS: usize = 10;
-
-/// The digits of numbers.
 const DIGITS: usize = 3;
 
 /// The page; with `full` all that changed.
@@ -40,18 +41,14 @@ impl NumbersText<'_> {
         self.numbers(out, Part::Relations, "Accuracies on relations", &self.outcome.relations)?;
         self.numbers(out, Part::Metrics, "Metrics of heads", &self.outcome.metrics)?;
         left_aside(out, &self.outcome.left_aside, self.full)?;
-        not_shared(out, &self.outcome.not_shared, self.full)
-    }
-
-    fn most(&self, most: usize) -> usize {
-        if self.full { usize::MAX } else { most }
+        write_not_shared(out, &self.outcome.not_shared, self.full)
     }
 
     fn verdict(&self, out: &mut String) -> fmt::Result {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
-        let idle = self.outcome.idle_in_words(self.most(ROWS));
+        let idle = self.outcome.idle_in_words(most(ROWS, self.full));
         unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
         for (side, found) in ["a", "b"].iter().zip(self.outcome.task.iter().flatten()) {
@@ -69,7 +66,7 @@ impl NumbersText<'_> {
         }
         writeln!(out, "\nLabels: {} changed\n", changes.len())?;
         let mut table = plain_table();
-        for change in changes.iter().take(self.most(LABELS)) {
+        for change in changes.iter().take(most(LABELS, self.full)) {
             let LabelChange { place, label, a, b, number, q } = change;
             let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
             let named = change.has_several_numbers();
@@ -87,7 +84,7 @@ impl NumbersText<'_> {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
-        let shown = labels.iter().take(self.most(LABELS)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
+        let shown = labels.iter().take(most(LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
         let more = if labels.len() > shown.len() { ", ..." } else { "" };
         writeln!(out, "  {}{more}", shown.join(", "))
     }
@@ -100,7 +97,7 @@ impl NumbersText<'_> {
         }
         writeln!(out, "\nHeads: {} changed\n", heads.len())?;
         let mut table = plain_table();
-        for HeadChanges { place, changed, compared, largest } in heads.iter().take(self.most(ROWS)) {
+        for HeadChanges { place, changed, compared, largest } in heads.iter().take(most(ROWS, self.full)) {
             let LargestChange { number, difference, q, .. } = largest;
             let (of, q) = (format!("{changed} of {compared} numbers"), format!("q {}", significance(*q)));
             table.add_row([
@@ -133,7 +130,7 @@ impl NumbersText<'_> {
         }
         writeln!(out, "\n{title}: {} of {compared} changed\n", changes.len())?;
         let mut table = plain_table();
-        for change in largest.iter().take(self.most(ROWS)) {
+        for change in largest.iter().take(most(ROWS, self.full)) {
             let Change { place, number, a, b, q, .. } = change;
             let heads = match counts[number.as_str()] {
                 count if count > 1 && !self.full => format!("{count} heads, most {place}"),
@@ -146,11 +143,94 @@ impl NumbersText<'_> {
         self.table(out, &table, largest.len(), ROWS)
     }
 
-    fn table(&self, out: &mut String, table: &Table, count: usize, most: usize) -> fmt::Result {
+    fn table(&self, out: &mut String, table: &Table, count: usize, usual: usize) -> fmt::Result {
         writeln!(out, "{table}")?;
-        match count.saturating_sub(self.most(most)) {
+        match count.saturating_sub(most(usual, self.full)) {
             0 => Ok(()),
             more => writeln!(out, " and {}: --full", counted(more, "more row")),
         }
     }
+}
+
+pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
+    let NumbersOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
+        outcome;
+    let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
+    let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
+    let page = ComparisonPage {
+        title: "What changed between two analyses",
+        facts: vec![("a", a.in_words()), ("b", b.in_words())],
+        verdict: outcome.verdict(),
+        findings: {
+            let idle = outcome.idle_in_words(usize::MAX);
+            outcome.unread.iter().chain(&outcome.corpora).cloned().chain(idle).collect()
+        },
+        how: format!(
+            "{} {} Intervals are of 95 %. {}",
+            outcome.numbers_in_words("q is at most"),
+            outcome.labels_in_words(),
+            outcome.pairing.as_deref().unwrap_or_default()
+        ),
+        parts: vec![
+            PageTable::new(
+                format!("Labels lost or gained: {}", labels.len()),
+                &["head", "label", "outcome", "a", "b", "number", "q"],
+                labels.iter().map(label).collect(),
+            ),
+            PageTable::new(
+                format!("Labels firm on one side only, and not shown to be lost or gained: {}", one_sided.len()),
+                &["head", "label", "firm in", "a", "b"],
+                one_sided.iter().map(of_one_side).collect(),
+            ),
+            PageTable::new(
+                format!("By head: {} changed", heads.len()),
+                &["head", "numbers changed", "of", "most", "difference", "q"],
+                heads.iter().map(of_head).collect(),
+            ),
+            PageTable::new(
+                format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
+                columns,
+                relations.iter().map(change).collect(),
+            ),
+            PageTable::new(
+                format!("Metrics of heads: {} of {} changed", metrics.len(), compared.metrics),
+                columns,
+                metrics.iter().map(change).collect(),
+            ),
+            PageTable::new("Not compared", &["why", "how many", "of"], left_aside.iter().map(aside).collect()),
+            PageTable::new("Not shared, and no change", &["fact", "a", "b"], facts.collect()),
+        ],
+        footer: "Layers and heads are counted from 0.",
+    };
+    page.render()
+}
+
+const PAGE_DIGITS: usize = 4;
+
+fn label(change: &LabelChange) -> Vec<String> {
+    let LabelChange { place, label, a, b, number, q } = change;
+    let [a, b] = [a, b].map(|side| side.in_words(change.has_several_numbers(), PAGE_DIGITS));
+    vec![place.to_string(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
+}
+
+fn of_one_side(one_sided: &OneSidedLabel) -> Vec<String> {
+    let OneSidedLabel { place, label, a, b } = one_sided;
+    let [a, b] = [a, b].map(|side| side.in_words(a.number != b.number, PAGE_DIGITS));
+    vec![place.to_string(), label.clone(), one_sided.side().to_owned(), a, b]
+}
+
+fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {
+    let LargestChange { number, difference, q, .. } = largest;
+    let counts = [changed, compared].map(ToString::to_string);
+    let [changed, compared] = counts;
+    vec![place.to_string(), changed, compared, number.clone(), format!("{difference:+.4}"), significance(*q)]
+}
+
+fn change(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<String> {
+    let [a, b] = [a, b].map(|side| side.in_words(PAGE_DIGITS));
+    vec![number.clone(), place.to_string(), a, b, format!("{difference:+.4}"), significance(*q)]
+}
+
+fn aside(LeftAside { why, count, of }: &LeftAside) -> Vec<String> {
+    vec![why.clone(), count.to_string(), of.join(", ")]
 }

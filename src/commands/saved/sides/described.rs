@@ -1,12 +1,18 @@
-//! The two analyses of a comparison in words: what each is of, what was not compared, and what they do not share.
+//! The two analyses of a comparison in words: what each is of, what was not compared, what they do not share; as data, text and page.
 
+use std::fmt::{self, Write};
+
+use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::export::page;
+use crate::report::ReportContext;
 use crate::stats::interval::Interval;
 use crate::study::show::wording::with_interval;
 use crate::system::counted::counted;
+use crate::system::printable::one_line;
 
 /// One of the two analyses.
 #[derive(Serialize, JsonSchema)]
@@ -55,18 +61,242 @@ pub struct Fact {
 }
 
 impl Valued {
-    /// The number with its interval.
     pub fn in_words(&self, digits: usize) -> String {
         with_interval(self.value, self.ci95, digits)
     }
 }
 
 impl Described {
-    /// The analysis on one line.
     pub fn in_words(&self) -> String {
         let Self { file, shard, model, corpus, sentences } = self;
         let shard = shard.as_ref().map_or_else(String::new, |shard| format!(", shard {shard}"));
         let sentences = if *sentences == 0 { String::new() } else { format!(", {}", counted(*sentences, "sentence")) };
         format!("{file}{shard}: {model} over {corpus}{sentences}")
+    }
+}
+
+/// The single values in which the descriptions of two runs differ, by their keys in a report.
+pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
+    let [a, b] = runs.map(|ReportContext { tool, model, corpus, settings, .. }| {
+        json!({ "tool": tool, "model": model, "corpus": corpus, "settings": settings })
+    });
+    facts("", &a, &b)
+}
+
+/// The relative difference of two numbers that are one, since a report keeps six digits and a partial all of them.
+const ROUNDING: f64 = 5e-6;
+
+/// Whether two values are the same but for the digits that a report keeps.
+pub fn are_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(ours), Value::Number(theirs)) if ours.is_f64() || theirs.is_f64() => {
+            let near = |(a, b): (f64, f64)| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());
+            ours.as_f64().zip(theirs.as_f64()).is_some_and(near)
+        }
+        (Value::Array(ours), Value::Array(theirs)) => {
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| are_same(a, b))
+        }
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let is_there = |(key, a): (&String, &Value)| theirs.get(key).is_some_and(|b| are_same(a, b));
+            ours.len() == theirs.len() && ours.iter().all(is_there)
+        }
+        _ => a == b,
+    }
+}
+
+fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
+    match (a, b) {
+        _ if are_same(a, b) => Vec::new(),
+        (Value::Object(whole), Value::Null) | (Value::Null, Value::Object(whole)) => {
+            // What one side lacks is named value by value.
+            whole.keys().flat_map(|key| facts(&format!("{at}.{key}"), &a[key], &b[key])).collect()
+        }
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let more = theirs.keys().filter(|key| !ours.contains_key(*key));
+            let inner = |key: &String| if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            ours.keys().chain(more).flat_map(|key| facts(&inner(key), &a[key], &b[key])).collect()
+        }
+        // Items of equally long lists are held against each other by their places: `corpus.files[0].sha256`.
+        (Value::Array(ours), Value::Array(theirs))
+            if ours.len() == theirs.len() && ours.iter().all(Value::is_object) =>
+        {
+            let pairs = ours.iter().zip(theirs).enumerate();
+            pairs.flat_map(|(place, (a, b))| facts(&format!("{at}[{place}]"), a, b)).collect()
+        }
+        _ => vec![Fact { key: at.to_owned(), a: a.clone(), b: b.clone() }],
+    }
+}
+
+/// The longest lists that are shown unless all is asked for.
+const FACTS: usize = 6;
+const NAMES: usize = 6;
+
+/// The characters of a value that are shown: digests and lists of files are longer.
+const VALUE: usize = 40;
+
+/// The characters before the first difference of two long values that are shown with it.
+const CONTEXT: usize = 12;
+
+pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
+    writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
+}
+
+/// Parts that were not compared, and why; with `full` every name.
+pub fn left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nNot compared:")?;
+    for aside in all {
+        let names: Vec<String> = aside.of.iter().take(most(NAMES, full)).map(|name| one_line(name)).collect();
+        let more = if aside.of.len() > names.len() { ", ..." } else { "" };
+        let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
+        writeln!(out, "  {} {}{names}", aside.count, aside.why)?;
+    }
+    Ok(())
+}
+
+/// The facts that the two do not share; with `full` all of them, each whole.
+pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Result {
+    if facts.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;
+    for fact in facts.iter().take(most(FACTS, full)) {
+        let [a, b] = values([&fact.a, &fact.b], full);
+        writeln!(out, "  {}: {a} | {b}", one_line(&fact.key))?;
+    }
+    match facts.len().saturating_sub(most(FACTS, full)) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more: --full"),
+    }
+}
+
+/// Both values, of long ones the part where they begin to differ.
+fn values(values: [&Value; 2], full: bool) -> [String; 2] {
+    let whole = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
+    let same = whole[0].iter().zip(&whole[1]).take_while(|(a, b)| a == b).count();
+    let shown = most(VALUE, full);
+    let from = if same + CONTEXT < shown { 0 } else { same - CONTEXT };
+    whole.map(|text| {
+        let part: String = text.iter().skip(from).take(shown).collect();
+        let [before, after] =
+            [from > 0, text.len() > from + part.chars().count()].map(|cut| if cut { "..." } else { "" });
+        format!("{before}{part}{after}")
+    })
+}
+
+/// The length of a list of `usual` length.
+pub fn most(usual: usize, full: bool) -> usize {
+    if full { usize::MAX } else { usual }
+}
+
+#[derive(Serialize)]
+pub struct ComparisonPage {
+    pub title: &'static str,
+    pub facts: Vec<(&'static str, String)>,
+    pub verdict: String,
+    pub findings: Vec<String>,
+    pub how: String,
+    pub parts: Vec<PageTable>,
+    pub footer: &'static str,
+}
+
+#[derive(Serialize)]
+pub struct PageTable {
+    title: String,
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl PageTable {
+    /// A table of these rows, without the columns in which no row has anything.
+    pub fn new(title: impl Into<String>, columns: &[&'static str], mut rows: Vec<Vec<String>>) -> Self {
+        let is_filled = |column: usize| rows.is_empty() || rows.iter().any(|row| !matches!(&*row[column], "" | "-"));
+        let filled: Vec<bool> = (0..columns.len()).map(is_filled).collect();
+        let columns = columns.iter().zip(&filled).filter(|(_, filled)| **filled).map(|(column, _)| *column).collect();
+        for row in &mut rows {
+            let mut filled = filled.iter();
+            row.retain(|_| *filled.next().expect("a row has a cell in each column"));
+        }
+        Self { title: title.into(), columns, rows }
+    }
+}
+
+impl ComparisonPage {
+    pub fn render(&self) -> Result<Vec<u8>> {
+        page::filled("changes", self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(key: &str, a: Value, b: Value) -> Fact {
+        Fact { key: key.to_owned(), a, b }
+    }
+
+    #[test]
+    fn items_of_equally_long_lists_are_named_by_their_places() {
+        let a = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "1" }], "sizes": [1, 2] });
+        let b = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "2" }], "sizes": [1, 3] });
+        let found = facts("", &a, &b);
+        assert_eq!(
+            found,
+            [named("files[1].sha256", json!("1"), json!("2")), named("sizes", json!([1, 2]), json!([1, 3]))]
+        );
+        let longer = json!({ "files": [{ "path": "x" }], "sizes": [1, 2] });
+        assert_eq!(facts("", &a, &longer), [named("files", a["files"].clone(), longer["files"].clone())]);
+    }
+
+    #[test]
+    fn an_object_that_one_side_lacks_is_named_value_by_value() {
+        let (a, b) = (json!({ "documents": { "taken": 51, "of": 318 } }), json!({ "documents": null }));
+        let found = facts("", &a, &b);
+        assert_eq!(
+            found,
+            [named("documents.of", json!(318), Value::Null), named("documents.taken", json!(51), Value::Null)]
+        );
+    }
+
+    #[test]
+    fn single_values_are_named_by_their_keys() {
+        let a = json!({ "model": { "id": "x", "layers": 2, "old": [1] }, "same": 1 });
+        let b = json!({ "model": { "id": "y", "layers": 2, "new": true }, "same": 1 });
+        let found = facts("", &a, &b);
+        assert_eq!(
+            found,
+            [
+                named("model.id", json!("x"), json!("y")),
+                named("model.old", json!([1]), Value::Null),
+                named("model.new", Value::Null, json!(true)),
+            ]
+        );
+    }
+
+    use serde_json::json;
+
+    #[test]
+    fn of_long_values_the_part_that_differs_is_shown() {
+        let [a, b] = ["1.2", "1.3"].map(|end| json!(format!("{}{end}{}", "x".repeat(60), "y".repeat(60))));
+        let shown = values([&a, &b], false);
+        assert_eq!(shown, ["2", "3"].map(|digit| format!("...{}1.{digit}{}...", "x".repeat(10), "y".repeat(27))));
+        assert_eq!(values([&a, &b], true), [a.to_string(), b.to_string()]);
+        assert_eq!(values([&json!(1), &json!(null)], false), ["1", "null"]);
+        // A difference near the beginning is shown with the beginning.
+        let [a, b] = ["p", "q"].map(|first| json!(format!("{first}{}", "x".repeat(60))));
+        assert_eq!(values([&a, &b], false)[0], format!("\"p{}...", "x".repeat(38)));
+    }
+
+    #[test]
+    fn columns_without_anything_are_left_out() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let table = PageTable::new("t", &["x", "y", "z"], vec![row(["1", "-", ""]), row(["2", "-", "3"])]);
+        assert_eq!(
+            (table.columns, table.rows),
+            (vec!["x", "z"], vec![vec!["1".to_owned(), String::new()], vec!["2".to_owned(), "3".to_owned()]])
+        );
+        assert_eq!(PageTable::new("t", &["x", "y"], Vec::new()).columns, ["x", "y"]);
     }
 }

@@ -63,8 +63,6 @@ impl From<&ModelInfo> for MatchedModel {
 }
 
 impl HeadMatching {
-    /// Reads what `headscope match` wrote.
-    /// Fails if the file is something else.
     pub fn read(path: &Path) -> Result<Self> {
         let text = json::read_text(path)?;
         let way_out = || format!("make it with `headscope match A B -c CORPUS -o {}`", path.display());
@@ -86,13 +84,8 @@ impl HeadMatching {
             let model = &side.circumstances.model;
             ensure!(
                 own.weights_sha256 == model.weights_sha256,
-                anyhow!(
-                    "heads of `{}` were matched, and `{}` is of other weights, `{}`",
-                    own.id,
-                    side.file(),
-                    model.id
-                )
-                .hint("match the heads of the two models in the order of the reports")
+                anyhow!("heads of `{}` were matched, and `{}` is of other weights, `{}`", own.id, side.file, model.id)
+                    .hint("match the heads of the two models in the order of the reports")
             );
         }
         pairs(&self.heads, sides[0].circumstances.model.grid())

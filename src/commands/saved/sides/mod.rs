@@ -1,27 +1,20 @@
 //! The two sides of a comparison, reports and partials: what `compare` holds against each other.
 
 pub mod described;
-pub mod facts;
-pub mod idle;
 pub mod matching;
-pub mod outputs;
-pub mod page;
 pub mod standing;
-pub mod text;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::commands::reporting::policy::PolicyOptions;
-use crate::commands::reporting::write_report::measure;
+use crate::commands::reporting::{PolicyOptions, measure};
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::export::json;
 use crate::model::grid::HeadGrid;
-use crate::passes::observation::Observation;
-use crate::passes::observation::partial;
+use crate::passes::observation::{Observation, partial};
 use crate::report::health::is_of_corpus;
 use crate::report::{Report, ReportContext};
 use crate::sequences::derived::task::TaskInfo;
@@ -36,38 +29,29 @@ use crate::system::errors::Facts;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
-/// Two analyses, and how both are labelled.
 #[derive(Clone, Debug)]
 pub struct SidesOptions {
-    /// The two reports or partials.
     pub files: [PathBuf; 2],
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
-    /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
 }
 
-/// One analysis.
 pub struct Side {
-    file: String,
-    /// The shard of a partial.
+    /// As it was named.
+    pub file: String,
     shard: Option<Shard>,
     /// The identity of the analysis: its model, its corpus, its program and its settings.
     pub circumstances: ReportContext,
-    /// The numbers and the sections of studies.
     pub findings: Results,
 }
 
-/// A file that was read.
 enum SavedFile {
     Report(Box<Report>),
     Partial(Shard, Box<Observation>),
 }
 
-/// Reads both sides.
-///
-/// A report has a policy; a partial has none, so it takes that of the other side, or else the default. Options have the
-/// last word on both.
+/// Reads both sides. A partial takes the policy of the other side, or else the default; options have the last word on both.
 /// Fails if one of them is no report and no partial, the policy cannot be used, or the models do not have the same heads.
 pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
@@ -147,14 +131,8 @@ impl Side {
     }
 
     /// An analysis that was just made; `name` is told where a file would be.
-    /// Fails if nothing was observed.
     pub fn of_run(name: &str, observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
-    }
-
-    /// The file, as it was named.
-    pub fn file(&self) -> &str {
-        &self.file
     }
 
     /// Whether both are over some of the same files.
@@ -166,7 +144,6 @@ impl Side {
         files(other).iter().any(|file| ours.contains(file))
     }
 
-    /// Whether the models of both have the same weights.
     pub fn same_weights(&self, other: &Self) -> bool {
         self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
     }
@@ -180,13 +157,11 @@ impl Side {
         !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
-    /// Whether the study that gives a label ran.
     pub fn has_study_of(&self, label: &str) -> bool {
         let study = registry::study_of_label(label).map(|study| study.card().name);
         study.is_none_or(|study| self.findings.studies().iter().any(|run| run.card().name == study))
     }
 
-    /// Every number that can be compared.
     pub fn numbers(&self) -> Vec<Number<'_>> {
         self.findings.numbers(&self.circumstances.settings.policy)
     }
@@ -198,8 +173,7 @@ impl Side {
         both.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
-    /// Whether both are known to be over the same sentences in the same blocks, block by block: two partials of one shard
-    /// of the same files.
+    /// Whether both are known to be over the same sentences in the same blocks: two partials of one shard of the same files.
     pub fn same_sentences(&self, other: &Self) -> bool {
         self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
     }
@@ -239,7 +213,6 @@ impl Side {
         (!same).then(|| "The corpora are not the same.".to_owned())
     }
 
-    /// The side in words.
     pub fn described(&self) -> Described {
         let ReportContext { model, corpus, .. } = &self.circumstances;
         Described {
@@ -251,12 +224,10 @@ impl Side {
         }
     }
 
-    /// Whether a study looked at sentences of its corpus.
     fn is_of_corpus(&self) -> bool {
         is_of_corpus(&self.circumstances.settings.protocol, &self.findings.sections)
     }
 
-    /// The task of an analysis of a task alone.
     fn task_alone(&self) -> Option<&TaskInfo> {
         self.circumstances.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
     }
@@ -331,7 +302,7 @@ pub fn unread(a: &Side, b: &Side) -> Option<String> {
 pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested(), b.untested());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
-        !others.iter().any(|(other, theirs)| other == key && facts::are_same(value, theirs))
+        !others.iter().any(|(other, theirs)| other == key && described::are_same(value, theirs))
     };
     let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
     of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));

@@ -66,6 +66,13 @@ impl Output {
         self.file.write_all(bytes).cannot("write", self.path.display()).class(Class::Output)
     }
 
+    /// Writes all of `bytes`, and makes what was written the file.
+    /// Fails as [`Output::write`] and [`Output::commit`].
+    pub fn finish(mut self, bytes: &[u8]) -> Result<()> {
+        self.write(bytes)?;
+        self.commit()
+    }
+
     /// Makes what was written the file.
     /// Fails if it does not reach the disk or cannot be renamed, or what lies there now was read meanwhile; the file that was
     /// there before is then untouched.

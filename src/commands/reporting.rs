@@ -1,4 +1,4 @@
-//! The second half of `headscope analyze` and `headscope merge`: an observation is measured, labelled and reported.
+//! From an observation to reports, for `analyze`, `merge` and `batch`; and the outputs of all commands that write some.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -6,46 +6,148 @@ use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::outputs::{self, OpenOutput};
-use super::policy::PolicyOptions;
-use crate::evaluation::plan::Plan;
+use crate::evaluation::plan::{self, Plan};
+use crate::evaluation::presets::{self, Preset};
 use crate::evaluation::results::Results;
-use crate::export::Target;
-use crate::export::json::{self, Digits};
-use crate::export::summary::Detail;
+use crate::export::json::{self, Digits, JsonForm};
+use crate::export::summary::{self, Detail};
+use crate::export::{Target, Writer};
 use crate::passes::control::Control;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::{Observation, partial};
-use crate::report::health;
-use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings};
+use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings, health};
 use crate::sequences::shard::Shard;
-use crate::study::labels::policy::Policy;
+use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::progress;
+use crate::system::terminal::{self, print, to_stdout};
+
+pub enum OpenOutput {
+    File(Output, Writer),
+    Stdout(JsonForm),
+    /// The summary, with a line for each of these presets, on standard output.
+    Summary(Detail, Vec<&'static Preset>),
+}
+
+impl OpenOutput {
+    /// Whether it gets the whole report, from which all other outputs can be made.
+    fn is_whole(&self) -> bool {
+        match self {
+            Self::File(_, writer) => writer.is_whole(),
+            Self::Stdout(_) => true,
+            Self::Summary(..) => false,
+        }
+    }
+}
+
+/// Opens files before any work is done, so that a path that cannot be written fails at once.
+pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
+    let open = |target: &Target| match target {
+        Target::Stdout(form) => Ok(OpenOutput::Stdout(*form)),
+        Target::File(path, writer) => Ok(OpenOutput::File(Output::open(path)?, *writer)),
+    };
+    targets.iter().map(open).collect()
+}
+
+/// Writes a report to its outputs: JSON as it is, and all else of its texts on one line each, wherever they come from.
+pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
+    let has_others = outputs.iter().any(|output| !output.is_whole());
+    let to_show = if has_others { json::to_show(report)? } else { None };
+    let shown = to_show.as_ref().unwrap_or(report);
+    let summary = |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::width());
+    write_each(outputs, |writer| writer.render(if writer.is_whole() { report } else { shown }), summary)
+}
+
+/// Writes to each output what `render` makes in its format, or the text of `summary`.
+pub fn write_each(
+    outputs: Vec<OpenOutput>,
+    render: impl Fn(Writer) -> Result<Vec<u8>>,
+    summary: impl Fn(Detail, &[&'static Preset]) -> String,
+) -> Result<()> {
+    for output in outputs {
+        match output {
+            OpenOutput::File(output, writer) => output.finish(&render(writer)?)?,
+            OpenOutput::Stdout(form) => to_stdout(&render(Writer::Json(form))?)?,
+            OpenOutput::Summary(detail, presets) => print(&summary(detail, &presets))?,
+        }
+    }
+    Ok(())
+}
+
+const MIN_COUNT: &str = "syntactic_min_count";
+
+/// The sources of the labels' thresholds; each overrides those before it.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyOptions {
+    pub presets: Vec<&'static Preset>,
+    pub file: Option<PathBuf>,
+    pub min_count: Option<u64>,
+}
+
+impl PolicyOptions {
+    /// Makes sure that these studies measured what the presets label.
+    /// Fails if one that a preset needs is not among them.
+    pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
+        match presets::missing(&self.presets, &plan::studies(studies)?) {
+            Some((preset, study)) => {
+                Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
+                    .of_value(preset)
+                    .hint(format!("headscope analyze --with {study}")))
+                .class(Class::Usage)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A saved report of this name, with the labels that it has by this policy.
+    /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+    pub fn applied(&self, report: Report, name: &str) -> Result<Report> {
+        self.ensure_measured(&report.settings.protocol.studies).cannot("label", name)?;
+        Ok(report.relabel(self.policy()?))
+    }
+
+    /// The default policy or that of presets, with what the policy file and the command line set.
+    pub fn policy(&self) -> Result<Policy> {
+        self.over(presets::policy(&[]))
+    }
+
+    /// `policy`, or that of presets if there are any, with what the policy file and the command line set.
+    pub fn over(&self, policy: Policy) -> Result<Policy> {
+        let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
+        let policy = match &self.file {
+            Some(file) => policy.with_file(file)?,
+            None => policy,
+        };
+        Ok(policy.with(self.min_count.map(|count| (MIN_COUNT, Value::Count(count)))))
+    }
+}
+
+/// A saved report of this name, with the labels that it has by another policy if one is given.
+/// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
+    match policy {
+        Some(policy) => policy.applied(report, name),
+        None => Ok(report),
+    }
+}
 
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
 pub struct ReportOptions {
-    /// The destinations of reports.
     pub outputs: Vec<Target>,
     /// How much the summary that is printed says; `None`: there is none.
     pub summary: Option<Detail>,
-    /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// Threads for computing intervals.
     pub threads: NonZeroUsize,
-    /// Digits of the numbers that are written and printed.
     pub digits: Digits,
 }
 
 impl ReportOptions {
-    /// Opens the outputs: the reports, and after them the summary.
-    /// Fails if a file cannot be written.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
-        Ok(outputs::open(&self.outputs)?.into_iter().chain(summary).collect())
+        Ok(open(&self.outputs)?.into_iter().chain(summary).collect())
     }
 }
 
@@ -53,14 +155,11 @@ impl ReportOptions {
 ///
 /// They are written before its report: of them `headscope merge` makes that, should it not be written.
 /// Fails if nothing was observed, or they cannot be written.
-pub fn write_sums(observation: &Observation, mut output: Output) -> Result<()> {
+pub fn write_sums(observation: &Observation, output: Output) -> Result<()> {
     observation.ensure_not_empty()?;
-    output.write(&partial::render(Shard::WHOLE, observation)?)?;
-    output.commit()
+    output.finish(&partial::render(Shard::WHOLE, observation)?)
 }
 
-/// Measures, labels and reports an observation.
-/// Fails if nothing was observed.
 pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
     let measuring = progress::step("computing intervals and tests");
@@ -89,7 +188,6 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
     json::as_saved(&report, digits).map_err(no_run).class(Class::Input)
 }
 
-/// Fails if the model of a report could not read the corpus.
 pub fn ensure_read(report: &Report) -> Result<()> {
     let unread = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
     let Some([why, way_out]) = unread else { return Ok(()) };
@@ -146,4 +244,19 @@ pub fn measure(
     let controls = found.into_iter().map(controlled).collect();
 
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
+}
+
+#[derive(Clone, Debug)]
+pub struct OutcomeOutputs {
+    pub targets: Vec<Target>,
+    /// How much of it is printed as text; `None` if nothing is.
+    pub printed: Option<Detail>,
+}
+
+impl OutcomeOutputs {
+    pub fn open(&self) -> Result<Vec<OpenOutput>> {
+        let mut open = open(&self.targets)?;
+        open.extend(self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new())));
+        Ok(open)
+    }
 }

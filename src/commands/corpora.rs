@@ -1,21 +1,23 @@
-//! `headscope counts`: how often each token is in a corpus, for `headscope analyze --counts`.
+//! `headscope counts` and `headscope index`: what is known of a corpus before it is analysed in parts.
 
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use super::text_reader;
-use crate::corpus::{Input, Scope};
+use super::sentences::reading_by;
+use crate::corpus::{IndexCounts, Input, Scope, write_index};
 use crate::model::Model;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::run::counting::count;
 use crate::passes::run::token_limit;
 use crate::sequences::reading::{Context as Reads, Spacing};
+use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::parallel::all_cores;
 use crate::system::progress::{self, Downloads};
+use crate::system::terminal::print;
 
 /// Counts the tokens of a corpus by a model's tokenizer and writes them.
 /// Fails if the model, the corpus or the output cannot be used, or the corpus has no token.
@@ -25,8 +27,8 @@ pub fn counts(
     inputs: &[Input],
     path: &Path,
 ) -> Result<()> {
-    let mut output = Output::open(path)?;
-    let model = text_reader::applied(Model::load(model.resolve(&Downloads::default())?)?, options)?;
+    let output = Output::open(path)?;
+    let model = reading_by(Model::load(model.resolve(&Downloads::default())?)?, options)?;
     let max_tokens = token_limit(&model.architecture.config, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
     let tokenizer = (&model.tokenizer, Reads::Sentence, words);
@@ -35,6 +37,15 @@ pub fn counts(
     if counts.is_empty() {
         return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);
     }
-    output.write(counts.to_json(&model.tokenizer)?.as_bytes())?;
-    output.commit()
+    output.finish(counts.to_json(&model.tokenizer)?.as_bytes())
+}
+
+pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
+    let mut output = Output::open(path)?;
+    let indexing = progress::step("indexing");
+    let IndexCounts { files, sentences, segments } = write_index(corpus, |bytes| output.write(bytes))?;
+    indexing.finish_and_clear();
+    output.commit()?;
+    let (sentences, segments) = (counted(sentences, "sentence"), counted(segments, "segment"));
+    print(&format!("{sentences} in {segments}, of {}\n", counted(files, "file")))
 }

@@ -1,0 +1,413 @@
+//! `headscope confirm`: are the labels of one analysis found again over other corpora?
+//!
+//! The firm labels of the first report are fixed beforehand, with its policy; in each other corpus they are one family of tests, so
+//! that none is favoured by a choice there (docs/methodology/confirm.md).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, ensure};
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::sides::described::{Described, most};
+use super::sides::{self, Side};
+use crate::commands::reporting::{self, OutcomeOutputs};
+use crate::export::summary::Detail;
+use crate::export::tables::csv;
+use crate::export::{Writer, json};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::report::firm::is_firm_role;
+use crate::stats::interval::Interval;
+use crate::stats::random_effects::{FEWEST_CORPORA, RandomEffects};
+use crate::stats::significance::benjamini_hochberg;
+use crate::studies::registry;
+use crate::study::labels::evidence::{Direction, LABEL_Q};
+use crate::study::labels::{Assessment, Label};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{decimal, plain_table, significance};
+use crate::system::counted::{counted, plural};
+use crate::system::errors::{Class, Facts};
+use crate::system::printable::one_line;
+use crate::system::terminal;
+
+/// The rate of false discoveries where the policy of the first report asks for none.
+const DEFAULT_Q: f64 = 0.05;
+
+/// Reports, the one whose labels are fixed first, and where the outcome goes.
+#[derive(Clone, Debug)]
+pub struct ConfirmOptions {
+    pub reports: Vec<PathBuf>,
+    pub outputs: OutcomeOutputs,
+    pub threads: NonZeroUsize,
+}
+
+/// Tests the firm labels of the first report in the others and prints which are confirmed.
+/// Fails if a report cannot be read, models have other heads, a corpus comes twice, or an output cannot be written.
+pub fn confirm(options: &ConfirmOptions) -> Result<()> {
+    let outputs = options.outputs.open()?;
+    let outcome = confirmed(options).class(Class::Input)?;
+    let render = |writer| match writer {
+        Writer::Json(form) => json::render(&outcome, form),
+        Writer::Csv => csv::table(&Table::of("labels", &outcome.labels)),
+        Writer::Html => unreachable!("refused with the arguments"),
+    };
+    let summary = |detail, _: &[_]| text(&outcome, detail == Detail::Full).fit(terminal::width());
+    reporting::write_each(outputs, render, summary)
+}
+
+fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
+    let sides = sides::read_by_first(&options.reports, options.threads)?;
+    sides.iter().try_for_each(Side::ensure_labelled)?;
+    let (first, others) = sides.split_first().expect("at least two reports");
+    for (place, side) in sides.iter().enumerate() {
+        let twin = sides[..place].iter().find(|other| other.same_text(side));
+        if let Some(other) = twin {
+            return Err(anyhow!("`{}` and `{}` are over the same text, which confirms nothing", other.file, side.file)
+                .hint("name reports over other corpora"));
+        }
+    }
+    let policy = &first.circumstances.settings.policy;
+    let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
+    let grid = first.circumstances.model.grid();
+    let roles = firm_roles(first);
+    // What random tokens show does not depend on the corpus, so that another one confirms nothing of it.
+    let (of_random_tokens, fixed): (Vec<_>, Vec<_>) =
+        roles.partition(|(_, label)| registry::is_of_random_tokens(&label.label));
+    let why = first.unread().map_or_else(String::new, |why| format!(": {why}"));
+    let random = match of_random_tokens.len() {
+        0 => String::new(),
+        count => format!(" but {count} from random tokens, which no corpus changes"),
+    };
+    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{random}{why}", first.file);
+    let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(first, side, &fixed, most)).collect();
+    let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
+        let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
+        confirmed_label(grid, (*place, label), own)
+    });
+    let corpus = |(side, found): (&Side, &Vec<InCorpus>)| CorpusOutcome {
+        report: side.described(),
+        tested: found.iter().filter(|one| one.q.is_some()).count(),
+        confirmed: found.iter().filter(|one| one.is_confirmed).count(),
+        untested: why_untested(first, side, &fixed, found),
+    };
+    Ok(ConfirmOutcome {
+        schema_version: SCHEMA_VERSION,
+        fixed_by: FixedBy {
+            report: first.described(),
+            policy_sha256: policy.digest(),
+            started_at: first.circumstances.run.as_ref().map(|run| run.started_at.clone()),
+            label_q: most,
+        },
+        of_random_tokens: of_random_tokens.len(),
+        corpora: others.iter().zip(&found).map(corpus).collect(),
+        labels: labels.collect(),
+        other_weights: others.iter().filter(|side| !side.same_weights(first)).map(|side| side.file.clone()).collect(),
+    })
+}
+
+/// The firm roles of each head at work, with its place. That a head attends broadly, as untrained ones do, is nothing to confirm.
+fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
+    let model = &side.circumstances.model;
+    let is_at_work = |place: usize| !model.constant_beside_others().contains(&model.grid().place(place));
+    let heads = side.findings.assessments(&side.circumstances.settings.policy).into_iter().enumerate();
+    let heads = heads.filter(move |(place, _)| is_at_work(*place));
+    heads.flat_map(|(place, assessed)| {
+        let firm = assessed.into_iter().filter(|one| one.fires && is_firm_role(&one.label));
+        firm.map(move |one| (place, one.label))
+    })
+}
+
+/// Why labels could not be tested in another corpus, the reason with most of them first.
+fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[InCorpus]) -> Vec<String> {
+    let units = side.too_few_units();
+    let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
+        if one.q.is_some() {
+            return None;
+        }
+        Some(if let Some(units) = &units {
+            format!("no label can be tested: {units}")
+        } else if !first.has_like_counts(side, &label.label) {
+            format!(
+                "`{}` depends on token counts, which differ between these corpora (analyse both with one file of `--counts`)",
+                label.label
+            )
+        } else {
+            format!("`{}` has too little text in the other corpus, or was not measured there", label.label)
+        })
+    };
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for why in fixed.iter().zip(found).filter_map(reason) {
+        *reasons.entry(why).or_default() += 1;
+    }
+    let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(*count));
+    reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", counted(count, "label"))).collect()
+}
+
+/// The labels that are fixed by the first report in another corpus, corrected over all of them.
+fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
+    let assessed = side.findings.every_assessment(&side.circumstances.settings.policy);
+    let found: Vec<Option<&Assessment>> = fixed
+        .iter()
+        .map(|(place, label)| {
+            let is_it = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
+            assessed[*place].iter().find(is_it).filter(|one| first.has_like_counts(side, &one.label.label))
+        })
+        .collect();
+    let p: Vec<f64> = found.iter().filter_map(|one| one.and_then(|one| one.label.test.p)).collect();
+    let mut q = benjamini_hochberg(&p).into_iter();
+    let outcome = |found: Option<&Assessment>| {
+        let Some(Assessment { label, fires, .. }) = found else {
+            return InCorpus { corpus: side.described().corpus, ..InCorpus::default() };
+        };
+        let q = label.test.p.and_then(|_| q.next());
+        InCorpus {
+            corpus: side.described().corpus,
+            score: Some(label.score),
+            ci95: label.ci95,
+            threshold: Some(label.threshold),
+            standard_error: label.test.standard_error,
+            p: label.test.p,
+            q,
+            is_confirmed: side.findings.is_read && *fires && q.is_some_and(|q| q <= most),
+        }
+    };
+    found.into_iter().map(outcome).collect()
+}
+
+fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<InCorpus>) -> ConfirmedLabel {
+    let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
+    let excesses: Vec<(f64, f64)> = found.iter().filter_map(excess).collect();
+    let prediction = RandomEffects::new(&excesses).and_then(|effects| {
+        let ci95 = effects.prediction()?;
+        Some(Prediction { mean: effects.mean, tau: effects.tau, ci95, is_robust: ci95.low() > 0.0 })
+    });
+    ConfirmedLabel {
+        place: grid.place(place),
+        label: label.label.clone(),
+        direction: label.direction,
+        score: label.score,
+        tested_in: found.iter().filter(|one| one.q.is_some()).count(),
+        confirmed_in: found.iter().filter(|one| one.is_confirmed).count(),
+        prediction,
+        corpora: found,
+    }
+}
+
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Which firm labels of one report are confirmed over other corpora.
+#[derive(Serialize, JsonSchema)]
+pub struct ConfirmOutcome {
+    /// The version of this form.
+    pub schema_version: u32,
+    /// The report whose firm labels were fixed beforehand.
+    pub fixed_by: FixedBy,
+    /// Firm labels of that report which are left out: they come from random tokens, and no corpus changes them.
+    pub of_random_tokens: usize,
+    /// The other corpora.
+    pub corpora: Vec<CorpusOutcome>,
+    /// The labels, head by head.
+    pub labels: Vec<ConfirmedLabel>,
+    /// The reports whose model has other weights: what they show is of two models.
+    pub other_weights: Vec<String>,
+}
+
+/// The report whose labels were fixed, and what they were fixed by.
+#[derive(Serialize, JsonSchema)]
+pub struct FixedBy {
+    /// The report.
+    #[serde(flatten)]
+    pub report: Described,
+    /// The digest of its policy, by which all reports are labelled.
+    pub policy_sha256: String,
+    /// When its run began; null where the report does not say.
+    pub started_at: Option<String>,
+    /// The largest q-value of a confirmed label.
+    #[schemars(range(min = 0, max = 1))]
+    pub label_q: f64,
+}
+
+/// Another corpus.
+#[derive(Serialize, JsonSchema)]
+pub struct CorpusOutcome {
+    /// Its report.
+    #[serde(flatten)]
+    pub report: Described,
+    /// Labels that could be tested there.
+    pub tested: usize,
+    /// Labels that are confirmed there.
+    pub confirmed: usize,
+    /// Why labels could not be tested there; empty where all were.
+    pub untested: Vec<String>,
+}
+
+/// A label that is firm in the first report.
+#[derive(Serialize, JsonSchema)]
+pub struct ConfirmedLabel {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The label.
+    pub label: String,
+    /// Its direction, where it has one.
+    pub direction: Option<Direction>,
+    /// Its score in the first report.
+    pub score: f64,
+    /// Corpora in which it could be tested.
+    pub tested_in: usize,
+    /// Corpora in which it is confirmed.
+    pub confirmed_in: usize,
+    /// Where its score less its threshold will be in another corpus; null where fewer than five have it.
+    pub prediction: Option<Prediction>,
+    /// The label in each corpus, in their order.
+    pub corpora: Vec<InCorpus>,
+}
+
+/// A label in another corpus.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct InCorpus {
+    /// The corpus.
+    pub corpus: String,
+    /// The score; null where it was not measured there.
+    pub score: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The threshold there.
+    pub threshold: Option<f64>,
+    /// The standard error of the score less the threshold.
+    pub standard_error: Option<f64>,
+    /// The one-sided p-value of its rule; null where it was not tested.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// The p-value corrected by Benjamini & Hochberg for all labels that were fixed.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+    /// Whether it is confirmed: its rule holds, with such a q-value.
+    pub is_confirmed: bool,
+}
+
+/// Where a label's score less its threshold will be in another corpus of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Prediction {
+    /// The mean over the corpora.
+    pub mean: f64,
+    /// Its standard deviation between corpora beyond sampling.
+    pub tau: f64,
+    /// The 95 % prediction interval.
+    pub ci95: Interval,
+    /// Whether all of it is above 0: the label is robust.
+    pub is_robust: bool,
+}
+
+/// The longest list of labels that is shown unless all is asked for.
+const LABELS: usize = 30;
+
+/// The text; with `full` every label.
+pub fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
+    Summary::written(|out| {
+        let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
+        writeln!(out, "{}", verdict(labels, corpora.len()))?;
+        let FixedBy { report, policy_sha256, started_at, label_q } = fixed_by;
+        let began = started_at.as_ref().map_or_else(String::new, |at| format!(", run of {at}"));
+        writeln!(out, "Fixed by {}{began}, policy {}; q <= {label_q}.", report.in_words(), &policy_sha256[..12])?;
+        if *of_random_tokens > 0 {
+            let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));
+            writeln!(out, "{labels} {are} from random tokens, which no corpus changes: left out.")?;
+        }
+        if !other_weights.is_empty() {
+            writeln!(out, "Other weights than those of the first report: {}.", one_line(&other_weights.join(", ")))?;
+        }
+        out.blank();
+        let mut table = plain_table();
+        table.set_header(["corpus", "tested", "confirmed"]);
+        for CorpusOutcome { report, tested, confirmed, .. } in corpora {
+            table.add_row([one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]);
+        }
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        out.table(table);
+        let several = corpora.len() > 1;
+        for CorpusOutcome { report, untested, .. } in corpora {
+            let place = if several { format!("{}: ", one_line(&report.in_words())) } else { String::new() };
+            untested.iter().try_for_each(|why| writeln!(out, "{place}{}.", one_line(why)))?;
+        }
+        out.blank();
+        list(out, labels, full)
+    })
+}
+
+fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
+    let everywhere = labels.iter().filter(|label| label.confirmed_in == corpora).count();
+    let nowhere = labels.iter().filter(|label| label.tested_in > 0 && label.confirmed_in == 0).count();
+    let untested = labels.iter().filter(|label| label.tested_in == 0).count();
+    let are = plural(&everywhere, "is", "are");
+    let corpora_in_words = match corpora {
+        1 => "the other corpus".to_owned(),
+        _ => format!("all {corpora} other corpora"),
+    };
+    let robust = if corpora >= FEWEST_CORPORA {
+        let robust =
+            labels.iter().filter(|label| label.prediction.is_some_and(|prediction| prediction.is_robust)).count();
+        format!("; {robust} {} robust", plural(&robust, "is", "are"))
+    } else {
+        String::new()
+    };
+    let nowhere = if corpora > 1 { format!(", {nowhere} in none") } else { format!(", {nowhere} not") };
+    let untested = if untested > 0 { format!(", {untested} could not be tested") } else { String::new() };
+    format!(
+        "{everywhere} of {} {are} confirmed in {corpora_in_words}{nowhere}{untested}{robust}.",
+        counted(labels.len(), "firm label")
+    )
+}
+
+/// The labels that are confirmed most often come first. Those that no corpus could test are counted after the table.
+fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
+    let most = most(LABELS, full);
+    let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
+    sorted.sort_by_key(|label| Reverse(label.confirmed_in));
+    let mut table = plain_table();
+    table.set_header(["head", "label", "score", "elsewhere", "largest q", "confirmed in", "predicted above threshold"]);
+    for label in sorted.iter().take(most) {
+        let scores: Vec<String> = label
+            .corpora
+            .iter()
+            .map(|one| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2)))
+            .collect();
+        let largest = label.corpora.iter().filter_map(|one| one.q).max_by(f64::total_cmp);
+        let predicted = label.prediction.map_or_else(
+            || "-".to_owned(),
+            |prediction| {
+                let [low, high] = [prediction.ci95.low(), prediction.ci95.high()].map(|end| decimal(end, 2));
+                format!("[{low}, {high}]{}", if prediction.is_robust { ", robust" } else { "" })
+            },
+        );
+        table.add_row([
+            label.place.to_string(),
+            one_line(&label.label),
+            decimal(label.score, 2),
+            scores.join(" "),
+            largest.map_or_else(|| "-".to_owned(), significance),
+            format!("{} of {} tested", label.confirmed_in, label.tested_in),
+            predicted,
+        ]);
+    }
+    if !sorted.is_empty() {
+        out.table(table);
+    }
+    let more = sorted.len().saturating_sub(most);
+    if more > 0 {
+        writeln!(out, "\nand {} (--full)", counted(more, "more label"))?;
+    }
+    if untested.is_empty() {
+        return Ok(());
+    }
+    let names = untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label)));
+    let named = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
+    writeln!(out, "\nNot tested in any other corpus: {} ({named}).", counted(untested.len(), "label"))
+}

@@ -1,0 +1,353 @@
+//! `headscope match`: the heads of two models, paired by their attention over the same sentences, so that the distances between
+//! partners together are least within each layer, since heads of a layer have no order (docs/methodology/comparing.md).
+//!
+//! Partners that were chosen over the text of the labels agree on them too well, so `--labels` halves the sampling units: heads are
+//! matched over one half, and both models analysed over the other, both ways.
+
+use std::fmt::{self, Write};
+use std::num::NonZeroUsize;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{SentenceOptions, attention, load};
+use crate::commands::reporting::{self, OutcomeOutputs};
+use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
+use crate::commands::saved::compare::{self, share};
+use crate::commands::saved::sides::Side;
+use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, SCHEMA_VERSION};
+use crate::corpus::UnitHalf;
+use crate::export::tables::csv;
+use crate::export::{Writer, json};
+use crate::model::forward::Scratch;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::source::ModelRef;
+use crate::passes::observation::Observation;
+use crate::passes::observation::identity::ModelInfo;
+use crate::passes::pass::Pass;
+use crate::sequences::sequence::Sequence;
+use crate::stats::agreement::{CategoryAgreement, ShareByChance};
+use crate::stats::assignment::least_cost;
+use crate::studies::registry;
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{decimal, plain_table};
+use crate::system::counted::counted;
+use crate::system::errors::{Class, Facts};
+use crate::system::printable::one_line;
+use crate::system::terminal;
+
+#[derive(Clone, Debug)]
+pub struct MatchOptions {
+    pub models: [ModelRef; 2],
+    pub sentences: SentenceOptions,
+    pub outputs: OutcomeOutputs,
+}
+
+/// Heads that were matched, and how far their labels agree where that was asked for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(title = "headscope match")]
+pub struct MatchOutcome {
+    #[serde(flatten)]
+    matching: HeadMatching,
+    /// Agreement of labels over one half of the sampling units between heads that were matched over the other, both ways; absent
+    /// without `--labels`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<LabelsOneWay>")]
+    labels: Option<Vec<LabelsOneWay>>,
+}
+
+/// Matches the heads of two models and prints the partners; with `runs` both are labelled over what they are not matched over.
+/// Fails if a model or the sentences cannot be used, the models have other heads or tokens, or an output cannot be written.
+pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
+    let outputs = options.outputs.open()?;
+    let (matching, halves) = matched(options, runs.is_some())?;
+    let names = [&matching.a, &matching.b].map(|model| &*model.id);
+    let labels = runs.map(|runs| both_ways(runs, names, &halves)).transpose()?;
+    let outcome = MatchOutcome { matching, labels };
+    let render = |writer| match writer {
+        Writer::Json(form) => json::render(&outcome, form),
+        Writer::Csv => csv::table(&Table::of("heads", &outcome.matching.heads)),
+        Writer::Html => unreachable!("refused with the arguments"),
+    };
+    reporting::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
+}
+
+/// The matched heads, and the distances over sentences of even and of odd number; `by_unit` takes the numbers of sampling units.
+fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
+    let [a, b] = &options.models;
+    let tokenizer = options.sentences.tokenizer;
+    let ((a, of_a), (b, of_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
+    let (grid, other) = (a.grid(), b.grid());
+    ensure!(grid == other, anyhow!("the models do not have the same heads: {grid} and {other}").class(Class::Input));
+    if let Some(model) = [&a, &b].into_iter().find(|model| !model.absent().is_empty()) {
+        let error =
+            anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
+        return Err(error.class(Class::Input));
+    }
+    let (ours, theirs) = (options.sentences.read(&a, |_| true)?, options.sentences.read(&b, |_| true)?);
+    let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
+    let mut scratch = Scratch::default();
+    let heads: Vec<HeadPlace> = grid.places().collect();
+    ensure!(ours.len() == theirs.len(), other_tokens(ours.len().min(theirs.len()) as u64));
+    for (own, other) in ours.iter().zip(&theirs) {
+        ensure!(own.sequence.ids == other.sequence.ids, other_tokens(own.sequence.index));
+        let gates = Pass::PLAIN.gates();
+        let weights = attention(&a, &own.sequence, &heads, &gates, &mut scratch)?;
+        let of_other = attention(&b, &other.sequence, &heads, &gates, &mut scratch)?;
+        let number = if by_unit { own.sequence.family.number } else { own.sequence.index };
+        sums[usize::from(number % 2 == 1)].add(&own.sequence, weights, of_other);
+    }
+    let [a, b] = [ModelInfo::new(&a, of_a.finish()?), ModelInfo::new(&b, of_b.finish()?)];
+    let heads = partners(&sums, grid);
+    let matching = HeadMatching {
+        schema_version: SCHEMA_VERSION,
+        a: (&a).into(),
+        b: (&b).into(),
+        sentences: ours.len() as u64,
+        halves_agree: heads.iter().filter(|head| head.halves_agree).count(),
+        heads,
+    };
+    Ok((matching, sums))
+}
+
+fn other_tokens(sentence: u64) -> anyhow::Error {
+    anyhow!("the models read sentence {sentence} as other tokens, between which attention cannot be compared")
+        .hint("match models with the same tokenizer")
+        .class(Class::Input)
+}
+
+/// Each head with its partner over the sentences of both halves.
+fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
+    let all = halves[0].and(&halves[1]);
+    let [even, odd] = halves.each_ref().map(DistanceSums::partners);
+    let head = |(index, partner): (usize, usize)| {
+        let place = grid.place(index);
+        MatchedHead {
+            a: place,
+            b: HeadPlace { head: partner, ..place },
+            distance: all.distance(index * grid.heads + partner),
+            distance_in_place: all.distance(index * grid.heads + place.head),
+            halves_agree: even[index] == partner && odd[index] == partner,
+        }
+    };
+    all.partners().into_iter().enumerate().map(head).collect()
+}
+
+fn text(outcome: &MatchOutcome) -> Summary {
+    Summary::written(|out| {
+        let HeadMatching { a, b, sentences, halves_agree, heads, .. } = &outcome.matching;
+        let moved = heads.iter().filter(|head| head.a != head.b).count();
+        let all = counted(heads.len(), "head");
+        writeln!(out, "{moved} of {all} of a have their partner at another place in b.")?;
+        writeln!(out, "Both halves of {} give {halves_agree} of them that partner.", counted(*sentences, "sentence"))?;
+        writeln!(out, "\na  {}\nb  {}\n", one_line(&a.id), one_line(&b.id))?;
+        let mut table = plain_table();
+        table.set_header(["a", "b", "distance", "to the head in its place", "halves"]);
+        for head in heads {
+            let halves = if head.halves_agree { "agree" } else { "differ" };
+            let [distance, in_place] = [head.distance, head.distance_in_place].map(|distance| decimal(distance, 3));
+            table.add_row([head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]);
+        }
+        out.table(table);
+        outcome.labels.as_deref().map_or(Ok(()), |ways| labels_text(out, ways))
+    })
+}
+
+/// Sums of squared Hellinger distances between the heads of two models, within layers.
+pub struct DistanceSums {
+    grid: HeadGrid,
+    pub sentences: u64,
+    rows: usize,
+    /// `[layers, heads of a, heads of b]`
+    sums: Vec<f64>,
+}
+
+impl DistanceSums {
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
+    }
+
+    /// Adds the rows of the text tokens of a sentence; `a` and `b` are the attention of both models, `[layers * heads, tokens, tokens]`.
+    pub fn add(&mut self, sequence: &Sequence, mut a: Vec<f32>, mut b: Vec<f32>) {
+        let (tokens, rows) = (sequence.ids.len(), sequence.text_places().collect::<Vec<_>>());
+        [&mut a, &mut b].into_iter().flatten().for_each(|weight| *weight = weight.sqrt());
+        let heads = self.grid.heads;
+        for (pair, sum) in self.sums.iter_mut().enumerate() {
+            let (own, other) = (pair / heads, pair / heads / heads * heads + pair % heads);
+            for row in &rows {
+                let at = |head: usize| (head * tokens + row) * tokens;
+                let both = a[at(own)..][..tokens].iter().zip(&b[at(other)..][..tokens]);
+                *sum += 1.0 - both.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
+            }
+        }
+        self.rows += rows.len();
+        self.sentences += 1;
+    }
+
+    pub fn and(&self, other: &Self) -> Self {
+        let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| a + b).collect();
+        let sentences = self.sentences + other.sentences;
+        Self { grid: self.grid, sentences, rows: self.rows + other.rows, sums }
+    }
+
+    /// The place of each head's partner, `[layers * heads]`.
+    pub fn partners_in_grid(&self) -> Vec<usize> {
+        let of_head = |(head, partner): (usize, usize)| head / self.grid.heads * self.grid.heads + partner;
+        self.partners().into_iter().enumerate().map(of_head).collect()
+    }
+
+    /// The number of each head's partner in its layer: those whose root mean squares add up to the least.
+    pub fn partners(&self) -> Vec<usize> {
+        let heads = self.grid.heads;
+        (0..self.grid.layers)
+            .flat_map(|layer| {
+                let costs: Vec<f64> =
+                    (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
+                least_cost(&costs, heads)
+            })
+            .collect()
+    }
+
+    /// The root mean square of a pair; 0 without a row.
+    pub fn distance(&self, pair: usize) -> f64 {
+        (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
+    }
+}
+
+/// Analyses one of the two models over half of the corpus.
+pub type Observe = Box<dyn Fn(UnitHalf) -> Result<Observation>>;
+
+/// The two models, each as it is analysed, and the threads that work out its numbers.
+pub struct LabelRuns {
+    pub observe: [Observe; 2],
+    pub threads: NonZeroUsize,
+}
+
+/// Agreement of labels over one half of the corpus between heads that were matched over the other.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LabelsOneWay {
+    /// The sampling units over which heads were matched: `even` or `odd`.
+    pub matched_over: &'static str,
+    /// Their sentences.
+    pub matched_sentences: u64,
+    /// Sentences of the other units, over which labels are given.
+    pub labelled_sentences: u64,
+    /// Heads whose partner has another place.
+    pub moved: usize,
+    /// How many labels came to what, each head beside its partner.
+    pub labels: OutcomeCounts,
+    /// How many came to what, each head beside that in its place.
+    pub labels_in_place: OutcomeCounts,
+    /// The share of heads with the same first label as their partner.
+    pub first_label: MatchedAgreement,
+    /// The share of heads with the same firm labels as their partner.
+    pub firm_labels: MatchedAgreement,
+    /// Why nothing could be tested, in words; null where tests were possible.
+    pub too_few_units: Option<String>,
+}
+
+/// Agreement of matched heads, beside that without the match.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct MatchedAgreement {
+    /// Each head with its partner.
+    pub matched: CategoryAgreement,
+    /// Each head with that in its place.
+    pub in_place: CategoryAgreement,
+    /// Partners in 1,000 random orders within layers.
+    pub permuted: ShareByChance,
+}
+
+/// Both ways, first that which matches over the units of even number; `halves` has the distances over either.
+/// Fails if a model cannot be analysed over one of the halves.
+pub fn both_ways(runs: &LabelRuns, names: [&str; 2], halves: &[DistanceSums; 2]) -> Result<Vec<LabelsOneWay>> {
+    UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
+}
+
+fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: UnitHalf) -> Result<LabelsOneWay> {
+    let other = half.other();
+    let side = |model: usize| -> Result<Side> {
+        let within = || format!("{} over the sampling units of {} number", names[model], other.name());
+        let observation = (runs.observe[model])(other).with_context(within)?;
+        Side::of_run(names[model], observation, registry::default_policy(), runs.threads).with_context(within)
+    };
+    let sides = [side(0)?, side(1)?];
+    let (sides, partners) = (sides.each_ref(), distances.partners_in_grid());
+    let in_place = compare::compared(sides, None, false);
+    let matched = compare::compared(sides, Some((partners, 0)), false);
+    let both = |of: fn(&HeadAgreement) -> CategoryAgreement, permuted: ShareByChance| MatchedAgreement {
+        matched: of(&matched.agreement),
+        in_place: of(&in_place.agreement),
+        permuted,
+    };
+    let chance = matched.matched.context("heads were matched")?;
+    Ok(LabelsOneWay {
+        matched_over: half.name(),
+        matched_sentences: distances.sentences,
+        labelled_sentences: sides[0].circumstances.corpus.sentences,
+        moved: chance.moved,
+        labels: matched.labels_by_outcome,
+        labels_in_place: in_place.labels_by_outcome,
+        first_label: both(|of| of.first_label, chance.first_label),
+        firm_labels: both(|of| of.firm_labels, chance.firm_labels),
+        too_few_units: matched.too_few_units,
+    })
+}
+
+pub fn labels_text(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
+    writeln!(out)?;
+    let mut table = plain_table();
+    table.set_header(["matched over", "agreement on", "partners", "in place", "partners in random order"]);
+    for way in ways {
+        let LabelsOneWay { matched_over, matched_sentences, labelled_sentences, labels, labels_in_place, .. } = way;
+        let [read, labelled] = [matched_sentences, labelled_sentences].map(|count| counted(*count, "sentence"));
+        let other = if *matched_over == UnitHalf::Even.name() { UnitHalf::Odd } else { UnitHalf::Even };
+        let counts = |OutcomeCounts { kept, lost, gained, .. }: OutcomeCounts| {
+            format!("{kept} kept, {lost} lost, {gained} gained")
+        };
+        let found = match &way.too_few_units {
+            Some(units) => format!("could not tell: {units}"),
+            None => format!("{}; in place {}", counts(*labels), counts(*labels_in_place)),
+        };
+        writeln!(
+            out,
+            "Matched over the {matched_over} units ({read}), labelled over the {} ones ({labelled}): {found}.",
+            other.name()
+        )?;
+        for (name, MatchedAgreement { matched, in_place, permuted }) in
+            [("first label", way.first_label), ("all firm labels", way.firm_labels)]
+        {
+            let [mean, low, high] =
+                [permuted.mean, permuted.range95.low(), permuted.range95.high()].map(|share| decimal(100.0 * share, 0));
+            let permuted = format!("{mean} % [{low}, {high}]");
+            table.add_row([matched_over, name, &share(&matched), &share(&in_place), &permuted]);
+        }
+    }
+    writeln!(out)?;
+    out.table(table);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::sequence::{Sequence, TokenKind};
+
+    /// Two heads over one sentence of two tokens: the first of a has the rows of the second of b.
+    #[test]
+    fn heads_are_matched_by_hand() {
+        let grid = HeadGrid { layers: 1, heads: 2 };
+        let sequence = Sequence { ids: vec![5, 6], kinds: vec![TokenKind::Text; 2], ..Sequence::default() };
+        let (sharp, even) = ([1.0, 0.0, 0.0, 1.0], [0.5; 4]);
+        let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
+        sums[0].add(&sequence, [sharp, even].concat(), [even, sharp].concat());
+        let found = partners(&sums, grid);
+        assert_eq!(found.iter().map(|head| head.b.head).collect::<Vec<_>>(), [1, 0]);
+        assert!(found[0].distance < 1e-6, "{found:?}");
+        // 1 - √.5 for each row.
+        assert!((found[0].distance_in_place - (1.0 - 0.5_f64.sqrt()).sqrt()).abs() < 1e-6, "{found:?}");
+        // The odd half has no sentence, and keeps heads in their places.
+        assert!(!found[0].halves_agree);
+    }
+}

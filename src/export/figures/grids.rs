@@ -1,0 +1,190 @@
+//! The figures of every report: the heads with their labels and a metric of every head, layers down and heads across; and labels by depth.
+
+use anyhow::{Error, Result, anyhow};
+
+use crate::export::heads::{HeadCell, LabelFamily, decimals, families, short};
+use crate::export::palette::{Hue, Ink, STEPS, step};
+use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
+use crate::report::Report;
+use crate::studies::registry::{self, STUDIES};
+use crate::study::{AnyStudy, columns};
+use crate::system::counted::{counted, plural};
+use crate::system::errors::{Facts, similar};
+
+/// The size of a cell, and of the margin for the layers' names.
+const WIDTH: f64 = 74.0;
+const HEIGHT: f64 = 34.0;
+const MARGIN: f64 = 34.0;
+
+pub fn grid(report: &Report, medium: Medium) -> String {
+    let (layers, heads) = (report.model.layers, report.model.heads);
+    let mut svg = Svg::new(medium);
+    for head in 0..heads {
+        let x = MARGIN + (head as f64 + 0.5) * WIDTH;
+        svg.text([x, 16.0], Anchor::Middle, TEXT, Ink::Muted, &format!("H{head}"));
+    }
+    for layer in 0..layers {
+        let y = 24.0 + (layer as f64 + 0.5) * HEIGHT + 4.0;
+        svg.text([MARGIN - 8.0, y], Anchor::End, TEXT, Ink::Muted, &format!("L{layer}"));
+    }
+    for head in &report.heads {
+        let cell = HeadCell::of(report, head);
+        let at = [MARGIN + head.place.head as f64 * WIDTH, 24.0 + head.place.layer as f64 * HEIGHT];
+        svg.group(&cell.words, |svg| cell_at(svg, at, &cell));
+    }
+    let width = (MARGIN + heads as f64 * WIDTH).max(420.0) + 4.0;
+    let bottom = legend(&mut svg, &families(report), [MARGIN, 24.0 + layers as f64 * HEIGHT + 24.0], width);
+    let labelled = report.heads.iter().filter(|head| !head.labels.is_empty()).count();
+    let text = format!(
+        "{labelled} of {} {} a label.",
+        counted(report.present_heads().count(), "head"),
+        plural(&labelled, "has", "have")
+    );
+    svg.finish([width, bottom], "The first label of each head", &text)
+}
+
+fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
+    let ink = Ink::Label(cell.hue);
+    svg.rect([x + 1.0, y + 1.0], [WIDTH - 2.0, HEIGHT - 2.0], ink);
+    let text = clipped(&cell.code, 10);
+    let size = if width_of(&text, TEXT) > WIDTH - 8.0 { SMALL } else { TEXT };
+    let middle = x + WIDTH / 2.0;
+    let up = if cell.marks.is_empty() { 21.0 } else { 16.0 };
+    svg.text([middle, y + up], Anchor::Middle, size, ink.text_on(), &text);
+    if !cell.marks.is_empty() {
+        svg.text([middle, y + 28.0], Anchor::Middle, SMALL, ink.text_on(), &cell.marks);
+    }
+}
+
+/// The families of the labels with how many heads have each first; where the legend ends.
+fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], right: f64) -> f64 {
+    let mut x = left;
+    for LabelFamily { name, code, hue, first, .. } in families {
+        let code = code.as_ref().map_or_else(String::new, |code| format!(" ({code})"));
+        let text = format!("{name}{code}: {first}");
+        let width = 16.0 + width_of(&text, SMALL) + 14.0;
+        if x + width > right && x > left {
+            (x, y) = (left, y + 18.0);
+        }
+        svg.rect([x, y - 9.0], [11.0, 11.0], Ink::Label(*hue));
+        svg.text([x + 16.0, y], Anchor::Start, SMALL, Ink::Text, &text);
+        x += width;
+    }
+    let notes = [
+        "?: borderline   ~: near tie for the first label   +2: two more labels",
+        "? alone: too little to say   .: no role found",
+    ];
+    for note in notes {
+        y += 16.0;
+        svg.text([left, y + 4.0], Anchor::Start, SMALL, Ink::Muted, note);
+    }
+    y + 14.0
+}
+
+pub fn layers(report: &Report, medium: Medium) -> String {
+    const HEIGHT: f64 = 42.0;
+    let families = families(report);
+    let mut svg = Svg::new(medium);
+    let widest = families.iter().map(|family| width_of(&family.name, SMALL)).fold(0.0, f64::max);
+    let left = widest + 14.0;
+    let wide = (620.0 / report.model.layers as f64).clamp(18.0, 60.0);
+    for (row, LabelFamily { name, hue, by_layer, .. }) in families.iter().enumerate() {
+        let base = (row + 1) as f64 * HEIGHT;
+        svg.text([left - 10.0, base - 4.0], Anchor::End, SMALL, Ink::Text, name);
+        let right = left + report.model.layers as f64 * wide;
+        svg.line([left, base], [right, base], Ink::Guide, 1.0);
+        for (layer, count) in by_layer.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let height = (HEIGHT - 16.0) * *count as f64 / report.model.heads as f64;
+            let x = left + layer as f64 * wide;
+            svg.group(&format!("{name}, layer {layer}: {count} of {}", counted(report.model.heads, "head")), |svg| {
+                svg.rect([x + 2.0, base - height], [wide - 4.0, height], Ink::Label(*hue));
+                svg.line([x + 2.0, base - height], [x + wide - 2.0, base - height], Ink::Muted, 1.0);
+                let at = [x + wide / 2.0, base - height - 2.0];
+                svg.text(at, Anchor::Middle, SMALL, Ink::Text, &count.to_string());
+            });
+        }
+    }
+    let base = families.len() as f64 * HEIGHT + 16.0;
+    for layer in 0..report.model.layers {
+        let x = left + (layer as f64 + 0.5) * wide;
+        svg.text([x, base], Anchor::Middle, SMALL, Ink::Muted, &format!("L{layer}"));
+    }
+    let width = left + report.model.layers as f64 * wide + 6.0;
+    let text = format!("How many of the {} heads of each layer have a label of each family.", report.model.heads);
+    svg.finish([width, base + 8.0], "Where labels are in depth", &text)
+}
+
+/// The figure of a metric by its name, as reports have it: `offset_mass.-1`.
+pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> {
+    const WIDTH: f64 = 52.0;
+    const HEIGHT: f64 = 28.0;
+    const MARGIN: f64 = 34.0;
+    let known = |name: &String| name == metric;
+    if !report.chance.cells().any(|(name, _)| known(&name)) {
+        return Err(unknown(report, metric));
+    }
+    let values: Vec<Option<f64>> = report
+        .heads
+        .iter()
+        .map(|head| head.metrics.cells().find(|(name, _)| known(name)).and_then(|(_, value)| *value))
+        .collect();
+    let chance = report.chance.cells().find(|(name, _)| known(name)).and_then(|(_, value)| *value);
+    let ends = ends(&values);
+    let digits = decimals(ends[1] - ends[0]);
+    let mut svg = Svg::new(medium);
+    svg.text([0.0, 14.0], Anchor::Start, TEXT, Ink::Text, metric);
+    for head in 0..report.model.heads {
+        let x = MARGIN + (head as f64 + 0.5) * WIDTH;
+        svg.text([x, 34.0], Anchor::Middle, SMALL, Ink::Muted, &format!("H{head}"));
+    }
+    for layer in 0..report.model.layers {
+        let y = 42.0 + (layer as f64 + 0.5) * HEIGHT + 4.0;
+        svg.text([MARGIN - 8.0, y], Anchor::End, SMALL, Ink::Muted, &format!("L{layer}"));
+    }
+    for (head, value) in report.heads.iter().zip(&values) {
+        let [x, y] = [MARGIN + head.place.head as f64 * WIDTH, 42.0 + head.place.layer as f64 * HEIGHT];
+        let ink = value.map_or(Ink::Label(Hue::Grey), |value| Ink::Step(step(value, ends)));
+        let text = value.map_or_else(|| "–".to_owned(), |value| short(value, digits));
+        svg.group(&format!("{}: {text}", head.place), |svg| {
+            svg.rect([x, y], [WIDTH - 1.0, HEIGHT - 1.0], ink);
+            svg.text([x + WIDTH / 2.0, y + 18.0], Anchor::Middle, SMALL, ink.text_on(), &text);
+        });
+    }
+    let y = 42.0 + report.model.layers as f64 * HEIGHT + 12.0;
+    let shown = [ends[0], ends[1]].map(|end| short(end, digits));
+    for at in 0..STEPS {
+        svg.rect([MARGIN + 60.0 + at as f64 * 14.0, y], [14.0, 10.0], Ink::Step(at));
+    }
+    svg.text([MARGIN + 54.0, y + 9.0], Anchor::End, SMALL, Ink::Text, &shown[0]);
+    let right = MARGIN + 66.0 + STEPS as f64 * 14.0;
+    svg.text([right, y + 9.0], Anchor::Start, SMALL, Ink::Text, &shown[1]);
+    let chance = chance.map(|chance| format!("chance: {}", short(chance, digits)));
+    if let Some(chance) = &chance {
+        svg.text([right, y + 26.0], Anchor::End, SMALL, Ink::Muted, chance);
+    }
+    let width = (MARGIN + report.model.heads as f64 * WIDTH).max(right + 60.0);
+    let meaning = registry::find(metric).map_or("", |entry| entry.explanation.measures);
+    Ok(svg.finish([width, y + 34.0], metric, meaning))
+}
+
+/// The error of a metric that the report lacks: the study that measures it, or a name like it.
+fn unknown(report: &Report, metric: &str) -> Error {
+    let error = anyhow!("the report has no metric `{metric}`").of_value(metric);
+    let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();
+    let near = similar::closest(metric, ids.iter().map(String::as_str));
+    let near = near.or_else(|| similar::closest(metric, registry::metrics().map(|entry| entry.name())));
+    let Some(near) = near else { return error.hint("`headscope explain` lists all metrics") };
+    let measures = |study: &&&dyn AnyStudy| columns(**study).iter().any(|column| column.id == near);
+    match STUDIES.iter().find(measures).filter(|_| !ids.iter().any(|id| id == near)) {
+        Some(study) => {
+            let (study, it) = (study.card().name, if near == metric { "it" } else { near });
+            error.hint(format!("the study `{study}` measures {it}, `headscope analyze --with {study}`"))
+        }
+        None => error.did_you_mean(Some(near)),
+    }
+}
+
+pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
+    let known = || values.iter().flatten().copied();
+    [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)]
+}

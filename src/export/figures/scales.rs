@@ -1,0 +1,295 @@
+//! Scales, with ticks at round numbers, and the figures on them: bars side by side, forest plots, and lines over how many heads are gone.
+
+use crate::export::heads::number;
+use crate::export::palette::Ink;
+use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
+use crate::stats::interval::Interval;
+use crate::study::show::figure::{Bar, Bars, Curve, Curves, Figure, Forest, ForestRow, Mark};
+
+pub struct Scale {
+    least: f64,
+    most: f64,
+    from: f64,
+    to: f64,
+    step: f64,
+}
+
+impl Scale {
+    /// A scale that has all finite ones of these numbers, on the pixels between `from` and `to`, with about `ticks` ticks.
+    pub fn new(numbers: impl Iterator<Item = f64>, [from, to]: [f64; 2], ticks: usize) -> Self {
+        let [least, most] = Self::ends(numbers);
+        let step = round_step((most - least) / ticks.max(1) as f64);
+        // A number that is round but for the last bit is round.
+        let (least, most) = ((least / step + 1e-9).floor() * step, (most / step - 1e-9).ceil() * step);
+        Self { least, most, from, to, step }
+    }
+
+    /// The least and the most of the finite ones, which are never the same.
+    pub fn ends(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
+        let finite = numbers.filter(|number| number.is_finite());
+        let (mut least, mut most) = finite
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), number| (least.min(number), most.max(number)));
+        if least > most {
+            (least, most) = (0.0, 1.0);
+        }
+        if most - least < 1e-9 {
+            (least, most) = (least - 0.5, most + 0.5);
+        }
+        [least, most]
+    }
+
+    pub fn at(&self, number: f64) -> f64 {
+        self.from + (number - self.least) / (self.most - self.least) * (self.to - self.from)
+    }
+
+    pub fn ticks(&self, show: impl Fn(f64, usize) -> String) -> Vec<(f64, String)> {
+        let digits = digits(self.step);
+        // Half a step beyond the end, because sums are not exact; a scale has at most the requested ticks, plus two.
+        let numbers = (0_u32..64).map(|place| self.least + f64::from(place) * self.step);
+        let numbers = numbers.take_while(|number| *number < self.most + self.step / 2.0);
+        let tick = |number: f64| {
+            // No minus before a zero.
+            let number = if number.abs() < self.step / 2.0 { 0.0 } else { number };
+            (self.at(number), show(number, digits))
+        };
+        numbers.map(tick).collect()
+    }
+}
+
+/// The least of 1, 2 and 5 times a power of ten that is no less.
+fn round_step(least: f64) -> f64 {
+    let mut power = 1e-12;
+    loop {
+        for factor in [1.0, 2.0, 5.0] {
+            if power * factor >= least * (1.0 - 1e-9) {
+                return power * factor;
+            }
+        }
+        power *= 10.0;
+    }
+}
+
+/// The decimals that a round step needs.
+fn digits(step: f64) -> usize {
+    let (mut step, mut digits) = (step, 0);
+    while step < 0.999 && digits < 12 {
+        (step, digits) = (step * 10.0, digits + 1);
+    }
+    digits
+}
+
+pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium: Medium) -> String {
+    const TOP: f64 = 8.0;
+    const RIGHT: f64 = 8.0;
+    let mut svg = Svg::new(medium);
+    // A card is as narrow as a phone.
+    let (least, height, ticks) = if medium == Medium::Card { (17.0, 60.0, 2) } else { (34.0, 180.0, 5) };
+    let wide = bars.iter().map(|bar| width_of(&bar.name, SMALL) + 3.0).fold(least, f64::max);
+    let base = TOP + height;
+    let numbers = bars.iter().flat_map(|bar| {
+        let mark = bar.mark.into_iter().flat_map(|mark| [mark.value, mark.ci95.map_or(mark.value, Interval::high)]);
+        mark.chain(bar.level)
+    });
+    let scale = Scale::new(numbers.chain([0.0]), [base, TOP], ticks);
+    let ticks = scale.ticks(|number, digits| tick(number, digits, *shares));
+    let left = ticks.iter().map(|(_, text)| width_of(text, SMALL)).fold(0.0, f64::max) + 6.0;
+    let right = left + wide * bars.len() as f64;
+    for (y, text) in ticks {
+        svg.line([left, y], [right, y], Ink::Guide, 1.0);
+        svg.text([left - 4.0, y + 4.0], Anchor::End, SMALL, Ink::Muted, &text);
+    }
+    let at = |place: usize| left + wide * (place as f64 + 0.5);
+    // One path for all bars, and one for all lines: a page has such a figure for every head.
+    let path = |of: &dyn Fn(f64, &Bar) -> Option<String>| -> String {
+        bars.iter().enumerate().filter_map(|(place, bar)| of(at(place), bar)).collect()
+    };
+    let upright = |x: f64, from: f64, to: f64| format!("M{x:.1} {:.1}V{:.1}", scale.at(from), scale.at(to));
+    svg.path(&path(&|x, bar| Some(upright(x, 0.0, bar.mark?.value))), Ink::Accent, wide * 0.7, "");
+    let interval = |x: f64, bar: &Bar| bar.mark?.ci95.map(|ci95| upright(x, ci95.low(), ci95.high()));
+    svg.path(&path(&interval), Ink::Text, 1.0, "");
+    let beside = |x: f64, bar: &Bar| Some(format!("M{:.1} {:.1}h{wide:.1}", x - wide / 2.0, scale.at(bar.level?)));
+    svg.path(&path(&beside), Ink::Text, 1.5, "");
+    let names: Vec<(f64, String)> = bars.iter().enumerate().map(|(place, bar)| (at(place), bar.name.clone())).collect();
+    svg.words(&names, base + 13.0, SMALL, Ink::Muted);
+    let about = if level.is_empty() { across.clone() } else { format!("{across}; line: {level}") };
+    svg.text([f64::midpoint(left, right), base + 28.0], Anchor::Middle, SMALL, Ink::Muted, &about);
+    svg.finish([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
+}
+
+/// The shape of a mark and its ink: the first is what the figure is about, the others stand beside it.
+type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
+
+const SHAPES: [Shape; 4] = [(disc, Ink::Accent), (diamond, Ink::Second), (square, Ink::Muted), (triangle, Ink::Text)];
+
+pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
+    let Forest { scale: what, shares, nothing, marks, rows } = forest;
+    let mut svg = Svg::new(medium);
+    let (across, letters, ticks) = if medium == Medium::Card { (150.0, 15, 2) } else { (480.0, 28, 5) };
+    let (name, note) = (|row: &ForestRow| clipped(&row.name, letters), |row: &ForestRow| clipped(&row.note, letters));
+    let widest =
+        |of: &dyn Fn(&ForestRow) -> String| rows.iter().map(|row| width_of(&of(row), SMALL)).fold(0.0, f64::max);
+    let (names, notes) = (widest(&name), widest(&note));
+    let left = names + notes + 24.0;
+    let ends = rows.iter().flat_map(|row| &row.marks).flatten().flat_map(|mark| {
+        [Some(mark.value), mark.ci95.map(Interval::low), mark.ci95.map(Interval::high)].into_iter().flatten()
+    });
+    let scale = Scale::new(ends.chain(*nothing), [left, left + across], ticks);
+    let (height, top) = (8.0 + 6.0 * marks.len() as f64, 14.0 + 18.0 * usize::from(marks.len() > 1) as f64);
+    let bottom = top + height * rows.len() as f64;
+    if marks.len() > 1 {
+        legend(&mut svg, marks, if medium == Medium::Card { 0.0 } else { left });
+    }
+    for (x, text) in scale.ticks(|number, digits| tick(number, digits, *shares)) {
+        svg.line([x, top], [x, bottom], Ink::Guide, 1.0);
+        svg.text([x, bottom + 15.0], Anchor::Middle, SMALL, Ink::Muted, &text);
+    }
+    if let Some(nothing) = nothing {
+        svg.line([scale.at(*nothing), top], [scale.at(*nothing), bottom], Ink::Muted, 1.5);
+    }
+    for (place, row) in rows.iter().enumerate() {
+        let y = top + height * (place as f64 + 0.5);
+        svg.group(&words(forest, row), |svg| {
+            svg.text([names, y + 4.0], Anchor::End, SMALL, Ink::Text, &name(row));
+            svg.text([names + 10.0, y + 4.0], Anchor::Start, SMALL, Ink::Muted, &note(row));
+            for (at, (mark, (shape, ink))) in row.marks.iter().zip(SHAPES).enumerate() {
+                let Some(mark) = mark else { continue };
+                let y = y + 6.0 * (at as f64 - (marks.len() as f64 - 1.0) / 2.0);
+                if let Some(ci95) = mark.ci95 {
+                    svg.line([scale.at(ci95.low()), y], [scale.at(ci95.high()), y], ink, 1.5);
+                }
+                shape(svg, [scale.at(mark.value), y], ink);
+            }
+        });
+    }
+    let mut below = bottom + 20.0;
+    if !what.is_empty() {
+        below = bottom + 42.0;
+        svg.text([left + across / 2.0, bottom + 32.0], Anchor::Middle, SMALL, Ink::Muted, what);
+    }
+    svg.finish([left + across + 24.0, below], &figure.title, &figure.reading)
+}
+
+fn legend(svg: &mut Svg, marks: &[String], left: f64) {
+    let mut x = left;
+    for (mark, (shape, ink)) in marks.iter().zip(SHAPES) {
+        shape(svg, [x + 4.0, 10.0], ink);
+        svg.text([x + 14.0, 14.0], Anchor::Start, SMALL, Ink::Text, mark);
+        x += width_of(mark, SMALL) + 28.0;
+    }
+}
+
+pub fn tick(number: f64, digits: usize, shares: bool) -> String {
+    let percent = digits.saturating_sub(2);
+    if shares { format!("{:.percent$} %", number * 100.0) } else { format!("{number:.digits$}") }
+}
+
+fn words(forest: &Forest, row: &ForestRow) -> String {
+    let mark =
+        |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", number(mark, forest.shares)));
+    let marks: Vec<String> = forest.marks.iter().zip(&row.marks).filter_map(mark).collect();
+    format!("{} {}: {}", row.name, row.note, marks.join(", "))
+}
+
+fn disc(svg: &mut Svg, at: [f64; 2], ink: Ink) {
+    svg.circle(at, 3.5, ink, ink);
+}
+
+fn diamond(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
+    svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0);
+}
+
+fn square(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
+    svg.rect([x - 3.0, y - 3.0], [6.0, 6.0], ink);
+}
+
+fn triangle(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
+    svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0);
+}
+
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 62.0;
+const TOP: f64 = 12.0;
+
+/// The ink of each line and its dashes; lines that stand beside the others are grey.
+const LINES: [(Ink, &str); 4] = [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
+
+pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
+    let Curves { across, upward, curves } = curves;
+    let mut svg = Svg::new(medium);
+    let most = curves.iter().map(|curve| curve.points.len()).max().unwrap_or(1).saturating_sub(1);
+    let x = Scale::new([0.0, most as f64].into_iter(), [LEFT, LEFT + WIDTH], 8);
+    let values = curves.iter().flat_map(|curve| &curve.points).map(|point| point.value);
+    let y = Scale::new(values, [TOP + HEIGHT, TOP], 6);
+    for (at, text) in y.ticks(|number, digits| format!("{number:.digits$}")) {
+        svg.line([LEFT, at], [LEFT + WIDTH, at], Ink::Guide, 1.0);
+        svg.text([LEFT - 8.0, at + 4.0], Anchor::End, SMALL, Ink::Muted, &text);
+    }
+    for (at, text) in x.ticks(|number, digits| format!("{number:.digits$}")) {
+        svg.text([at, TOP + HEIGHT + 16.0], Anchor::Middle, SMALL, Ink::Muted, &text);
+    }
+    svg.text([LEFT + WIDTH / 2.0, TOP + HEIGHT + 34.0], Anchor::Middle, SMALL, Ink::Muted, across);
+    let at = |place: usize, value: f64| [x.at(place as f64), y.at(value)];
+    let (mut line, mut legend) = (0, LEFT + 12.0);
+    let (beside, main): (Vec<&Curve>, Vec<&Curve>) = curves.iter().partition(|curve| curve.beside);
+    for curve in beside.iter().chain(&main) {
+        let (ink, dashes) = if curve.beside { (Ink::Muted, "1 4") } else { LINES[line % LINES.len()] };
+        let points: Vec<[f64; 2]> =
+            curve.points.iter().enumerate().map(|(place, point)| at(place, point.value)).collect();
+        svg.group(&curve.name, |svg| {
+            band(svg, curve, ink, &at);
+            svg.polyline(&points, ink, if curve.beside { 1.2 } else { 2.0 }, dashes);
+        });
+        line += usize::from(!curve.beside);
+    }
+    for (place, curve) in main.iter().enumerate() {
+        let (ink, dashes) = LINES[place % LINES.len()];
+        legend = entry(&mut svg, legend, ink, dashes, &curve.name);
+    }
+    if !beside.is_empty() {
+        let names: Vec<&str> = beside.iter().map(|curve| curve.name.as_str()).collect();
+        let name = if names.len() > 1 { "at random, each order".to_owned() } else { names.concat() };
+        entry(&mut svg, legend, Ink::Muted, "1 4", &name);
+    }
+    svg.text([LEFT, TOP + HEIGHT + 54.0 + 18.0], Anchor::Start, SMALL, Ink::Muted, upward);
+    svg.finish([LEFT + WIDTH + 20.0, TOP + HEIGHT + 80.0], &figure.title, &figure.reading)
+}
+
+/// The intervals of a line, from the first point that has one to the last.
+fn band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64; 2]) {
+    let known = || curve.points.iter().enumerate().filter_map(|(place, point)| Some((place, point.ci95?)));
+    if curve.beside || known().count() < 2 {
+        return;
+    }
+    let low = known().map(|(place, ci95)| at(place, ci95.low()));
+    let high = known().map(|(place, ci95)| at(place, ci95.high()));
+    let outline: Vec<[f64; 2]> = low.chain(high.collect::<Vec<_>>().into_iter().rev()).collect();
+    svg.polygon(&outline, ink, 0.15);
+}
+
+/// A line of the legend; where the next begins.
+fn entry(svg: &mut Svg, x: f64, ink: Ink, dashes: &str, name: &str) -> f64 {
+    let y = TOP + HEIGHT + 50.0;
+    svg.polyline(&[[x, y], [x + 26.0, y]], ink, 2.0, dashes);
+    svg.text([x + 32.0, y + 4.0], Anchor::Start, SMALL, Ink::Text, name);
+    x + 32.0 + width_of(name, SMALL) + 18.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_hold_all_numbers() {
+        let shown = |numbers: &[f64]| -> Vec<String> {
+            let scale = Scale::new(numbers.iter().copied(), [0.0, 100.0], 5);
+            scale.ticks(|number, digits| format!("{number:.digits$}")).into_iter().map(|(_, text)| text).collect()
+        };
+        assert_eq!(shown(&[0.02, 0.97]), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(shown(&[-0.013, 0.02]), ["-0.02", "-0.01", "0.00", "0.01", "0.02"]);
+        assert_eq!(shown(&[f64::NAN]), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(shown(&[3.0, 3.0]).first().map(String::as_str), Some("2.4"));
+        let scale = Scale::new([0.0, 1.0].into_iter(), [10.0, 20.0], 5);
+        assert_eq!([0.0, 0.5, 1.0].map(|number| scale.at(number)), [10.0, 15.0, 20.0]);
+    }
+}
