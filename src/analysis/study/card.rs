@@ -67,8 +67,9 @@ pub struct Card {
     pub choices: &'static [Detector],
     /// The rules of its verdicts beside its labels.
     pub verdicts: &'static [VerdictRule],
-    /// The aim of one of its labels, if it is visible in a sentence.
-    pub aim: fn(&Label) -> Option<AimOfLabel>,
+    /// The aim of one of its labels, if it is visible in a sentence, and the metric that is the mean of it over the corpus, if
+    /// that is not the label's score.
+    pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
@@ -135,9 +136,6 @@ impl Card {
         self.by_default || self.in_first_run
     }
 }
-
-/// The aim of a label, and the metric that is the mean of it over the corpus, if that is not the label's score.
-pub type AimOfLabel = (Aim, Option<String>);
 
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

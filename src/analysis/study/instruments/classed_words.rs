@@ -48,17 +48,17 @@ impl ClassedWords {
         self.even.between_words(&self.spans[query], &self.spans[key], self.from)
     }
 
-    fn even_from_others(&self, key: usize) -> f64 {
-        if self.is_whole {
-            // Every word gives the same.
-            return (self.classes.len() - 1) as f64 * self.even(key, key);
-        }
-        self.others(key).map(|query| self.even(query, key)).sum()
-    }
-
     /// Adds the even attention of other words to each class.
     pub fn add_even(&self, masses: &mut [f64]) {
-        self.add_by_class((0..self.classes.len()).map(|word| self.even_from_others(word)), masses);
+        let words = self.classes.len();
+        let from_others = |key: usize| {
+            if self.is_whole {
+                // Every word gives the same.
+                return (words - 1) as f64 * self.even(key, key);
+            }
+            self.others(key).map(|query| self.even(query, key)).sum()
+        };
+        self.add_by_class((0..words).map(from_others), masses);
     }
 
     /// Adds a number of each word to that of its class.

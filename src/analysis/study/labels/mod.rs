@@ -141,6 +141,19 @@ impl LabelStyle {
 }
 
 impl Detector {
+    /// A label without a parameter that is a role, with nothing but its documentation.
+    pub const fn role(explanation: Explanation) -> Self {
+        Self {
+            explanation,
+            thresholds: &[],
+            is_role: true,
+            parameter: Parameter::None,
+            phrase: Phrase::Fixed(""),
+            shown: LabelStyle::of(None, AnsiColor::Blue),
+            assess: |_, _| Vec::new(),
+        }
+    }
+
     pub fn is_on(&self, policy: &Policy) -> bool {
         // The q-value that several families share is no rule by itself.
         let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);

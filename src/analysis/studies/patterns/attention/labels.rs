@@ -28,7 +28,11 @@ const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. 
     0.5 of the mass: the released notebook of Clark et al. 2019.";
 
 pub(super) const PREVIOUS_TOKEN: Detector = Detector {
-    explanation: Explanation {
+    thresholds: AT_OFFSET,
+    phrase: Phrase::Fixed("attends to the token before"),
+    shown: LabelStyle::of(Some("prev"), AnsiColor::Blue),
+    assess: |evidence, policy| offset("previous-token", -1, evidence, policy).into_iter().collect(),
+    ..Detector::role(Explanation {
         name: "previous-token",
         measures: "The head attends to the token before.",
         formula: "offset_argmax[-1] >= {offset_argmax} or offset_mass[-1] > {offset_mass}",
@@ -36,17 +40,15 @@ pub(super) const PREVIOUS_TOKEN: Detector = Detector {
         source: OFFSET_SOURCE,
         caveats: "The token before may also be the head of the word in the tree, or the first part of a split word: \
             compare the syntactic scores with their offset baseline.",
-    },
-    thresholds: AT_OFFSET,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to the token before"),
-    shown: LabelStyle::of(Some("prev"), AnsiColor::Blue),
-    assess: |evidence, policy| offset("previous-token", -1, evidence, policy).into_iter().collect(),
+    })
 };
 
 pub(super) const NEXT_TOKEN: Detector = Detector {
-    explanation: Explanation {
+    thresholds: AT_OFFSET,
+    phrase: Phrase::Fixed("attends to the token after"),
+    shown: LabelStyle::of(Some("next"), AnsiColor::Cyan),
+    assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
+    ..Detector::role(Explanation {
         name: "next-token",
         measures: "The head attends to the token after.",
         formula: "offset_argmax[1] >= {offset_argmax} or offset_mass[1] > {offset_mass}",
@@ -54,13 +56,7 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
         source: OFFSET_SOURCE,
         caveats: "The token after may also be the head of the word in the tree, as for most determiners and \
             adjectives of English: compare the syntactic scores with their offset baseline.",
-    },
-    thresholds: AT_OFFSET,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to the token after"),
-    shown: LabelStyle::of(Some("next"), AnsiColor::Cyan),
-    assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
+    })
 };
 
 /// The offsets of `offset:k`: the offsets of the neighbours have labels of their own.
@@ -69,51 +65,38 @@ fn farther() -> impl Iterator<Item = i32> {
 }
 
 pub(super) const OFFSET: Detector = Detector {
-    explanation: Explanation {
+    thresholds: AT_OFFSET,
+    parameter: Parameter::OneOf("offset", || farther().map(|k| k.to_string()).collect()),
+    phrase: Phrase::Fixed("attends to the token at offset {}"),
+    shown: LabelStyle::of(None, AnsiColor::Blue),
+    assess: |evidence, policy| farther().filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy)).collect(),
+    ..Detector::role(Explanation {
         name: "offset:k",
         measures: "The head attends to the token k places away, 2 <= |k| <= 8; negative is to the left.",
         formula: "offset_argmax[k] >= {offset_argmax} or offset_mass[k] > {offset_mass}",
         chance: OFFSET_CHANCE,
         source: "The rules of previous-token and next-token, at other distances.",
         caveats: "Only tokens with a token k places away count, so in short sentences a large k rests on few tokens.",
-    },
-    thresholds: AT_OFFSET,
-    is_role: true,
-    parameter: Parameter::OneOf("offset", || farther().map(|k| k.to_string()).collect()),
-    phrase: Phrase::Fixed("attends to the token at offset {}"),
-    shown: LabelStyle::of(None, AnsiColor::Blue),
-    assess: |evidence, policy| farther().filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy)).collect(),
+    })
 };
 
 pub(super) const SELF: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&SELF_MASS],
+    phrase: Phrase::Fixed("attends to the token itself"),
+    shown: LabelStyle::of(None, AnsiColor::Blue),
+    assess: |evidence, policy| evidence.above("self", "offset_mass", Some("0"), policy.rule(&SELF_MASS)),
+    ..Detector::role(Explanation {
         name: "self",
         measures: "The head attends to the token itself.",
         formula: "offset_mass[0] > {self_mass}",
         chance: "chance.offset_mass[0]: 1/v on average",
         source: "The mass rule of the other positional labels, at offset 0.",
         caveats: "A head that attends to its own token passes on what the residual connection passes on anyway.",
-    },
-    thresholds: &[&SELF_MASS],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to the token itself"),
-    shown: LabelStyle::of(None, AnsiColor::Blue),
-    assess: |evidence, policy| evidence.above("self", "offset_mass", Some("0"), policy.rule(&SELF_MASS)),
+    })
 };
 
 pub(super) const LOCAL: Detector = Detector {
-    explanation: Explanation {
-        name: "local",
-        measures: "The head attends to the two tokens on either side, without a preference for one place.",
-        formula: "window_mass > {window_mass} and no label previous-token, next-token or offset:k",
-        chance: "chance.window_mass: a little under 4/v",
-        source: "The mass rule of the positional labels, over a window of two.",
-        caveats: "The chance level is high in short sentences: read the score beside it.",
-    },
     thresholds: &[&WINDOW_MASS],
-    is_role: true,
-    parameter: Parameter::None,
     phrase: Phrase::Fixed("attends to the two tokens on either side"),
     shown: LabelStyle::of(None, AnsiColor::Blue),
     assess: |evidence, policy| {
@@ -122,6 +105,14 @@ pub(super) const LOCAL: Detector = Detector {
         let single: Vec<Assessment> = others.iter().flat_map(|other| (other.assess)(evidence, policy)).collect();
         local.into_iter().map(|local| local.where_none_of(&single)).collect()
     },
+    ..Detector::role(Explanation {
+        name: "local",
+        measures: "The head attends to the two tokens on either side, without a preference for one place.",
+        formula: "window_mass > {window_mass} and no label previous-token, next-token or offset:k",
+        chance: "chance.window_mass: a little under 4/v",
+        source: "The mass rule of the positional labels, over a window of two.",
+        caveats: "The chance level is high in short sentences: read the score beside it.",
+    })
 };
 
 fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
@@ -168,43 +159,43 @@ const NO_OP: &str = "Much attention to special tokens may be a way of doing noth
     (Clark et al. 2019, section 3.2; Kobayashi et al. 2020): the value vectors there tend to be small.";
 
 pub(super) const SEPARATOR: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&SEPARATOR_MASS],
+    phrase: Phrase::Fixed("attends to separators"),
+    shown: LabelStyle::of(Some("sep"), AnsiColor::Yellow),
+    assess: |evidence, policy| evidence.above("separator", "separator_mass", None, policy.rule(&SEPARATOR_MASS)),
+    ..Detector::role(Explanation {
         name: "separator",
         measures: "The head attends to the separators ([SEP], </s>).",
         formula: "separator_mass > {separator_mass}",
         chance: "chance.separator_mass: the number of separators over v",
         source: SPECIAL_SOURCE,
         caveats: NO_OP,
-    },
-    thresholds: &[&SEPARATOR_MASS],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to separators"),
-    shown: LabelStyle::of(Some("sep"), AnsiColor::Yellow),
-    assess: |evidence, policy| evidence.above("separator", "separator_mass", None, policy.rule(&SEPARATOR_MASS)),
+    })
 };
 
 pub(super) const FIRST_SPECIAL: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&FIRST_SPECIAL_MASS],
+    phrase: Phrase::Fixed("attends to the first special token"),
+    shown: LabelStyle::of(Some("first"), AnsiColor::Yellow),
+    assess: |evidence, policy| {
+        evidence.above("first-special", "first_special_mass", None, policy.rule(&FIRST_SPECIAL_MASS))
+    },
+    ..Detector::role(Explanation {
         name: "first-special",
         measures: "The head attends to the first special token of the sequence ([CLS], <s>).",
         formula: "first_special_mass > {first_special_mass}",
         chance: "chance.first_special_mass: 1/v on average",
         source: SPECIAL_SOURCE,
         caveats: NO_OP,
-    },
-    thresholds: &[&FIRST_SPECIAL_MASS],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to the first special token"),
-    shown: LabelStyle::of(Some("first"), AnsiColor::Yellow),
-    assess: |evidence, policy| {
-        evidence.above("first-special", "first_special_mass", None, policy.rule(&FIRST_SPECIAL_MASS))
-    },
+    })
 };
 
 pub(super) const FIRST_TOKEN: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&FIRST_TOKEN_MASS],
+    phrase: Phrase::Fixed("attends to the first token"),
+    shown: LabelStyle::of(Some("bos"), AnsiColor::Yellow),
+    assess: |evidence, policy| evidence.above("first-token", "first_token_mass", None, policy.rule(&FIRST_TOKEN_MASS)),
+    ..Detector::role(Explanation {
         name: "first-token",
         measures: "The head of a decoder attends to the first token, special or not.",
         formula: "first_token_mass > {first_token_mass}",
@@ -213,34 +204,31 @@ pub(super) const FIRST_TOKEN: Detector = Detector {
         caveats: "Much attention to the first token may be a way of doing nothing (Xiao et al. 2024; Gu et al. 2025). \
             Where the tokenizer puts no special token first, it is a word, and attention to the word is not told apart \
             from attention to the place.",
-    },
-    thresholds: &[&FIRST_TOKEN_MASS],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to the first token"),
-    shown: LabelStyle::of(Some("bos"), AnsiColor::Yellow),
-    assess: |evidence, policy| evidence.above("first-token", "first_token_mass", None, policy.rule(&FIRST_TOKEN_MASS)),
+    })
 };
 
 pub(super) const PUNCTUATION: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&PUNCTUATION_MASS],
+    phrase: Phrase::Fixed("attends to punctuation"),
+    shown: LabelStyle::of(None, AnsiColor::Yellow),
+    assess: |evidence, policy| evidence.above("punctuation", "punctuation_mass", None, policy.rule(&PUNCTUATION_MASS)),
+    ..Detector::role(Explanation {
         name: "punctuation",
         measures: "The head attends to punctuation.",
         formula: "punctuation_mass > {punctuation_mass}",
         chance: "chance.punctuation_mass: the share of tokens that are punctuation",
         source: SPECIAL_SOURCE,
         caveats: "A corpus without punctuation cannot show it. Symbols such as $ and + are no punctuation in Unicode.",
-    },
-    thresholds: &[&PUNCTUATION_MASS],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to punctuation"),
-    shown: LabelStyle::of(None, AnsiColor::Yellow),
-    assess: |evidence, policy| evidence.above("punctuation", "punctuation_mass", None, policy.rule(&PUNCTUATION_MASS)),
+    })
 };
 
 pub(super) const BROAD: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&ENTROPY_RATIO],
+    is_role: false,
+    phrase: Phrase::Fixed("spreads its attention over the whole sequence"),
+    shown: LabelStyle::of(None, AnsiColor::Magenta),
+    assess: |evidence, policy| evidence.above("broad", "entropy_ratio", None, policy.rule(&ENTROPY_RATIO)),
+    ..Detector::role(Explanation {
         name: "broad",
         measures: "The head spreads its attention over the whole sequence.",
         formula: "entropy_ratio > {entropy_ratio}",
@@ -248,11 +236,5 @@ pub(super) const BROAD: Detector = Detector {
         source: "Clark et al. 2019 take 3.8 nats on sequences of 128 tokens: 3.8 / ln 128 = 0.78.",
         caveats: "This is the one label that a head without any preference has: \
             it says that no preference was found, not that broadness was learned.",
-    },
-    thresholds: &[&ENTROPY_RATIO],
-    is_role: false,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("spreads its attention over the whole sequence"),
-    shown: LabelStyle::of(None, AnsiColor::Magenta),
-    assess: |evidence, policy| evidence.above("broad", "entropy_ratio", None, policy.rule(&ENTROPY_RATIO)),
+    })
 };

@@ -37,7 +37,6 @@ fn ratio(above: ExactSum, below: ExactSum, over: Eligible) -> Fraction {
     Fraction::new(above.value(), below.value()).over(over.count, over.sentences)
 }
 
-const CLARK_3: &str = "Clark et al. 2019, section 3.";
 const OURS: &str = "Defined here.";
 
 pub const METRICS: &[AttentionMetric] = &[
@@ -89,7 +88,7 @@ pub const METRICS: &[AttentionMetric] = &[
             measures: "How much a token attends to the first special token ([CLS]).",
             formula: "mean over i in T that see it of A[i, first special]",
             chance: "1/v on average",
-            source: CLARK_3,
+            source: "Clark et al. 2019, section 3.",
             caveats: "",
         }),
     AttentionMetric::single(|seen, _| seen.exposure.first_token_queries.mean(seen.sums.first_token_mass.value()))

@@ -15,7 +15,7 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{self, assess_content, thresholds};
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Policy, Threshold};
+use crate::study::labels::{Detector, LabelStyle, Phrase, Policy, Threshold};
 use crate::study::metrics::metric::{self, Fraction};
 use crate::study::section::{Section, View, stored};
 use crate::study::{Card, Counts, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
@@ -33,7 +33,11 @@ const RARE_ARGMAX: Threshold = Threshold::rule(
 );
 
 const RARE_WORDS: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &thresholds(&RARE_ARGMAX),
+    phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
+    shown: LabelStyle::of(Some("rare"), AnsiColor::BrightMagenta),
+    assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)),
+    ..Detector::role(Explanation {
         name: "rare-words",
         measures: "The head's most attended token is one of the rarest of the sentence.",
         formula: "rare_argmax_over_chance >= {rare_argmax} and rare_argmax_over_position >= 0, firm if q <= {label_q}",
@@ -41,13 +45,7 @@ const RARE_WORDS: Detector = Detector {
         source: "Voita et al. 2019, section 5.3: a head that points to the least frequent tokens of a sentence.",
         caveats: "Special tokens are left out of the argmax, so most of the head's attention may be there. \
             Rare is what is rare in this corpus, unless counts of another are given.",
-    },
-    thresholds: &thresholds(&RARE_ARGMAX),
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
-    shown: LabelStyle::of(Some("rare"), AnsiColor::BrightMagenta),
-    assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)),
+    })
 };
 
 pub struct FrequencySection {

@@ -310,16 +310,6 @@ impl LinkMetrics {
         Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// The leads over the rules of a group, with their places.
-    pub fn leads_over<'a>(
-        &'a self,
-        leads: &'a Leads,
-        is_in: impl Fn(RuleGroup) -> bool + 'a,
-    ) -> impl Iterator<Item = RuleLead> + 'a {
-        let rules = self.rules.iter().zip(&leads.rules);
-        rules.filter(move |(rule, _)| is_in(rule.group)).map(|(_, &lead)| lead)
-    }
-
     /// The test of a step, and whether all estimates are above their margins; a class counts from `min_count` sources on.
     pub fn test(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
@@ -337,7 +327,7 @@ impl LinkMetrics {
             p = p.zip(found).map(|(p, found)| p.max(found.p_above(margin)));
             is_above &= holds;
         };
-        for lead in self.leads_over(leads, is_in) {
+        for (_, &lead) in self.rules.iter().zip(&leads.rules).filter(|(rule, _)| is_in(rule.group)) {
             difference = difference.min(lead.difference);
             join(self.estimate(lead), margin, Bound::AtLeast.holds(lead.difference, margin));
         }

@@ -132,7 +132,11 @@ impl LinkMetrics {
             with_class: basis(total.with_class, total, &with_class),
             with_neighbour: basis(if is_aligned { total.with_neighbour } else { 0 }, total, &with_neighbour),
             class_chance: (total.with_class > 0).then(|| total.class_chance.value() / total.with_class as f64),
-            pairs: pair_counts(total, sums),
+            pairs: (total.pairs > 0).then(|| PairCounts {
+                taken: total.pairs,
+                chance: total.pairs_chance.value() / total.pairs as f64,
+                by_separation: by_separation(&sums.separations),
+            }),
             rules: rules
                 .into_iter()
                 .map(|Rule { group, name, accuracy, .. }| RuleAccuracy { group, rule: name, accuracy })
@@ -140,15 +144,6 @@ impl LinkMetrics {
             by_head,
         })
     }
-}
-
-/// The pairs that are taken by `precision_at_length`, with their chance; `None` without one.
-fn pair_counts(total: &LinkBlock, sums: &TypeSums) -> Option<PairCounts> {
-    (total.pairs > 0).then(|| PairCounts {
-        taken: total.pairs,
-        chance: total.pairs_chance.value() / total.pairs as f64,
-        by_separation: by_separation(&sums.separations),
-    })
 }
 
 /// So many sources, by block, that a number rests on.

@@ -19,15 +19,14 @@ use link::{BEYOND_MARGIN, LinkMetrics, MARGIN};
 use section::{LinksSection, of_links};
 use sums::LinksSums;
 
-/// The word for what a head of links is held against.
-const CLASS_RULES: Term = Term {
+const TERMS: &[Term] = &[Term {
     name: "class rules",
     also: &["same class", "sources", "to special"],
     meaning: "In tables of links: `sources` are the words that a link starts from; `place` is the best rule by places alone, `same class` \
         the best that takes a candidate of the source's class, `class rules` the nearest candidate of a class chosen for each class; \
         `to special` is how often a special token has more weight than every candidate.",
     page: "links.md",
-};
+}];
 
 /// The links that each head's attention follows.
 pub struct Links;
@@ -47,7 +46,7 @@ impl Study for Links {
         caveats: section::CAVEATS,
         figures: &["links"],
         tables: &["links", "links_by_head", "link_rules", "paper_links"],
-        terms: &[CLASS_RULES],
+        terms: TERMS,
         options: &["links-from", "links", "link-rules", "undirected", "min-distance"],
         ..Card::NEW
     };

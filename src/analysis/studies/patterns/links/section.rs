@@ -319,13 +319,11 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
     Direction::OF_LINKS.into_iter().filter_map(of_direction).collect()
 }
 
-/// A column: its name, whether it holds text, and what it says of a type.
-type LinkColumn = (&'static str, bool, fn(&LinkMetrics) -> String);
-
 const TEXT: bool = true;
 const NUMBER: bool = false;
 
-const COLUMNS: [LinkColumn; 11] = [
+/// Columns, each with its name, whether it holds text, and what it says of a type.
+const COLUMNS: [(&str, bool, fn(&LinkMetrics) -> String); 11] = [
     ("links", TEXT, |links| one_line(&links.title())),
     ("sources", NUMBER, |links| links.count.to_string()),
     ("head", TEXT, |links| links.place.to_string()),

@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, Phrase, assess};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const SCORE: Threshold = Threshold::rule(
@@ -22,24 +22,26 @@ fn scored(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -
 }
 
 pub(super) const DUPLICATE_TOKEN: Detector = Detector {
-    explanation: Explanation {
+    thresholds: THRESHOLDS,
+    phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
+    shown: LabelStyle::of(Some("dup"), AnsiColor::Magenta),
+    assess: |evidence, policy| scored("duplicate-token", "repeat_same", evidence, policy),
+    ..Detector::role(Explanation {
         name: "duplicate-token",
         measures: "The head attends from a token to the same token elsewhere, on random tokens that come twice.",
         formula: "repeat_same.score >= {repeat_score}, firm if q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
         source: "Duplicate-token heads of Wang et al. 2022 (arXiv:2211.00593), there of a decoder.",
         caveats: "It goes by the identity of tokens: whether by that of their text or of their embedding it does not say.",
-    },
-    thresholds: THRESHOLDS,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
-    shown: LabelStyle::of(Some("dup"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("duplicate-token", "repeat_same", evidence, policy),
+    })
 };
 
 pub(super) const INDUCTION: Detector = Detector {
-    explanation: Explanation {
+    thresholds: THRESHOLDS,
+    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
+    shown: LabelStyle::of(Some("ind"), AnsiColor::Magenta),
+    assess: |evidence, policy| scored("induction", "repeat_next", evidence, policy),
+    ..Detector::role(Explanation {
         name: "induction",
         measures: "The head attends from a token to what came after the same token elsewhere.",
         formula: "repeat_next.score >= {repeat_score}, firm if q <= {label_q}",
@@ -47,45 +49,35 @@ pub(super) const INDUCTION: Detector = Detector {
         source: "Prefix matching of Olsson et al. 2022 (arXiv:2209.11895), there of decoders.",
         caveats: "Half of their definition: that the head also raises the probability of the token that it attends to \
             is the label `copies`; the study `in-context-effect` measures what the model loses without it.",
-    },
-    thresholds: THRESHOLDS,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
-    shown: LabelStyle::of(Some("ind"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("induction", "repeat_next", evidence, policy),
+    })
 };
 
 pub(super) const INDUCTION_MIRROR: Detector = Detector {
-    explanation: Explanation {
+    thresholds: THRESHOLDS,
+    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
+    shown: LabelStyle::of(Some("mir"), AnsiColor::Magenta),
+    assess: |evidence, policy| scored("induction-mirror", "repeat_previous", evidence, policy),
+    ..Detector::role(Explanation {
         name: "induction-mirror",
         measures: "The head attends from a token to what came before the same token elsewhere.",
         formula: "repeat_previous.score >= {repeat_score}, firm if q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
         source: "The mirror of induction, which models that see both sides can have; defined here.",
         caveats: "As for induction.",
-    },
-    thresholds: THRESHOLDS,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
-    shown: LabelStyle::of(Some("mir"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("induction-mirror", "repeat_previous", evidence, policy),
+    })
 };
 
 pub(super) const MASKED_COPY: Detector = Detector {
-    explanation: Explanation {
+    thresholds: THRESHOLDS,
+    phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
+    shown: LabelStyle::of(Some("msk"), AnsiColor::Magenta),
+    assess: |evidence, policy| scored("masked-copy", "repeat_masked", evidence, policy),
+    ..Detector::role(Explanation {
         name: "masked-copy",
         measures: "The head attends from a mask to the token that it stands for, where the text has it a second time.",
         formula: "repeat_masked.score >= {repeat_score}, firm if q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
         source: "Defined here.",
         caveats: "Only this label of the four needs context: the mask itself says nothing of the token.",
-    },
-    thresholds: THRESHOLDS,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
-    shown: LabelStyle::of(Some("msk"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("masked-copy", "repeat_masked", evidence, policy),
+    })
 };

@@ -21,18 +21,7 @@ fn labelled() -> impl Iterator<Item = &'static str> {
 }
 
 pub(super) const TAG: Detector = Detector {
-    explanation: Explanation {
-        name: "tag:<UPOS>",
-        measures: "The head attends to words of one universal part of speech.",
-        formula: "tag_mass_over_chance[p] >= {content_mass} and tag_mass_over_position[p] >= 0, firm if q <= {label_q}",
-        chance: "chance.tag_mass[p], and the head's own tag_mass_expected[p]: the score is what it is above the one that it is \
-            less far above",
-        source: "Heads by word class: Vig & Belinkov 2019, section 4.3.",
-        caveats: "The class may be a by-product of something else that such words have in common, such as being rare. \
-            Punctuation has a label of its own.",
-    },
     thresholds: MASS_THRESHOLDS,
-    is_role: true,
     parameter: Parameter::OneOf("tag", || labelled().map(str::to_owned).collect()),
     phrase: Phrase::Fixed("attends to words of the class {}"),
     shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
@@ -41,10 +30,24 @@ pub(super) const TAG: Detector = Detector {
             |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
         labelled().flat_map(label).collect()
     },
+    ..Detector::role(Explanation {
+        name: "tag:<UPOS>",
+        measures: "The head attends to words of one universal part of speech.",
+        formula: "tag_mass_over_chance[p] >= {content_mass} and tag_mass_over_position[p] >= 0, firm if q <= {label_q}",
+        chance: "chance.tag_mass[p], and the head's own tag_mass_expected[p]: the score is what it is above the one that it is \
+            less far above",
+        source: "Heads by word class: Vig & Belinkov 2019, section 4.3.",
+        caveats: "The class may be a by-product of something else that such words have in common, such as being rare. \
+            Punctuation has a label of its own.",
+    })
 };
 
 pub(super) const SAME_TAG: Detector = Detector {
-    explanation: Explanation {
+    thresholds: MASS_THRESHOLDS,
+    phrase: Phrase::Fixed("attends to words of the same class"),
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    assess: |evidence, policy| assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)),
+    ..Detector::role(Explanation {
         name: "same-tag",
         measures: "The head attends from a word to others of its own part of speech.",
         formula: "same_tag_mass_over_chance >= {content_mass} and same_tag_mass_over_position >= 0, firm if q <= \
@@ -52,17 +55,17 @@ pub(super) const SAME_TAG: Detector = Detector {
         chance: "chance.same_tag_mass, and the head's own same_tag_mass_expected",
         source: "Defined here.",
         caveats: "A head that goes to the same token, or to one frequent class, does this as well.",
-    },
-    thresholds: MASS_THRESHOLDS,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to words of the same class"),
-    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
-    assess: |evidence, policy| assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)),
+    })
 };
 
 pub(super) const SIMILAR_WORDS: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &thresholds(&SIMILARITY_GAIN),
+    phrase: Phrase::Fixed("attends to tokens with a like embedding"),
+    shown: LabelStyle::of(Some("similar"), AnsiColor::BrightMagenta),
+    assess: |evidence, policy| {
+        assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
+    },
+    ..Detector::role(Explanation {
         name: "similar-words",
         measures: "The head attends to tokens whose word embedding is like that of the query.",
         formula: "similarity_gain_over_chance >= {similarity_gain} and similarity_gain_over_position >= 0, \
@@ -70,19 +73,15 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
         chance: "0, and the head's own similarity_gain_expected",
         source: "Defined here.",
         caveats: "Likeness is that of the model's own word embeddings, which are alike in spelling and frequency, too.",
-    },
-    thresholds: &thresholds(&SIMILARITY_GAIN),
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to tokens with a like embedding"),
-    shown: LabelStyle::of(Some("similar"), AnsiColor::BrightMagenta),
-    assess: |evidence, policy| {
-        assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
-    },
+    })
 };
 
 pub(super) const SAME_TOKEN: Detector = Detector {
-    explanation: Explanation {
+    thresholds: MASS_THRESHOLDS,
+    phrase: Phrase::Fixed("attends to other occurrences of the same token"),
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    assess: |evidence, policy| assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)),
+    ..Detector::role(Explanation {
         name: "same-token",
         measures: "The head attends from a token to its other occurrences in the sentence.",
         formula: "same_token_mass_over_chance >= {content_mass} and same_token_mass_over_position >= 0, firm if q <= \
@@ -90,11 +89,5 @@ pub(super) const SAME_TOKEN: Detector = Detector {
         chance: "chance.same_token_mass, and the head's own same_token_mass_expected",
         source: "On text, the duplicate-token heads of Wang et al. 2022, section 3.",
         caveats: "Most of what is there again is commas and articles: compare same_word_token_mass.",
-    },
-    thresholds: MASS_THRESHOLDS,
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to other occurrences of the same token"),
-    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
-    assess: |evidence, policy| assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)),
+    })
 };
