@@ -3,24 +3,22 @@
 pub mod cost;
 mod fields;
 mod options;
-mod places;
 mod rotary;
 
 use anyhow::{Result, anyhow, ensure};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
-pub(super) use fields::fields;
+pub(super) use fields::{default_initializer_range, fields, initializer_range, number, some, ten_to_minus, yes};
 pub(super) use options::named;
-pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, PositionEmbedding};
-pub use places::Places;
+pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
 pub use rotary::{Rotary, RotaryDefaults, RotaryScaling, rotary};
 
 /// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Config {
     /// Rows of the token embedding.
     pub vocab_size: usize,
@@ -96,45 +94,20 @@ pub struct Config {
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter.
-    #[serde(default = "default_type_vocab_size")]
+    #[serde(default = "number::<_, 2>")]
     pub type_vocab_size: usize,
     /// Added to the variance in layer normalisation.
-    #[serde(default = "default_layer_norm_eps")]
+    #[serde(default = "ten_to_minus::<12>")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training.
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     pub initializer_range: f64,
     /// Whether the head predicts tokens by their input embeddings.
-    #[serde(default = "tied_by_default")]
+    #[serde(default = "yes")]
     pub tie_word_embeddings: bool,
     /// The bound of the logits, which are `cap tanh(logits / cap)` (Gemma Team 2024). `None`: there is none.
     #[serde(skip)]
     pub logit_cap: Option<f32>,
-}
-
-/// transformers' default in every family, for configs that leave the field out.
-pub(super) fn tied_by_default() -> bool {
-    true
-}
-
-/// transformers' default in every family, for configs that leave the field out.
-pub(super) fn default_initializer_range() -> f64 {
-    0.02
-}
-
-/// Null is the default.
-pub(super) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
-}
-
-/// transformers' `BertConfig` default, for configs that leave the field out.
-fn default_type_vocab_size() -> usize {
-    2
-}
-
-/// transformers' `BertConfig` default, for configs that leave the field out.
-fn default_layer_norm_eps() -> f64 {
-    1e-12
 }
 
 /// The sizes that every encoder has, with the names of transformers' `BertConfig`.
@@ -158,35 +131,16 @@ impl Config {
     pub fn of(sizes: Sizes, hidden_act: Activation) -> Self {
         Self {
             vocab_size: sizes.vocab_size,
-            embedding_size: None,
-            output_embedding_size: None,
             hidden_size: sizes.hidden_size,
             num_hidden_layers: sizes.num_hidden_layers,
             num_attention_heads: sizes.num_attention_heads,
-            head_size: None,
-            key_value_heads: None,
-            score_scale: None,
-            score_cap: None,
-            blocks: BlockPlan::Post,
-            norm: NormKind::Layer,
-            gated: false,
-            embedding_scale: EmbeddingScale::One,
             intermediate_size: sizes.intermediate_size,
             hidden_act,
             max_position_embeddings: sizes.max_position_embeddings,
-            position_embedding_type: PositionEmbedding::Absolute,
-            padding: None,
-            first_position: 0,
-            rotary: Vec::new(),
-            visibility: LayerClasses::default(),
-            absent: Vec::new(),
-            is_unbounded: false,
-            full_attention: None,
-            type_vocab_size: 0,
-            layer_norm_eps: default_layer_norm_eps(),
+            layer_norm_eps: 1e-12,
             initializer_range: default_initializer_range(),
-            tie_word_embeddings: tied_by_default(),
-            logit_cap: None,
+            tie_word_embeddings: true,
+            ..Self::default()
         }
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Config;
 use super::fields::fields;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -131,6 +132,13 @@ pub struct RotaryDefaults {
     pub head_dim: usize,
     /// The longest sequence that the model was made for.
     pub max_positions: usize,
+}
+
+impl RotaryDefaults {
+    /// Those of a model with the key and the value of the base of the frequencies.
+    pub fn of(config: &Config, (theta_key, theta): (&'static str, f64), share: f64) -> Self {
+        Self { theta_key, theta, share, head_dim: config.head_dim(), max_positions: config.max_position_embeddings }
+    }
 }
 
 /// The scaling of frequencies as `rope_scaling` and `rope_parameters` have it.

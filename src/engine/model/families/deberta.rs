@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{
     Activation, Config, Places, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    tied_by_default,
+    ten_to_minus, yes,
 };
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -41,9 +41,9 @@ const LAYER: LayerNames = LayerNames {
 /// The keys that transformers' `DebertaConfig` and `DebertaV2Config` have beside BERT's sizes, with their defaults.
 #[derive(Deserialize)]
 struct DebertaConfig {
-    #[serde(default = "gelu")]
+    #[serde(default)]
     hidden_act: Activation,
-    #[serde(default = "layer_norm_eps")]
+    #[serde(default = "ten_to_minus::<7>")]
     layer_norm_eps: f64,
     #[serde(default)]
     relative_attention: bool,
@@ -67,7 +67,7 @@ struct DebertaConfig {
     embedding_size: Option<usize>,
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     initializer_range: f64,
-    #[serde(default = "tied_by_default")]
+    #[serde(default = "yes")]
     tie_word_embeddings: bool,
 }
 
@@ -89,20 +89,8 @@ impl Kinds {
     }
 }
 
-fn gelu() -> Activation {
-    Activation::Gelu
-}
-
-fn layer_norm_eps() -> f64 {
-    1e-7
-}
-
 fn none() -> i64 {
     -1
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {

@@ -1,22 +1,22 @@
-//! Gemma 2 and 3 (Gemma Team 2024, 2025), decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3 with attention in both
-//! directions. Its blocks normalise what goes in and what they write, its heads normalise queries and keys and share keys, and its
-//! layers have windows.
+//! Gemma 2 and 3 (Gemma Team 2024, 2025), decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3 with attention
+//! in both directions. Its blocks normalise what goes in and what they write, its heads normalise queries and keys and share keys, and
+//! its layers have windows.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
 use super::windows::{LayerType, layer_types, with_layer_types};
-use super::{Biases, EmbeddingNames, Family, LayerNames, Names, llama_like};
+use super::{Biases, Family, LayerNames, Names, llama};
 use crate::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, NormKind, PositionEmbedding, Sizes, default_initializer_range,
-    fields, initializer_range,
+    Activation, Config, EmbeddingScale, Sizes, default_initializer_range, fields, initializer_range, number, some,
+    ten_to_minus,
 };
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
 /// EmbeddingGemma, which is the one in both directions, was trained to embed texts, and has no head.
 pub(super) const GEMMA_3_TEXT: Family =
-    Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama_like::EURO_BERT };
+    Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama::LLAMA };
 
 /// Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
 pub(super) const GEMMA_2: Family = Family { model_type: "gemma2", class: "Gemma2", read: gemma2, ..GEMMA_3_TEXT };
@@ -27,7 +27,7 @@ const LAYER: LayerNames = LayerNames {
     query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]),
     write_norms: Some(["post_attention_layernorm", "post_feedforward_layernorm"]),
     output_norm: "pre_feedforward_layernorm",
-    ..llama_like::EURO_BERT_LAYER
+    ..llama::LAYER
 };
 
 /// The keys that transformers' `Gemma3TextConfig` has beside BERT's sizes, with its defaults.
@@ -36,17 +36,17 @@ struct GemmaConfig {
     /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     use_bidirectional_attention: Option<bool>,
-    #[serde(default = "gelu_tanh")]
+    #[serde(default = "Activation::gelu_tanh")]
     hidden_activation: Activation,
-    #[serde(default = "num_key_value_heads")]
+    #[serde(default = "number::<_, 4>")]
     num_key_value_heads: usize,
-    #[serde(default = "head_dim")]
+    #[serde(default = "number::<_, 256>")]
     head_dim: usize,
-    #[serde(default = "rms_norm_eps")]
+    #[serde(default = "ten_to_minus::<6>")]
     rms_norm_eps: f64,
-    #[serde(default = "query_pre_attn_scalar")]
+    #[serde(default = "number::<_, 256>")]
     query_pre_attn_scalar: f64,
-    #[serde(default = "sliding_window")]
+    #[serde(default = "number::<_, 4096>")]
     sliding_window: usize,
     sliding_window_pattern: Option<usize>,
     layer_types: Option<Vec<String>>,
@@ -59,46 +59,14 @@ struct GemmaConfig {
     initializer_range: f64,
 }
 
-fn gelu_tanh() -> Activation {
-    Activation::GeluTanh
-}
-
-fn num_key_value_heads() -> usize {
-    4
-}
-
-fn head_dim() -> usize {
-    256
-}
-
-fn rms_norm_eps() -> f64 {
-    1e-6
-}
-
-fn query_pre_attn_scalar() -> f64 {
-    256.0
-}
-
-fn sliding_window() -> usize {
-    4096
-}
-
 fn gemma2(text: &str) -> Result<(Config, Names)> {
     /// transformers' default, for configs that leave the field out; null is no bound.
     #[derive(Deserialize)]
     struct Caps {
-        #[serde(default = "score_cap")]
+        #[serde(default = "some::<_, 50>")]
         attn_logit_softcapping: Option<f32>,
-        #[serde(default = "logit_cap")]
+        #[serde(default = "some::<_, 30>")]
         final_logit_softcapping: Option<f32>,
-    }
-    #[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
-    fn score_cap() -> Option<f32> {
-        Some(50.0)
-    }
-    #[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
-    fn logit_cap() -> Option<f32> {
-        Some(30.0)
     }
     let (sizes, found, caps): (Sizes, GemmaConfig, Caps) = (fields(text)?, fields(text)?, fields(text)?);
     let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
@@ -154,18 +122,14 @@ fn with_layers(
         head_size: Some(found.head_dim),
         key_value_heads: Some(found.num_key_value_heads),
         score_scale: Some(1.0 / scalar.sqrt()),
-        blocks: BlockPlan::Pre,
-        norm: NormKind::RootMeanSquare,
-        gated: true,
         embedding_scale: EmbeddingScale::Constant(scale),
-        position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.rms_norm_eps,
         initializer_range: found.initializer_range,
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         logit_cap: found.final_logit_softcapping,
-        ..Config::of(sizes, found.hidden_activation)
-    }
-    .checked()?;
+        ..llama::body(sizes, found.hidden_activation)
+    };
+    let (config, names) = llama::named(config, layer, Biases::of(found.attention_bias, false))?;
     let is_full = |layer: usize| (layer + 1).is_multiple_of(every.max(1));
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let window = found.sliding_window;
@@ -179,14 +143,5 @@ fn with_layers(
         (LayerType::Sliding, false) => Visibility::causal_window(window),
     };
     let config = with_layer_types(config, text, (&types, visible), theta)?;
-    let attention = found.attention_bias;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" },
-        embedding_norm: None,
-        biases: Biases { query_key_value: attention, attention_output: attention, ..Biases::NONE },
-        norms_add_one: true,
-        final_norm: Some("norm"),
-        ..Names::numbered(layer, "layers", &config)
-    };
-    Ok((config, names))
+    Ok((config, Names { norms_add_one: true, ..names }))
 }

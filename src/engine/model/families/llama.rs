@@ -1,18 +1,30 @@
-//! Decoders with Llama's body: Llama (Touvron et al. 2023; SmolLM2 has the same), Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024),
-//! Qwen3 (Yang et al. 2025) and SmolLM3 (Bakouch et al. 2025).
+//! The body of Llama (Touvron et al. 2023; SmolLM2 has the same), which is pre-norm by the root of the mean square, with rotary
+//! positions and gated linear units: the decoders Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024), Qwen3 (Yang et al. 2025) and
+//! SmolLM3 (Bakouch et al. 2025), and the encoders EuroBERT (Boizard et al. 2025) and NeoBERT (Le Breton et al. 2025).
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::windows::{LayerType, layer_types};
-use super::{Biases, EmbeddingNames, Family, LayerNames, Names, llama_like};
+use super::windows::{LayerType, layer_types, turning};
+use super::{
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
+    TokenHeadNames, bert,
+};
 use crate::model::config::{
-    Activation, Config, RotaryDefaults, Sizes, default_initializer_range, fields, initializer_range, rotary,
+    Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes, default_initializer_range, fields,
+    initializer_range, number, some, ten_to_minus,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 
-pub(super) const LLAMA: Family = Family { model_type: "llama", class: "Llama", read: llama, ..llama_like::EURO_BERT };
+pub(super) const LLAMA: Family = Family {
+    model_type: "llama",
+    class: "Llama",
+    prefix: "model.",
+    token_heads: &[TokenHeadNames::PRODUCT],
+    read: llama,
+    ..bert::BERT
+};
 
 pub(super) const MISTRAL: Family = Family { model_type: "mistral", class: "Mistral", read: mistral, ..LLAMA };
 
@@ -22,8 +34,42 @@ pub(super) const QWEN_3: Family = Family { model_type: "qwen3", class: "Qwen3", 
 
 pub(super) const SMOL_LM_3: Family = Family { model_type: "smollm3", class: "SmolLM3", read: smol_lm3, ..LLAMA };
 
+pub(super) const EURO_BERT: Family = Family { model_type: "eurobert", class: "EuroBert", read: euro_bert, ..LLAMA };
+
+pub(super) const NEO_BERT: Family =
+    Family { model_type: "neobert", class: "NeoBERT", token_heads: &[NEO_BERT_HEAD], read: neo_bert, ..LLAMA };
+
+const NEO_BERT_HEAD: TokenHeadNames = TokenHeadNames {
+    decoder: "decoder.weight",
+    bias: Some(["decoder.bias", "decoder.bias"]),
+    ..TokenHeadNames::PRODUCT
+};
+
+pub(super) const LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+    attention_output: "self_attn.o_proj",
+    attention_norm: "input_layernorm",
+    intermediate: Intermediate::Gated(["mlp.gate_proj", "mlp.up_proj"]),
+    output: "mlp.down_proj",
+    output_norm: "post_attention_layernorm",
+    ..bert::ABSOLUTE
+};
+
 const QWEN_3_LAYER: LayerNames =
-    LayerNames { query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]), ..llama_like::EURO_BERT_LAYER };
+    LayerNames { query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]), ..LAYER };
+
+const NEO_BERT_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::HeadByHead("qkv"),
+    attention_output: "wo",
+    attention_norm: "attention_norm",
+    intermediate: Intermediate::GateFirst("ffn.w12"),
+    output: "ffn.w3",
+    output_norm: "ffn_norm",
+    ..LAYER
+};
+
+/// The base of the frequencies, by its key and where a config does not say it.
+const THETA: (&str, f64) = ("rope_theta", 10_000.0);
 
 /// The keys that transformers' `LlamaConfig` has beside BERT's sizes, with its defaults, and those of the other families.
 #[derive(Deserialize)]
@@ -34,7 +80,7 @@ struct LlamaConfig {
     hidden_act: Activation,
     num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
-    #[serde(default = "rms_norm_eps")]
+    #[serde(default = "ten_to_minus::<6>")]
     rms_norm_eps: f64,
     #[serde(default)]
     attention_bias: bool,
@@ -43,41 +89,24 @@ struct LlamaConfig {
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     initializer_range: f64,
     /// The keys that a query of a layer with a window sees, itself among them.
-    #[serde(default = "sliding_window")]
+    #[serde(default = "some::<_, 4096>")]
     sliding_window: Option<usize>,
     /// Whether there are layers with a window, of Qwen and SmolLM3.
     #[serde(default)]
     use_sliding_window: bool,
     /// The first layer with a window, of Qwen.
-    #[serde(default = "max_window_layers")]
+    #[serde(default = "number::<_, 28>")]
     max_window_layers: usize,
     layer_types: Option<Vec<String>>,
     /// Whether queries and keys turn in each layer, of SmolLM3.
     no_rope_layers: Option<Vec<u8>>,
     /// One layer in so many does not turn them.
-    #[serde(default = "no_rope_layer_interval")]
+    #[serde(default = "number::<_, 4>")]
     no_rope_layer_interval: usize,
 }
 
 fn silu() -> Activation {
     Activation::Silu
-}
-
-fn rms_norm_eps() -> f64 {
-    1e-6
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
-fn sliding_window() -> Option<usize> {
-    Some(4096)
-}
-
-fn max_window_layers() -> usize {
-    28
-}
-
-fn no_rope_layer_interval() -> usize {
-    4
 }
 
 /// Values and biases that a family has where its config says nothing.
@@ -92,43 +121,36 @@ struct Defaults {
     layer: &'static LayerNames,
 }
 
-const AS_LLAMA: Defaults = Defaults {
-    key_value_heads: None,
-    head_dim: None,
-    theta: 10_000.0,
-    tied: false,
-    biased: false,
-    layer: &llama_like::EURO_BERT_LAYER,
-};
+const AS_LLAMA: Defaults =
+    Defaults { key_value_heads: None, head_dim: None, theta: THETA.1, tied: false, biased: false, layer: &LAYER };
 
 fn llama(text: &str) -> Result<(Config, Names)> {
-    let (config, names, _) = body(text, &AS_LLAMA)?;
+    let (config, names, _) = decoder(text, &AS_LLAMA)?;
     Ok((config, names))
 }
 
 fn mistral(text: &str) -> Result<(Config, Names)> {
-    let (config, names, found) = body(text, &Defaults { key_value_heads: Some(8), ..AS_LLAMA })?;
-    let config = match found.sliding_window {
-        None => config,
-        Some(window) => Config { visibility: LayerClasses::new(&[visible(window)?]), ..config },
-    };
+    let (mut config, names, found) = decoder(text, &Defaults { key_value_heads: Some(8), ..AS_LLAMA })?;
+    if let Some(window) = found.sliding_window {
+        config.visibility = LayerClasses::new(&[visible(window)?]);
+    }
     Ok((config, names))
 }
 
 fn qwen2(text: &str) -> Result<(Config, Names)> {
-    let (config, names, found) = body(text, &Defaults { key_value_heads: Some(32), biased: true, ..AS_LLAMA })?;
+    let (config, names, found) = decoder(text, &Defaults { key_value_heads: Some(32), biased: true, ..AS_LLAMA })?;
     Ok((with_windows(config, &found)?, names))
 }
 
 fn qwen3(text: &str) -> Result<(Config, Names)> {
     let defaults = Defaults { key_value_heads: Some(32), head_dim: Some(128), layer: &QWEN_3_LAYER, ..AS_LLAMA };
-    let (config, names, found) = body(text, &defaults)?;
+    let (config, names, found) = decoder(text, &defaults)?;
     Ok((with_windows(config, &found)?, names))
 }
 
 fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     let (mut config, names, found) =
-        body(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, tied: true, ..AS_LLAMA })?;
+        decoder(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, tied: true, ..AS_LLAMA })?;
     let every = found.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
     ensure!(every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
@@ -145,8 +167,8 @@ fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     Ok((with_windows(config, &found)?, names))
 }
 
-/// The config, the names and what else a `config.json` says.
-fn body(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfig)> {
+/// The config, the names and what else a `config.json` of a decoder says.
+fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfig)> {
     let (sizes, found): (Sizes, LlamaConfig) = (fields(text)?, fields(text)?);
     let config = Config {
         head_size: found.head_dim.or(defaults.head_dim),
@@ -155,33 +177,37 @@ fn body(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfig)>
         initializer_range: found.initializer_range,
         visibility: LayerClasses::new(&[Visibility::CAUSAL]),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(defaults.tied),
-        ..llama_like::body(sizes, found.hidden_act)
-    }
-    .checked()?;
-    let of = RotaryDefaults {
-        theta_key: "rope_theta",
-        theta: defaults.theta,
-        share: 1.0,
-        head_dim: config.head_dim(),
-        max_positions: config.max_position_embeddings,
+        ..body(sizes, found.hidden_act)
     };
-    let turning = rotary(text, None, of)?;
-    let config = Config { rotary: vec![Some(turning); config.num_hidden_layers], ..config };
-    let (attention, feed_forward) = (found.attention_bias, found.mlp_bias);
+    let biases = Biases::of(found.attention_bias, found.mlp_bias);
+    let biases = Biases { query_key_value: found.attention_bias || defaults.biased, ..biases };
+    let (config, names) = named(config, defaults.layer, biases)?;
+    Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names, found))
+}
+
+/// Llama's body of these sizes; not checked.
+pub(super) fn body(sizes: Sizes, hidden_act: Activation) -> Config {
+    Config {
+        blocks: BlockPlan::Pre,
+        norm: NormKind::RootMeanSquare,
+        gated: true,
+        position_embedding_type: PositionEmbedding::None,
+        ..Config::of(sizes, hidden_act)
+    }
+}
+
+/// A config that is checked, and Llama's names.
+/// Fails if its sizes fit no encoder.
+pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
+    let (config, names) = Names::checked(config, layer, "layers")?;
     let names = Names {
         embeddings: &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" },
         embedding_norm: None,
-        biases: Biases {
-            query_key_value: attention || defaults.biased,
-            attention_output: attention,
-            intermediate: feed_forward,
-            output: feed_forward,
-            norms: false,
-        },
+        biases,
         final_norm: Some("norm"),
-        ..Names::numbered(defaults.layer, "layers", &config)
+        ..names
     };
-    Ok((config, names, found))
+    Ok((config, names))
 }
 
 /// The keys that queries see in layers with a window.
@@ -202,4 +228,89 @@ fn with_windows(config: Config, found: &LlamaConfig) -> Result<Config> {
         LayerType::Sliding => window,
     };
     Ok(Config { visibility: LayerClasses::new(&types.iter().map(of_layer).collect::<Vec<_>>()), ..config })
+}
+
+/// The keys that transformers' `EuroBertConfig` has beside BERT's sizes, with its defaults.
+#[derive(Deserialize)]
+struct EuroBertConfig {
+    #[serde(default = "silu")]
+    hidden_act: Activation,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    #[serde(default = "ten_to_minus::<5>")]
+    rms_norm_eps: f64,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default)]
+    mlp_bias: bool,
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    initializer_range: f64,
+    #[serde(default)]
+    tie_word_embeddings: bool,
+}
+
+fn euro_bert(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, EuroBertConfig) = (fields(text)?, fields(text)?);
+    let config = Config {
+        head_size: found.head_dim,
+        key_value_heads: found.num_key_value_heads,
+        layer_norm_eps: found.rms_norm_eps,
+        tie_word_embeddings: found.tie_word_embeddings,
+        initializer_range: found.initializer_range,
+        ..body(sizes, found.hidden_act)
+    };
+    let (config, names) = named(config, &LAYER, Biases::of(found.attention_bias, found.mlp_bias))?;
+    Ok((turning(config, text, THETA, 1.0)?, names))
+}
+
+/// NeoBERT's own names, in files that come with code, with its defaults.
+#[derive(Deserialize)]
+struct NeoBertConfig {
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    max_length: usize,
+    #[serde(default = "ten_to_minus::<6>")]
+    norm_eps: f64,
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    embedding_init_range: f64,
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    decoder_init_range: f64,
+}
+
+fn neo_bert(text: &str) -> Result<(Config, Names)> {
+    let found: NeoBertConfig = fields(text)?;
+    let sizes = Sizes {
+        vocab_size: found.vocab_size,
+        hidden_size: found.hidden_size,
+        num_hidden_layers: found.num_hidden_layers,
+        num_attention_heads: found.num_attention_heads,
+        // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
+        intermediate_size: (found.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8),
+        max_position_embeddings: found.max_length,
+    };
+    let config = Config {
+        layer_norm_eps: found.norm_eps,
+        initializer_range: found.decoder_init_range,
+        tie_word_embeddings: false,
+        ..body(sizes, Activation::Silu)
+    };
+    let (config, names) = Names::checked(config, &NEO_BERT_LAYER, "transformer_encoder")?;
+    let config = turning(config, text, THETA, 1.0)?;
+    let names = Names {
+        embeddings: &EmbeddingNames { words: "encoder", positions: "", segments: "" },
+        embedding_norm: None,
+        biases: Biases::NONE,
+        final_norm: Some("layer_norm"),
+        // `NeoBERTPreTrainedModel` of its own code.
+        fresh: FreshWeights {
+            distribution: Distribution::Uniform,
+            scales: vec![("encoder.weight", found.embedding_init_range)],
+            ..FreshWeights::default()
+        },
+        ..names
+    };
+    Ok((config, names))
 }

@@ -1,40 +1,20 @@
-//! The families of encoders and decoders that can be loaded, one file each, and the one table that lists them.
+//! The families of encoders and decoders that can be loaded, those of one body in one file, and the one table that lists them.
 //!
 //! All of them are BERT's encoder with other names and with one or the other part changed. So a family is data:
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
 
-mod albert;
-mod alibi;
-mod bart;
 pub(super) mod bert;
-mod bert_generation;
-mod bert_layer;
-mod big_bird;
-mod clip;
 mod deberta;
-mod distilbert;
-mod electra;
-mod ernie;
-mod esm;
 mod gemma;
 mod gpt;
-mod ibert;
-mod layoutlm;
 mod llama;
-mod llama_like;
-mod longformer;
-mod markuplm;
 mod modernbert;
-mod mpnet;
 mod names;
-mod opt;
 mod post_rotary;
-mod pre_norm;
 pub(in crate::model) mod pruned;
-mod rembert;
 mod roberta;
-mod squeezebert;
-mod t5;
+mod seq2seq;
+mod small;
 mod windows;
 
 use std::fmt;
@@ -57,51 +37,51 @@ pub const FAMILIES: &[Family] = &[
     roberta::ROBERTA,
     roberta::XLM_ROBERTA,
     roberta::CAMEMBERT,
-    distilbert::DISTILBERT,
-    electra::ELECTRA,
-    albert::ALBERT,
-    mpnet::MPNET,
+    small::DISTILBERT,
+    small::ELECTRA,
+    small::ALBERT,
+    roberta::MPNET,
     bert::DPR,
     bert::SPLINTER,
     bert::VISUAL_BERT,
-    bert_generation::BERT_GENERATION,
-    big_bird::BIG_BIRD,
-    ernie::ERNIE,
-    layoutlm::LAYOUTLM,
-    markuplm::MARKUPLM,
-    rembert::REMBERT,
-    squeezebert::SQUEEZEBERT,
+    bert::BERT_GENERATION,
+    bert::BIG_BIRD,
+    bert::ERNIE,
+    bert::LAYOUTLM,
+    bert::MARKUPLM,
+    small::REMBERT,
+    small::SQUEEZEBERT,
     roberta::DATA2VEC_TEXT,
     roberta::LUKE,
-    ibert::IBERT,
-    longformer::LONGFORMER,
-    pre_norm::ROBERTA_PRE_LAYER_NORM,
-    pre_norm::MEGATRON_BERT,
-    pre_norm::XLM_ROBERTA_XL,
+    roberta::IBERT,
+    roberta::LONGFORMER,
+    roberta::ROBERTA_PRE_LAYER_NORM,
+    roberta::MEGATRON_BERT,
+    roberta::XLM_ROBERTA_XL,
     modernbert::MODERN_BERT,
     post_rotary::NOMIC_BERT,
     post_rotary::NEW,
     post_rotary::GTE,
     post_rotary::JINA_EMBEDDINGS_V3,
-    llama_like::EURO_BERT,
-    llama_like::NEO_BERT,
-    esm::ESM,
-    t5::T5,
-    t5::MT5,
-    t5::UMT5,
-    bart::BART,
-    bart::MBART,
+    llama::EURO_BERT,
+    llama::NEO_BERT,
+    roberta::ESM,
+    seq2seq::T5,
+    seq2seq::MT5,
+    seq2seq::UMT5,
+    seq2seq::BART,
+    seq2seq::MBART,
     deberta::DEBERTA,
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
     gemma::GEMMA_2,
-    clip::CLIP_TEXT,
-    clip::CLIP,
+    gpt::CLIP_TEXT,
+    gpt::CLIP,
     modernbert::MODERN_BERT_DECODER,
     gpt::GPT_2,
     gpt::GPT_NEO,
     gpt::GPT_NEOX,
-    opt::OPT,
+    gpt::OPT,
     llama::LLAMA,
     llama::MISTRAL,
     llama::QWEN_2,
@@ -225,7 +205,7 @@ fn refuse(json: &Value) -> Result<()> {
     }
     let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
     ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
-    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == clip::CLIP.model_type);
+    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == gpt::CLIP.model_type);
     if there("text_config") && !there("num_hidden_layers") && !of_clip {
         bail!(
             "config.json is of a model of text and something else: its text model is under text_config, which is not read"

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use super::windows::{LayerType, layer_types, with_layer_types};
 use super::{
     Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
-    TokenHeadNames, TransformNames,
+    TokenHeadNames, TransformNames, bert,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    tied_by_default,
+    number, some, yes,
 };
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
@@ -20,11 +20,9 @@ pub(super) const MODERN_BERT: Family = Family {
     model_type: "modernbert",
     class: "ModernBert",
     prefix: "model.",
-    wrappers: &[],
-    needless: &[],
     token_heads: &[HEAD],
-    discriminator: None,
     read,
+    ..bert::BERT
 };
 
 /// The decoders among Ettin's models (Weller et al. 2025).
@@ -48,18 +46,14 @@ const DECODER_HEAD: TokenHeadNames = TokenHeadNames {
     ..HEAD
 };
 
-const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
-
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
-    query_key_norms: None,
-    write_norms: None,
-    distances: None,
     attention_output: "attn.Wo",
     attention_norm: "attn_norm",
     intermediate: Intermediate::GateFirst("mlp.Wi"),
     output: "mlp.Wo",
     output_norm: "mlp_norm",
+    ..bert::ABSOLUTE
 };
 
 const DECODER_LAYER: LayerNames =
@@ -68,7 +62,7 @@ const DECODER_LAYER: LayerNames =
 /// The keys that transformers' `ModernBertConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct ModernBertConfig {
-    #[serde(default = "gelu")]
+    #[serde(default)]
     hidden_activation: Activation,
     /// `ModernBertModel` reads this one; configs may hold another under BERT's name, which is read where this is missing.
     norm_eps: Option<f64>,
@@ -83,41 +77,20 @@ struct ModernBertConfig {
     classifier_bias: bool,
     #[serde(default = "yes")]
     decoder_bias: bool,
-    #[serde(default = "gelu")]
+    #[serde(default)]
     classifier_activation: Activation,
-    #[serde(default = "local_attention")]
+    #[serde(default = "number::<_, 128>")]
     local_attention: usize,
-    #[serde(default = "global_attn_every_n_layers")]
+    #[serde(default = "number::<_, 3>")]
     global_attn_every_n_layers: usize,
     layer_types: Option<Vec<String>>,
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     initializer_range: f64,
     /// How many standard deviations from 0 there are no fresh weights; null stands for 3.
-    #[serde(default = "initializer_cutoff_factor")]
+    #[serde(default = "some::<_, 2>")]
     initializer_cutoff_factor: Option<f64>,
-    #[serde(default = "tied_by_default")]
+    #[serde(default = "yes")]
     tie_word_embeddings: bool,
-}
-
-fn gelu() -> Activation {
-    Activation::Gelu
-}
-
-fn yes() -> bool {
-    true
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "a default of an option")]
-fn initializer_cutoff_factor() -> Option<f64> {
-    Some(2.0)
-}
-
-fn local_attention() -> usize {
-    128
-}
-
-fn global_attn_every_n_layers() -> usize {
-    3
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
@@ -149,8 +122,8 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
         initializer_range: found.initializer_range,
         tie_word_embeddings: found.tie_word_embeddings,
         ..Config::of(sizes, found.hidden_activation)
-    }
-    .checked()?;
+    };
+    let (config, names) = Names::checked(config, if causal { &DECODER_LAYER } else { &LAYER }, "layers")?;
     let every = found.global_attn_every_n_layers;
     ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
     let given = found.layer_types.as_deref();
@@ -169,7 +142,6 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
         LayerType::Full => ("global_rope_theta", 160_000.0),
         LayerType::Sliding => ("local_rope_theta", 10_000.0),
     })?;
-    let names = Names::numbered(if causal { &DECODER_LAYER } else { &LAYER }, "layers", &config);
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let written = found.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
@@ -179,17 +151,10 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
         ..FreshWeights::default()
     };
-    let biases = Biases {
-        query_key_value: found.attention_bias,
-        attention_output: found.attention_bias,
-        intermediate: found.mlp_bias,
-        output: found.mlp_bias,
-        norms: false,
-    };
     let names = Names {
-        embeddings: &EMBEDDINGS,
+        embeddings: &EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" },
         embedding_norm: Some("embeddings.norm"),
-        biases,
+        biases: Biases::of(found.attention_bias, found.mlp_bias),
         first_norm: false,
         fresh,
         final_norm: Some("final_norm"),

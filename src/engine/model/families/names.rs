@@ -1,5 +1,9 @@
 //! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
 
+use std::iter;
+
+use anyhow::Result;
+
 use crate::model::config::{Activation, Config, Places};
 
 /// The names of a family's tensors, without the prefix of a model with a task head.
@@ -45,11 +49,10 @@ pub struct Names {
 /// The names of the embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddingNames {
-    /// Embeddings of tokens.
     pub words: &'static str,
-    /// Embeddings of positions, if there are any.
+    /// Empty: there are none.
     pub positions: &'static str,
-    /// Embeddings of segments, if there are any.
+    /// Empty: there are none.
     pub segments: &'static str,
 }
 
@@ -79,6 +82,12 @@ impl Biases {
 
     /// Linear layers have none, normalisations have them.
     pub const NORMS: Self = Self { norms: true, ..Self::NONE };
+
+    /// Those of linear layers as a config has them for the two blocks; normalisations have none.
+    pub(super) fn of(attention: bool, feed_forward: bool) -> Self {
+        let (query_key_value, attention_output) = (attention, attention);
+        Self { query_key_value, attention_output, intermediate: feed_forward, output: feed_forward, norms: false }
+    }
 }
 
 /// The weights of a family before training: of its matrices, embeddings among them, and of its normalisations.
@@ -114,7 +123,6 @@ pub enum Distribution {
 pub enum PositionBiasNames {
     /// An embedding of buckets of distances (Raffel et al. 2020, section 2.1).
     Buckets {
-        /// The name of the table.
         table: &'static str,
         /// Whether each layer has its own, under this name within the layer.
         in_each_layer: bool,
@@ -160,7 +168,6 @@ pub enum QueryKeyValue {
     HeadByHeadInHalves(&'static str),
     /// Head by head, without rotation and without a bias; the biases of queries and of values are vectors beside it.
     HeadByHeadBiased {
-        /// The linear layer.
         part: &'static str,
         /// The biases of queries and of values.
         biases: [&'static str; 2],
@@ -183,7 +190,6 @@ pub enum Intermediate {
 /// The names of the parts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerNames {
-    /// The linear layers to queries, keys and values.
     pub query_key_value: QueryKeyValue,
     /// The normalisations of the queries and of the keys of each head, where there are any.
     pub query_key_norms: Option<[&'static str; 2]>,
@@ -195,7 +201,6 @@ pub struct LayerNames {
     pub attention_output: &'static str,
     /// The layer normalisation of the attention block: over its sum with the residual, or before it.
     pub attention_norm: &'static str,
-    /// The linear layer before the activation.
     pub intermediate: Intermediate,
     /// The linear layer after the activation.
     pub output: &'static str,
@@ -224,12 +229,18 @@ pub struct TokenHeadNames {
 /// The names of what comes before the product with the tokens' embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransformNames {
-    /// The linear layer.
     pub dense: &'static str,
     /// The normalisation after the activation.
     pub norm: &'static str,
     /// Whether each of the two has a bias.
     pub biases: [bool; 2],
+}
+
+impl TransformNames {
+    /// Both have biases.
+    pub(super) const fn biased(dense: &'static str, norm: &'static str) -> Self {
+        Self { dense, norm, biases: [true, true] }
+    }
 }
 
 impl TokenHeadNames {
@@ -256,7 +267,6 @@ pub struct DiscriminatorNames {
 /// whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// The names of the projections to queries, keys and values.
     pub query_key_value: [usize; 3],
     /// The one after the heads.
     pub attention_output: usize,
@@ -279,11 +289,9 @@ pub enum PlainText {
 /// A row of an embedding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
-    /// The name of the table.
     pub table: String,
-    /// How many rows it has.
+    /// How many rows the table has.
     pub rows: usize,
-    /// The index of the row.
     pub row: usize,
 }
 
@@ -307,6 +315,14 @@ impl Names {
     /// Names of layers that share nothing: `{stem}.0` to the last.
     pub(super) fn numbered(parts: &'static LayerNames, stem: &str, config: &Config) -> Self {
         Self::of(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
+    }
+
+    /// A config that is checked, and the names of its layers as above.
+    /// Fails if its sizes fit no encoder.
+    pub(super) fn checked(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
+        let config = config.checked()?;
+        let names = Self::numbered(parts, stem, &config);
+        Ok((config, names))
     }
 
     /// Names of layers, with all else as in BERT.
@@ -336,10 +352,14 @@ impl Names {
         }
     }
 
+    /// These names and those that other checkpoints of the family have.
+    fn spellings(&self) -> impl Iterator<Item = &Self> {
+        iter::successors(Some(self), |names| names.other.as_deref())
+    }
+
     /// The name of the output projection of the first layer, in each spelling.
     pub fn signs(&self) -> Vec<String> {
-        let spellings = std::iter::successors(Some(self), |names| names.other.as_deref());
-        spellings.filter_map(Self::sign).collect()
+        self.spellings().filter_map(Self::sign).collect()
     }
 
     fn sign(&self) -> Option<String> {
@@ -348,21 +368,13 @@ impl Names {
 
     /// The number of the layer that a tensor is of, also beyond the last; `None` if it is of none.
     pub fn layer_number(&self, tensor: &str) -> Option<usize> {
-        let spellings = std::iter::successors(Some(self), |names| names.other.as_deref());
-        let mut stems = spellings.filter_map(|names| names.layers.first()?.strip_suffix('0'));
+        let mut stems = self.spellings().filter_map(|names| names.layers.first()?.strip_suffix('0'));
         stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
     }
 
     /// The names that a checkpoint has: the first that name the output projection of its first layer, or else those that
     /// the family has as a rule.
     pub fn spelled(&self, has: impl Fn(&str) -> bool) -> &Self {
-        let mut spelling = Some(self);
-        while let Some(names) = spelling {
-            if names.sign().is_some_and(|sign| has(&sign)) {
-                return names;
-            }
-            spelling = names.other.as_deref();
-        }
-        self
+        self.spellings().find(|names| names.sign().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }
 }

@@ -49,6 +49,14 @@ pub(super) fn layer_types(
     names.iter().map(known).collect()
 }
 
+/// The config with the rotation of its layers, all of which turn alike; `theta` has the key and the default of the base of the
+/// frequencies, `share` is the share of a head's dimensions that turn where no key says it.
+pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
+    let rotary = rotary(text, None, RotaryDefaults::of(&config, theta, share))?;
+    config.rotary = vec![Some(rotary); config.num_hidden_layers];
+    Ok(config)
+}
+
 /// The config with the rotation of each layer, and with the keys that its queries see, by its type.
 ///
 /// `theta` has the key and the default of the frequencies' base for a type of layers.
@@ -58,11 +66,9 @@ pub(super) fn with_layer_types(
     (types, visible): (&[LayerType], impl Fn(LayerType) -> Visibility),
     theta: impl Fn(LayerType) -> (&'static str, f64),
 ) -> Result<Config> {
-    let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
     let of_layer = |layer_type: &LayerType| {
-        let (theta_key, theta) = theta(*layer_type);
-        rotary(text, Some(layer_type.name()), RotaryDefaults { theta_key, theta, share: 1.0, head_dim, max_positions })
-            .map(Some)
+        let defaults = RotaryDefaults::of(&config, theta(*layer_type), 1.0);
+        rotary(text, Some(layer_type.name()), defaults).map(Some)
     };
     config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
     config.visibility = LayerClasses::new(&types.iter().map(|layer_type| visible(*layer_type)).collect::<Vec<_>>());
