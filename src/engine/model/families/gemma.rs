@@ -5,7 +5,7 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use super::windows::{LayerType, layer_types, with_layer_types};
+use super::windows::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
 use crate::model::config::{
     Activation, Config, EmbeddingScale, Sizes, default_initializer_range, fields, initializer_range, number, some,
@@ -75,7 +75,7 @@ fn gemma2(text: &str) -> Result<(Config, Names)> {
     check_cap("attn_logit_softcapping", cap)?;
     let found = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..found };
     // Every second layer has a window, and all turn alike.
-    let (config, names) = with_layers(text, (sizes, found), 2, &GEMMA_2_LAYER, |_| ("rope_theta", 1e4))?;
+    let (config, names) = with_layers(text, (sizes, found), 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
@@ -95,10 +95,7 @@ fn gemma3(text: &str) -> Result<(Config, Names)> {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").of_value(cap));
     }
     let every = found.sliding_window_pattern.unwrap_or(6);
-    with_layers(text, (sizes, found), every, &LAYER, |layer_type| match layer_type {
-        LayerType::Full => ("rope_theta", 1e6),
-        LayerType::Sliding => ("rope_local_base_freq", 1e4),
-    })
+    with_layers(text, (sizes, found), every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
 /// The config and the names of layers of which one in `every` has no window, and the key and the default of the frequencies'
@@ -108,7 +105,7 @@ fn with_layers(
     (sizes, found): (Sizes, GemmaConfig),
     every: usize,
     layer: &'static LayerNames,
-    theta: impl Fn(LayerType) -> (&'static str, f64),
+    theta: [(&'static str, f64); 2],
 ) -> Result<(Config, Names)> {
     let scalar = found.query_pre_attn_scalar;
     ensure!(
@@ -134,13 +131,12 @@ fn with_layers(
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let window = found.sliding_window;
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
-    let visible = |layer_type| match (layer_type, found.use_bidirectional_attention.unwrap_or(false)) {
-        (LayerType::Full, true) => Visibility::ALL,
+    let visible = if found.use_bidirectional_attention.unwrap_or(false) {
         // A token sees those at most half of what the config says away (transformers' `Gemma3TextConfig`, which halves it,
         // and `_bidirectional_window_overlay`).
-        (LayerType::Sliding, true) => Visibility::window(window / 2),
-        (LayerType::Full, false) => Visibility::CAUSAL,
-        (LayerType::Sliding, false) => Visibility::causal_window(window),
+        [Visibility::ALL, Visibility::window(window / 2)]
+    } else {
+        [Visibility::CAUSAL, Visibility::causal_window(window)]
     };
     let config = with_layer_types(config, text, (&types, visible), theta)?;
     Ok((config, Names { norms_add_one: true, ..names }))

@@ -5,7 +5,7 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::windows::{LayerType, layer_types, turning};
+use super::windows::{self, layer_types, turning};
 use super::{
     Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
     TokenHeadNames, bert,
@@ -222,12 +222,8 @@ fn with_windows(config: Config, found: &LlamaConfig) -> Result<Config> {
     let Some(window) = found.sliding_window.filter(|_| found.use_sliding_window) else { return Ok(config) };
     let is_full = |layer: usize| layer < found.max_window_layers;
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    let window = visible(window)?;
-    let of_layer = |layer_type: &LayerType| match layer_type {
-        LayerType::Full => Visibility::CAUSAL,
-        LayerType::Sliding => window,
-    };
-    Ok(Config { visibility: LayerClasses::new(&types.iter().map(of_layer).collect::<Vec<_>>()), ..config })
+    let visibility = windows::visible(&types, [Visibility::CAUSAL, visible(window)?]);
+    Ok(Config { visibility, ..config })
 }
 
 /// The keys that transformers' `EuroBertConfig` has beside BERT's sizes, with its defaults.

@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::windows::{LayerType, layer_types, with_layer_types};
+use super::windows::{layer_types, with_layer_types};
 use super::{
     Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
     TokenHeadNames, TransformNames, bert,
@@ -131,17 +131,14 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
     // In a layer with a window a token sees those that are at most half of it away.
     let reach = found.local_attention / 2;
     ensure!(reach > 0, anyhow!("local_attention is {}: at least 2 is expected", found.local_attention).of_value(reach));
-    let visible = |layer_type| match (layer_type, causal) {
-        (LayerType::Full, false) => Visibility::ALL,
-        (LayerType::Sliding, false) => Visibility::window(reach),
-        (LayerType::Full, true) => Visibility::CAUSAL,
+    let visible = if causal {
         // As many keys as that, the query's own among them (transformers' `ModernBertDecoderConfig`).
-        (LayerType::Sliding, true) => Visibility::causal_window(reach),
+        [Visibility::CAUSAL, Visibility::causal_window(reach)]
+    } else {
+        [Visibility::ALL, Visibility::window(reach)]
     };
-    let config = with_layer_types(config, text, (&types, visible), |layer_type| match layer_type {
-        LayerType::Full => ("global_rope_theta", 160_000.0),
-        LayerType::Sliding => ("local_rope_theta", 10_000.0),
-    })?;
+    let theta = [("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0)];
+    let config = with_layer_types(config, text, (&types, visible), theta)?;
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let written = found.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();

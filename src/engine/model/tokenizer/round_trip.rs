@@ -129,7 +129,7 @@ impl RoundTrip {
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut found = RoundTrip::default();
     let mut worst = Outcome::Pieces;
-    for VocabularyEntry { id, token, text } in entries.iter() {
+    for VocabularyEntry { id, token, text } in &entries.whole {
         let Ok(Ok((outcome, tokens))) = contained(|| read(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };

@@ -251,8 +251,8 @@ impl ModelInfo {
             residues: model.tokenizer.is_of_residues(),
             adapter: model.adapter.clone(),
             tokenizer: Some(TokenizerInfo {
-                round_trip: model.tokenizer.round_trip().clone(),
-                residues: model.tokenizer.parting(),
+                round_trip: model.tokenizer.round_trip.clone(),
+                residues: model.tokenizer.parting,
             }),
             left: model.left.clone(),
             config_sha256: hashes.config,

@@ -70,7 +70,7 @@ impl<'a> SentenceTokenizer<'a> {
             (*id, Arc::new(WordClass { key: Arc::clone(&key), name: token.as_str().into() }))
         };
         Self {
-            classes: tokenizer.few_entries().iter().map(class).collect(),
+            classes: tokenizer.few_entries.iter().map(class).collect(),
             tokenizer,
             max_tokens,
             truncate,
@@ -190,7 +190,7 @@ impl<'a> SentenceTokenizer<'a> {
 
     /// Whether a sentence follows another of its document after a space that is a part of its first token.
     fn follows_a_space(&self, index: u64, document: u64) -> bool {
-        self.context == Reads::Document && index != document && self.tokenizer.joins_by_a_space()
+        self.context == Reads::Document && index != document && self.tokenizer.joins_by_a_space
     }
 
     /// The tally of the sentences so far.
@@ -282,7 +282,7 @@ impl<'a> SentenceTokenizer<'a> {
     /// Fails if the model knows no words.
     fn ensure_of_words(&self) -> Result<()> {
         ensure!(
-            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
+            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words,
             anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
                 .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
         );

@@ -5,11 +5,9 @@
 //! the step (`steps.rs`).
 
 mod file;
-mod lengths;
 mod steps;
 
-pub(super) use file::{ensure_bounded, ensure_short_replacements};
-pub(super) use lengths::{ensure_few, ensure_short_tokens, ensure_small_tree};
+pub(super) use file::{ensure_bounded, ensure_few, ensure_short_replacements, ensure_short_tokens, ensure_small_tree};
 pub(super) use steps::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
 
 #[cfg(test)]
