@@ -15,7 +15,7 @@ use crate::system::errors::Facts;
 pub(super) use fields::{default_initializer_range, fields, initializer_range, number, some, ten_to_minus, yes};
 pub(super) use options::named;
 pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
-pub use rotary::{Rotary, RotaryDefaults, RotaryScaling, rotary};
+pub use rotary::{Rotary, RotaryScaling, rotary};
 
 /// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -124,6 +124,27 @@ pub struct Sizes {
     pub intermediate_size: usize,
     /// The longest sequence that the model was made for.
     pub max_position_embeddings: usize,
+}
+
+impl Sizes {
+    /// The sizes of a config with other names: the widths are those of the hidden states and between the linear layers of a
+    /// feed-forward block, the numbers those of layers and of heads in each.
+    pub(super) fn of(
+        vocab_size: usize,
+        widths: [usize; 2],
+        numbers: [usize; 2],
+        max_position_embeddings: usize,
+    ) -> Self {
+        let ([hidden_size, intermediate_size], [num_hidden_layers, num_attention_heads]) = (widths, numbers);
+        Self {
+            vocab_size,
+            hidden_size,
+            num_hidden_layers,
+            num_attention_heads,
+            intermediate_size,
+            max_position_embeddings,
+        }
+    }
 }
 
 impl Config {

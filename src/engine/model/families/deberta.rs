@@ -104,7 +104,8 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let [to_place, to_content] = terms(&kinds);
     let config = Config { head_size: found.attention_head_size, ..found.config(sizes, "deberta-v2")? };
     let count = 1 + usize::from(to_place) + usize::from(to_content);
-    let config = Config { score_scale: Some(score_scale(&config, count)), ..config }.checked()?;
+    let config = Config { score_scale: Some(score_scale(&config, count)), ..config };
+    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
     let furthest = found.furthest(&sizes);
     let buckets = positive(found.position_buckets);
     ensure!(
@@ -129,7 +130,6 @@ fn read(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some(queries),
         places: Places { span: buckets.unwrap_or(furthest), buckets, furthest },
     };
-    let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, found.with_terms(names, disentangled, &sizes)?))
 }
 
@@ -148,7 +148,8 @@ fn read_first(text: &str) -> Result<(Config, Names)> {
     let [to_place, to_content] = terms(&kinds);
     let config = found.config(sizes, "deberta")?;
     // Every kind counts, also where positions are absolute and there are no terms.
-    let config = Config { score_scale: Some(score_scale(&config, 1 + kinds.len())), ..config }.checked()?;
+    let config = Config { score_scale: Some(score_scale(&config, 1 + kinds.len())), ..config };
+    let (config, names) = Names::checked(config, &FIRST_LAYER, "encoder.layer")?;
     let furthest = found.furthest(&sizes);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
@@ -158,7 +159,6 @@ fn read_first(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some("attention.self.pos_q_proj"),
         places: Places { span: furthest, buckets: None, furthest },
     };
-    let names = Names::numbered(&FIRST_LAYER, "encoder.layer", &config);
     Ok((config, found.with_terms(names, disentangled, &sizes)?))
 }
 

@@ -33,7 +33,6 @@ const LAYER: LayerNames = LayerNames {
 /// The keys that transformers' `Gemma3TextConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct GemmaConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     use_bidirectional_attention: Option<bool>,
     #[serde(default = "Activation::gelu_tanh")]

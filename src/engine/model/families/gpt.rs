@@ -74,7 +74,6 @@ const WIDER: usize = 4;
 /// The keys of transformers' `GPT2Config`, with its defaults.
 #[derive(Deserialize)]
 struct Gpt2Config {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     n_embd: usize,
@@ -100,14 +99,8 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
         !found.scale_attn_by_inverse_layer_idx,
         anyhow!("scale_attn_by_inverse_layer_idx is true, which is not supported for gpt2").of_value(true)
     );
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.n_embd,
-        num_hidden_layers: found.n_layer,
-        num_attention_heads: found.n_head,
-        intermediate_size: found.n_inner.unwrap_or(found.n_embd.saturating_mul(WIDER)),
-        max_position_embeddings: found.n_positions,
-    };
+    let wide = found.n_inner.unwrap_or(found.n_embd.saturating_mul(WIDER));
+    let sizes = Sizes::of(found.vocab_size, [found.n_embd, wide], [found.n_layer, found.n_head], found.n_positions);
     let config = Config {
         score_scale: (!found.scale_attn_weights).then_some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
@@ -115,22 +108,18 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
     };
-    let (config, names) = Names::checked(config, &GPT_2_LAYER, "h")?;
-    let names = Names {
-        embeddings: &EMBEDDINGS,
-        embedding_norm: None,
-        // A module of its own, `Conv1D`, whose weights are `[inputs, outputs]`.
-        transposed: true,
-        final_norm: Some("ln_f"),
-        ..names
-    };
+    let (config, mut names) = Names::checked(config, &GPT_2_LAYER, "h")?;
+    names.embeddings = &EMBEDDINGS;
+    names.embedding_norm = None;
+    // A module of its own, `Conv1D`, whose weights are `[inputs, outputs]`.
+    names.transposed = true;
+    names.final_norm = Some("ln_f");
     Ok((config, names))
 }
 
 /// The keys of transformers' `GPTNeoConfig`, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     hidden_size: usize,
@@ -152,14 +141,13 @@ struct GptNeoConfig {
 
 fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let found: GptNeoConfig = fields(text)?;
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.hidden_size,
-        num_hidden_layers: found.num_layers,
-        num_attention_heads: found.num_heads,
-        intermediate_size: found.intermediate_size.unwrap_or(found.hidden_size.saturating_mul(WIDER)),
-        max_position_embeddings: found.max_position_embeddings,
-    };
+    let wide = found.intermediate_size.unwrap_or(found.hidden_size.saturating_mul(WIDER));
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.hidden_size, wide],
+        [found.num_layers, found.num_heads],
+        found.max_position_embeddings,
+    );
     let config = Config {
         score_scale: Some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
@@ -167,7 +155,7 @@ fn gpt_neo(text: &str) -> Result<(Config, Names)> {
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
     };
-    let (config, names) = Names::checked(config, &GPT_NEO_LAYER, "h")?;
+    let (config, mut names) = Names::checked(config, &GPT_NEO_LAYER, "h")?;
     ensure!(found.window_size > 0, anyhow!("window_size is 0").of_value(0));
     let layers = config.num_hidden_layers;
     let types = found
@@ -182,20 +170,16 @@ fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     // One more than there may be is enough to tell, however many a file names.
     let visibility = types.take(layers + 1).map(visible).collect::<Result<Vec<_>>>()?;
     ensure!(visibility.len() == layers, "attention_types are not of {layers} layers, the num_layers");
-    let names = Names {
-        embeddings: &EMBEDDINGS,
-        embedding_norm: None,
-        biases: Biases { query_key_value: false, ..Biases::ALL },
-        final_norm: Some("ln_f"),
-        ..names
-    };
+    names.embeddings = &EMBEDDINGS;
+    names.embedding_norm = None;
+    names.biases = Biases { query_key_value: false, ..Biases::ALL };
+    names.final_norm = Some("ln_f");
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
 
 /// The keys that transformers' `GPTNeoXConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoxConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     #[serde(default)]
     hidden_act: Activation,
@@ -221,16 +205,13 @@ fn gpt_neox(text: &str) -> Result<(Config, Names)> {
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(false),
         ..body(sizes, found.hidden_act)
     };
-    let (config, names) = Names::checked(config, &GPT_NEOX_LAYER, "layers")?;
+    let (config, mut names) = Names::checked(config, &GPT_NEOX_LAYER, "layers")?;
     let config = turning(config, text, ("rotary_emb_base", 10_000.0), found.rotary_pct.unwrap_or(0.25))?;
     let attention = found.attention_bias;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embed_in", positions: "", segments: "" },
-        embedding_norm: None,
-        biases: Biases { query_key_value: attention, attention_output: attention, ..Biases::ALL },
-        final_norm: Some("final_layer_norm"),
-        ..names
-    };
+    names.embeddings = &EmbeddingNames { words: "embed_in", positions: "", segments: "" };
+    names.embedding_norm = None;
+    names.biases = Biases { query_key_value: attention, attention_output: attention, ..Biases::ALL };
+    names.final_norm = Some("final_layer_norm");
     Ok((config, names))
 }
 
@@ -263,7 +244,6 @@ pub(super) const FIRST_POSITION: usize = 2;
 /// The keys of transformers' `OPTConfig`, with its defaults.
 #[derive(Deserialize)]
 struct OptConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     hidden_size: usize,
@@ -308,14 +288,12 @@ fn opt(text: &str) -> Result<(Config, Names)> {
         anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
             .of_value(width)
     );
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: hidden,
-        num_hidden_layers: found.num_hidden_layers,
-        num_attention_heads: found.num_attention_heads,
-        intermediate_size: found.ffn_dim,
-        max_position_embeddings: found.max_position_embeddings.saturating_add(FIRST_POSITION),
-    };
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [hidden, found.ffn_dim],
+        [found.num_hidden_layers, found.num_attention_heads],
+        found.max_position_embeddings.saturating_add(FIRST_POSITION),
+    );
     let config = Config {
         first_position: FIRST_POSITION,
         // transformers' `OPTDecoder` has no other.
@@ -324,13 +302,10 @@ fn opt(text: &str) -> Result<(Config, Names)> {
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
     };
-    let (config, names) = Names::checked(config, &OPT_LAYER, "layers")?;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embed_tokens", positions: "embed_positions", segments: "" },
-        embedding_norm: None,
-        final_norm: Some("final_layer_norm"),
-        ..names
-    };
+    let (config, mut names) = Names::checked(config, &OPT_LAYER, "layers")?;
+    names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "embed_positions", segments: "" };
+    names.embedding_norm = None;
+    names.final_norm = Some("final_layer_norm");
     Ok((config, names))
 }
 
@@ -390,29 +365,24 @@ fn clip(text: &str) -> Result<(Config, Names)> {
 
 fn clip_text(text: &str) -> Result<(Config, Names)> {
     let found: ClipConfig = fields(text)?;
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.hidden_size,
-        num_hidden_layers: found.num_hidden_layers,
-        num_attention_heads: found.num_attention_heads,
-        intermediate_size: found.intermediate_size,
-        max_position_embeddings: found.max_position_embeddings,
-    };
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.hidden_size, found.intermediate_size],
+        [found.num_hidden_layers, found.num_attention_heads],
+        found.max_position_embeddings,
+    );
     let config = Config {
         layer_norm_eps: found.layer_norm_eps,
         initializer_range: found.initializer_range,
         ..body(sizes, found.hidden_act)
     };
-    let (config, names) = Names::checked(config, &CLIP_LAYER, "encoder.layers")?;
-    let names = Names {
-        embeddings: &EmbeddingNames {
-            words: "embeddings.token_embedding",
-            positions: "embeddings.position_embedding",
-            segments: "",
-        },
-        embedding_norm: None,
-        final_norm: Some("final_layer_norm"),
-        ..names
+    let (config, mut names) = Names::checked(config, &CLIP_LAYER, "encoder.layers")?;
+    names.embeddings = &EmbeddingNames {
+        words: "embeddings.token_embedding",
+        positions: "embeddings.position_embedding",
+        segments: "",
     };
+    names.embedding_norm = None;
+    names.final_norm = Some("final_layer_norm");
     Ok((config, names))
 }

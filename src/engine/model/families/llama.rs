@@ -74,7 +74,6 @@ const THETA: (&str, f64) = ("rope_theta", 10_000.0);
 /// The keys that transformers' `LlamaConfig` has beside BERT's sizes, with its defaults, and those of the other families.
 #[derive(Deserialize)]
 struct LlamaConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     #[serde(default = "silu")]
     hidden_act: Activation,
@@ -199,14 +198,11 @@ pub(super) fn body(sizes: Sizes, hidden_act: Activation) -> Config {
 /// A config that is checked, and Llama's names.
 /// Fails if its sizes fit no encoder.
 pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
-    let (config, names) = Names::checked(config, layer, "layers")?;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" },
-        embedding_norm: None,
-        biases,
-        final_norm: Some("norm"),
-        ..names
-    };
+    let (config, mut names) = Names::checked(config, layer, "layers")?;
+    names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" };
+    names.embedding_norm = None;
+    names.biases = biases;
+    names.final_norm = Some("norm");
     Ok((config, names))
 }
 
@@ -278,35 +274,31 @@ struct NeoBertConfig {
 
 fn neo_bert(text: &str) -> Result<(Config, Names)> {
     let found: NeoBertConfig = fields(text)?;
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.hidden_size,
-        num_hidden_layers: found.num_hidden_layers,
-        num_attention_heads: found.num_attention_heads,
-        // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
-        intermediate_size: (found.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8),
-        max_position_embeddings: found.max_length,
-    };
+    // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
+    let wide = (found.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.hidden_size, wide],
+        [found.num_hidden_layers, found.num_attention_heads],
+        found.max_length,
+    );
     let config = Config {
         layer_norm_eps: found.norm_eps,
         initializer_range: found.decoder_init_range,
         tie_word_embeddings: false,
         ..body(sizes, Activation::Silu)
     };
-    let (config, names) = Names::checked(config, &NEO_BERT_LAYER, "transformer_encoder")?;
+    let (config, mut names) = Names::checked(config, &NEO_BERT_LAYER, "transformer_encoder")?;
     let config = turning(config, text, THETA, 1.0)?;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "encoder", positions: "", segments: "" },
-        embedding_norm: None,
-        biases: Biases::NONE,
-        final_norm: Some("layer_norm"),
-        // `NeoBERTPreTrainedModel` of its own code.
-        fresh: FreshWeights {
-            distribution: Distribution::Uniform,
-            scales: vec![("encoder.weight", found.embedding_init_range)],
-            ..FreshWeights::default()
-        },
-        ..names
+    names.embeddings = &EmbeddingNames { words: "encoder", positions: "", segments: "" };
+    names.embedding_norm = None;
+    names.biases = Biases::NONE;
+    names.final_norm = Some("layer_norm");
+    // `NeoBERTPreTrainedModel` of its own code.
+    names.fresh = FreshWeights {
+        distribution: Distribution::Uniform,
+        scales: vec![("encoder.weight", found.embedding_init_range)],
+        ..FreshWeights::default()
     };
     Ok((config, names))
 }

@@ -123,7 +123,7 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
         tie_word_embeddings: found.tie_word_embeddings,
         ..Config::of(sizes, found.hidden_activation)
     };
-    let (config, names) = Names::checked(config, if causal { &DECODER_LAYER } else { &LAYER }, "layers")?;
+    let (config, mut names) = Names::checked(config, if causal { &DECODER_LAYER } else { &LAYER }, "layers")?;
     let every = found.global_attn_every_n_layers;
     ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
     let given = found.layer_types.as_deref();
@@ -148,14 +148,11 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
         ..FreshWeights::default()
     };
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" },
-        embedding_norm: Some("embeddings.norm"),
-        biases: Biases::of(found.attention_bias, found.mlp_bias),
-        first_norm: false,
-        fresh,
-        final_norm: Some("final_norm"),
-        ..names
-    };
+    names.embeddings = &EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
+    names.embedding_norm = Some("embeddings.norm");
+    names.biases = Biases::of(found.attention_bias, found.mlp_bias);
+    names.first_norm = false;
+    names.fresh = fresh;
+    names.final_norm = Some("final_norm");
     Ok((config, names))
 }

@@ -177,17 +177,16 @@ fn nomic_bert(text: &str) -> Result<(Config, Names)> {
         ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
     }
     let found: NomicBertConfig = fields(text)?;
-    let missing = |names: &str| anyhow!("missing field `{names}`");
+    let either = |own: Option<usize>, other: Option<usize>, name: &str| {
+        own.or(other).ok_or_else(|| anyhow!("missing field `{name}`"))
+    };
     let longest = found.max_position_embeddings.or(found.n_positions).unwrap_or(2048);
     let sizes = Sizes {
         vocab_size: found.vocab_size,
-        hidden_size: found.hidden_size.or(found.n_embd).ok_or_else(|| missing("hidden_size"))?,
-        num_hidden_layers: found.num_hidden_layers.or(found.n_layer).ok_or_else(|| missing("num_hidden_layers"))?,
-        num_attention_heads: found
-            .num_attention_heads
-            .or(found.n_head)
-            .ok_or_else(|| missing("num_attention_heads"))?,
-        intermediate_size: found.intermediate_size.or(found.n_inner).ok_or_else(|| missing("intermediate_size"))?,
+        hidden_size: either(found.hidden_size, found.n_embd, "hidden_size")?,
+        num_hidden_layers: either(found.num_hidden_layers, found.n_layer, "num_hidden_layers")?,
+        num_attention_heads: either(found.num_attention_heads, found.n_head, "num_attention_heads")?,
+        intermediate_size: either(found.intermediate_size, found.n_inner, "intermediate_size")?,
         // Over longer texts its own code changes the base of the frequencies.
         max_position_embeddings: longest.min(found.max_trained_positions.unwrap_or(2048).max(1)),
     };

@@ -308,16 +308,13 @@ fn esm(text: &str) -> Result<(Config, Names)> {
         // The head has it written out, whatever `hidden_act` says.
         ..Config::of(sizes, Activation::Gelu)
     };
-    let (config, names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;
+    let (config, mut names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;
     let rotary = Rotary { theta: 10_000.0, dims: config.head_dim() / 2 * 2, scaling: RotaryScaling::Default };
     ensure!(!turns || rotary.dims == config.head_dim(), "heads of {} values do not turn: it is odd", config.head_dim());
     let config = Config { rotary: vec![turns.then_some(rotary); config.num_hidden_layers], ..config };
-    let names = Names {
-        embedding_norm: found.emb_layer_norm_before.unwrap_or(false).then_some("embeddings.layer_norm"),
-        frequencies: FREQUENCIES,
-        final_norm: Some("encoder.emb_layer_norm_after"),
-        ..names
-    };
+    names.embedding_norm = found.emb_layer_norm_before.unwrap_or(false).then_some("embeddings.layer_norm");
+    names.frequencies = FREQUENCIES;
+    names.final_norm = Some("encoder.emb_layer_norm_after");
     Ok((config, names))
 }
 

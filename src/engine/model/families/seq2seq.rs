@@ -121,14 +121,12 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
         anyhow!("relative_attention_max_distance is {furthest}: {} to {FURTHEST} are expected", buckets / 4 + 1)
             .of_value(furthest)
     );
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.d_model,
-        num_hidden_layers: found.num_layers,
-        num_attention_heads: found.num_heads,
-        intermediate_size: found.d_ff,
-        max_position_embeddings: found.n_positions,
-    };
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.d_model, found.d_ff],
+        [found.num_layers, found.num_heads],
+        found.n_positions,
+    );
     let config = Config {
         head_size: Some(found.d_kv),
         score_scale: Some(1.0),
@@ -140,21 +138,18 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
         layer_norm_eps: found.layer_norm_epsilon,
         ..Config::of(sizes, activation)
     };
-    let (config, names) = Names::checked(config, if gated { &GATED } else { &PLAIN }, "encoder.block")?;
+    let (config, mut names) = Names::checked(config, if gated { &GATED } else { &PLAIN }, "encoder.block")?;
     let table = if in_each_layer {
         "layer.0.SelfAttention.relative_attention_bias"
     } else {
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "shared", positions: "", segments: "" },
-        fresh: fresh_weights(&found),
-        embedding_norm: None,
-        biases: Biases::NONE,
-        position_bias: Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest }),
-        final_norm: Some("encoder.final_layer_norm"),
-        ..names
-    };
+    names.embeddings = &EmbeddingNames { words: "shared", positions: "", segments: "" };
+    names.fresh = fresh_weights(&found);
+    names.embedding_norm = None;
+    names.biases = Biases::NONE;
+    names.position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
+    names.final_norm = Some("encoder.final_layer_norm");
     Ok((config, names))
 }
 
@@ -193,14 +188,12 @@ fn mbart(text: &str) -> Result<(Config, Names)> {
 
 fn with_plan(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
     let found: BartConfig = fields(text)?;
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.d_model,
-        num_hidden_layers: found.encoder_layers,
-        num_attention_heads: found.encoder_attention_heads,
-        intermediate_size: found.encoder_ffn_dim,
-        max_position_embeddings: found.max_position_embeddings.saturating_add(gpt::FIRST_POSITION),
-    };
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.d_model, found.encoder_ffn_dim],
+        [found.encoder_layers, found.encoder_attention_heads],
+        found.max_position_embeddings.saturating_add(gpt::FIRST_POSITION),
+    );
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (found.d_model as f64).sqrt() as f32;
     let config = Config {
@@ -212,12 +205,9 @@ fn with_plan(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) ->
         initializer_range: found.init_std,
         ..Config::of(sizes, found.activation_function)
     };
-    let (config, names) = Names::checked(config, &gpt::OPT_LAYER, "encoder.layers")?;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" },
-        embedding_norm: Some("encoder.layernorm_embedding"),
-        final_norm,
-        ..names
-    };
+    let (config, mut names) = Names::checked(config, &gpt::OPT_LAYER, "encoder.layers")?;
+    names.embeddings = &EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" };
+    names.embedding_norm = Some("encoder.layernorm_embedding");
+    names.final_norm = final_norm;
     Ok((config, names))
 }

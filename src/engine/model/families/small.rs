@@ -17,16 +17,14 @@ pub(super) const DISTILBERT: Family = Family {
     model_type: "distilbert",
     class: "DistilBert",
     prefix: "distilbert.",
-    token_heads: &[DISTILBERT_HEAD],
+    token_heads: &[TokenHeadNames {
+        transform: Some(TransformNames::biased("vocab_transform", "vocab_layer_norm")),
+        decoder: "vocab_projector.weight",
+        bias: Some(["vocab_projector.bias", "vocab_projector.bias"]),
+        activation: None,
+    }],
     read: distilbert,
     ..bert::BERT
-};
-
-const DISTILBERT_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("vocab_transform", "vocab_layer_norm")),
-    decoder: "vocab_projector.weight",
-    bias: Some(["vocab_projector.bias", "vocab_projector.bias"]),
-    activation: None,
 };
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
@@ -57,14 +55,12 @@ struct DistilBertConfig {
 
 fn distilbert(text: &str) -> Result<(Config, Names)> {
     let found: DistilBertConfig = fields(text)?;
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.dim,
-        num_hidden_layers: found.n_layers,
-        num_attention_heads: found.n_heads,
-        intermediate_size: found.hidden_dim,
-        max_position_embeddings: found.max_position_embeddings,
-    };
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.dim, found.hidden_dim],
+        [found.n_layers, found.n_heads],
+        found.max_position_embeddings,
+    );
     let config = Config {
         // Not in the config: `DistilBertModel` has no other.
         layer_norm_eps: 1e-12,
@@ -149,21 +145,19 @@ pub(super) const ELECTRA: Family = Family {
     model_type: "electra",
     class: "Electra",
     prefix: "electra.",
-    token_heads: &[ELECTRA_HEAD],
+    // The generator's; a discriminator has another one.
+    token_heads: &[TokenHeadNames {
+        transform: Some(TransformNames::biased("generator_predictions.dense", "generator_predictions.LayerNorm")),
+        decoder: "generator_lm_head.weight",
+        bias: Some(["generator_lm_head.bias", "generator_lm_head.bias"]),
+        activation: Some(Activation::Gelu),
+    }],
     discriminator: Some(DiscriminatorNames {
         dense: "discriminator_predictions.dense",
         output: "discriminator_predictions.dense_prediction",
     }),
     read: electra,
     ..bert::BERT
-};
-
-/// The generator's; a discriminator has another one.
-const ELECTRA_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("generator_predictions.dense", "generator_predictions.LayerNorm")),
-    decoder: "generator_lm_head.weight",
-    bias: Some(["generator_lm_head.bias", "generator_lm_head.bias"]),
-    activation: Some(Activation::Gelu),
 };
 
 #[derive(Deserialize)]
@@ -185,15 +179,13 @@ pub(super) const REMBERT: Family = Family {
     model_type: "rembert",
     class: "RemBert",
     prefix: "rembert.",
-    token_heads: &[REMBERT_HEAD],
+    token_heads: &[TokenHeadNames {
+        transform: Some(TransformNames::biased("cls.predictions.dense", "cls.predictions.LayerNorm")),
+        bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
+        ..bert::HEAD
+    }],
     read: rembert,
     ..bert::BERT
-};
-
-const REMBERT_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("cls.predictions.dense", "cls.predictions.LayerNorm")),
-    bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
-    ..bert::HEAD
 };
 
 /// The linear layer that widens embeddings, of RemBERT and ALBERT.
@@ -226,16 +218,14 @@ pub(super) const ALBERT: Family = Family {
     model_type: "albert",
     class: "Albert",
     prefix: "albert.",
-    token_heads: &[ALBERT_HEAD],
+    token_heads: &[TokenHeadNames {
+        transform: Some(TransformNames::biased("predictions.dense", "predictions.LayerNorm")),
+        decoder: "predictions.decoder.weight",
+        bias: Some(["predictions.bias", "predictions.decoder.bias"]),
+        activation: None,
+    }],
     read: albert,
     ..bert::BERT
-};
-
-const ALBERT_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("predictions.dense", "predictions.LayerNorm")),
-    decoder: "predictions.decoder.weight",
-    bias: Some(["predictions.bias", "predictions.decoder.bias"]),
-    activation: None,
 };
 
 const ALBERT_LAYER: LayerNames = LayerNames {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::model::config::{Config, RotaryDefaults, rotary};
+use crate::model::config::{Config, rotary};
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -37,7 +37,7 @@ pub(super) fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasse
 /// The config with the rotation of its layers, all of which turn alike; `theta` has the key and the default of the base of the
 /// frequencies, `share` is the share of a head's dimensions that turn where no key says it.
 pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
-    let rotary = rotary(text, None, RotaryDefaults::of(&config, theta, share))?;
+    let rotary = rotary(text, None, theta, share, &config)?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
 }
@@ -51,10 +51,8 @@ pub(super) fn with_layer_types(
     (types, of_types): (&[usize], [Visibility; 2]),
     theta: [(&'static str, f64); 2],
 ) -> Result<Config> {
-    let of_layer = |layer_type: &usize| {
-        let defaults = RotaryDefaults::of(&config, theta[*layer_type], 1.0);
-        rotary(text, Some(TYPES[*layer_type]), defaults).map(Some)
-    };
+    let of_layer =
+        |&layer_type: &usize| rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, &config).map(Some);
     config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
     config.visibility = visible(types, of_types);
     Ok(config)

@@ -144,7 +144,7 @@ impl Class {
             Self::Albert | Self::RemBert => {
                 all.extend([replace("``", "\"")?, replace("''", "\"")?]);
                 if self == Self::RemBert {
-                    all.push(replace_all(" {2,}", " ")?);
+                    all.push(replace(regex(" {2,}"), " ")?);
                 }
                 if !is("keep_accents", self == Self::RemBert)? {
                     all.extend([NFKD.into(), StripAccents.into()]);
@@ -154,12 +154,12 @@ impl Class {
                 }
                 all.extend(replacements.map(Into::into));
             }
-            Self::BigBird => all.push(replace_all(" {2,}", "▁")?),
+            Self::BigBird => all.push(replace(regex(" {2,}"), "▁")?),
             Self::DebertaV2 => {
                 if is("do_lower_case", false)? {
                     all.push(Lowercase.into());
                 }
-                all.extend([replace_all(r"\s{2,}|[\n\r\t]", " ")?, NFC.into(), Strip::new(false, true).into()]);
+                all.extend([replace(regex(r"\s{2,}|[\n\r\t]"), " ")?, NFC.into(), Strip::new(false, true).into()]);
             }
             Self::Llama => {}
         }
@@ -243,14 +243,10 @@ pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     Ok((0..count.unwrap_or(0)).map(|place| format!("<extra_id_{place}>")).collect())
 }
 
-fn replace(text: &str, by: &str) -> Result<NormalizerWrapper> {
-    replacing(ReplacePattern::String(text.to_owned()), by)
-}
-
-fn replace_all(pattern: &str, by: &str) -> Result<NormalizerWrapper> {
-    replacing(ReplacePattern::Regex(pattern.to_owned()), by)
-}
-
-fn replacing(pattern: ReplacePattern, by: &str) -> Result<NormalizerWrapper> {
+fn replace(pattern: impl Into<ReplacePattern>, by: &str) -> Result<NormalizerWrapper> {
     Ok(Replace::new(pattern, by).map_err(|error| anyhow!("{error}"))?.into())
+}
+
+fn regex(pattern: &str) -> ReplacePattern {
+    ReplacePattern::Regex(pattern.to_owned())
 }
