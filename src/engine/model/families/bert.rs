@@ -27,52 +27,6 @@ pub(super) const BERT: Family = Family {
     read,
 };
 
-/// DPR's encoders of questions and of passages (Karpukhin et al. 2020).
-pub(super) const DPR: Family = Family {
-    model_type: "dpr",
-    class: "DPR",
-    prefix: "bert_model.",
-    wrappers: &["question_encoder.", "ctx_encoder."],
-    ..BERT
-};
-
-/// Splinter (Ram et al. 2021), without its selection of spans.
-pub(super) const SPLINTER: Family = Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..BERT };
-
-/// VisualBERT (Li et al. 2019) of text alone: what goes through it beside the words are regions of images.
-pub(super) const VISUAL_BERT: Family =
-    Family { model_type: "visual_bert", class: "VisualBert", prefix: "visual_bert.", needless: VISUAL, ..BERT };
-
-/// Embeddings of regions of images.
-const VISUAL: &[&str] = &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"];
-
-/// The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. Its masked-LM head is that of the BERT
-/// it was made from, which checkpoints leave out.
-pub(super) const BERT_GENERATION: Family =
-    Family { model_type: "bert-generation", class: "BertGeneration", read: bert_generation, ..BERT };
-
-/// BigBird (Zaheer et al. 2020): BERT, up to the length from which on its attention is sparse.
-pub(super) const BIG_BIRD: Family = Family { model_type: "big_bird", class: "BigBird", read: big_bird, ..BERT };
-
-/// ERNIE (Sun et al. 2020): BERT, whose later versions have an embedding of the task; that of plain text is the first.
-pub(super) const ERNIE: Family = Family { model_type: "ernie", class: "Ernie", prefix: "ernie.", read: ernie, ..BERT };
-
-/// LayoutLM (Xu et al. 2020) of text alone: BERT with embeddings of each word's box on the page, all of them at 0.
-pub(super) const LAYOUTLM: Family =
-    Family { model_type: "layoutlm", class: "LayoutLM", prefix: "layoutlm.", read: layoutlm, ..BERT };
-
-/// MarkupLM (Li et al. 2022) of text alone: BERT with positions counted from the padding index and an embedding of each
-/// word's place in a tree of markup, which is that of no place.
-pub(super) const MARKUPLM: Family = Family {
-    model_type: "markuplm",
-    class: "MarkupLM",
-    prefix: "markuplm.",
-    // A linear layer that transformers' class has and never calls.
-    needless: &["xpath_unitseq2_embeddings"],
-    read: markuplm,
-    ..BERT
-};
-
 /// The masked-LM head.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")),
@@ -191,7 +145,7 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
     Ok(Some((config, Names { biases, position_bias: Some(PositionBiasNames::Slopes), ..names })))
 }
 
-fn bert_generation(text: &str) -> Result<(Config, Names)> {
+pub(super) fn bert_generation(text: &str) -> Result<(Config, Names)> {
     absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
 }
 
@@ -237,7 +191,7 @@ impl BigBirdConfig {
     }
 }
 
-fn big_bird(text: &str) -> Result<(Config, Names)> {
+pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
     let found: BigBirdConfig = fields(text)?;
     ensure!(found.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
     ensure!(!found.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
@@ -253,7 +207,7 @@ struct ErnieConfig {
     task_type_vocab_size: usize,
 }
 
-fn ernie(text: &str) -> Result<(Config, Names)> {
+pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
     let ErnieConfig { use_task_id, task_type_vocab_size: rows } = fields(text)?;
     let (config, names) = absolute(Config::parse(text)?)?;
     let task = TableRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
@@ -269,7 +223,7 @@ struct LayoutLmConfig {
 /// Left and right, top and bottom, height and width.
 const BOX: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
-fn layoutlm(text: &str) -> Result<(Config, Names)> {
+pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
     let LayoutLmConfig { max_2d_position_embeddings: rows } = fields(text)?;
     let (config, names) = absolute(Config::parse(text)?)?;
     let zero = |side: &str| TableRow { table: format!("embeddings.{side}_position_embeddings"), rows, row: 0 };
@@ -298,7 +252,7 @@ struct MarkupLmConfig {
 /// No tree of markup is that deep: the published models have 50 levels.
 const DEEPEST: usize = 1 << 10;
 
-fn markuplm(text: &str) -> Result<(Config, Names)> {
+pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
     let found: MarkupLmConfig = fields(text)?;
     let (config, names) = absolute(Config { padding: Some(found.pad_token_id), ..Config::parse(text)? })?;
     let (depth, width) = (found.max_depth, found.xpath_unit_hidden_size);

@@ -17,10 +17,6 @@ use crate::system::printable::shortened;
 pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
 
-/// The first version: queries, keys and values of each head together, a place for each distance, and heads as wide as the hidden
-/// states have room for.
-pub(super) const DEBERTA: Family = Family { model_type: "deberta", class: "Deberta", read: read_first, ..DEBERTA_V2 };
-
 const FIRST_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::HeadByHeadBiased {
         part: "attention.self.in_proj",
@@ -133,7 +129,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
     Ok((config, found.with_terms(names, disentangled, &sizes)?))
 }
 
-fn read_first(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, DebertaConfig) = (fields(text)?, fields(text)?);
     ensure!(
         !found.talking_head,

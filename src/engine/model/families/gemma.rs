@@ -5,7 +5,7 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use super::windows::{layer_types, with_layer_types};
+use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
 use crate::model::config::{
     Activation, Config, EmbeddingScale, Sizes, default_initializer_range, fields, initializer_range, number, some,
@@ -17,9 +17,6 @@ use crate::system::errors::Facts;
 /// EmbeddingGemma, which is the one in both directions, was trained to embed texts, and has no head.
 pub(super) const GEMMA_3_TEXT: Family =
     Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama::LLAMA };
-
-/// Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
-pub(super) const GEMMA_2: Family = Family { model_type: "gemma2", class: "Gemma2", read: gemma2, ..GEMMA_3_TEXT };
 
 const GEMMA_2_LAYER: LayerNames = LayerNames { query_key_norms: None, ..LAYER };
 
@@ -58,7 +55,7 @@ struct GemmaConfig {
     initializer_range: f64,
 }
 
-fn gemma2(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
     /// transformers' default, for configs that leave the field out; null is no bound.
     #[derive(Deserialize)]
     struct Caps {

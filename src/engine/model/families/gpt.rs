@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::windows::turning;
+use super::llama::turning;
 use super::{
     Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, llama,
 };
@@ -27,17 +27,6 @@ pub(super) const GPT_2: Family = Family {
     token_heads: &[TokenHeadNames::PRODUCT],
     read: gpt2,
     ..bert::BERT
-};
-
-pub(super) const GPT_NEO: Family = Family { model_type: "gpt_neo", class: "GPTNeo", read: gpt_neo, ..GPT_2 };
-
-pub(super) const GPT_NEOX: Family = Family {
-    model_type: "gpt_neox",
-    class: "GPTNeoX",
-    prefix: "gpt_neox.",
-    token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
-    read: gpt_neox,
-    ..GPT_2
 };
 
 const GPT_2_LAYER: LayerNames = LayerNames {
@@ -139,7 +128,7 @@ struct GptNeoConfig {
     initializer_range: f64,
 }
 
-fn gpt_neo(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let found: GptNeoConfig = fields(text)?;
     let wide = found.intermediate_size.unwrap_or(found.hidden_size.saturating_mul(WIDER));
     let sizes = Sizes::of(
@@ -195,7 +184,7 @@ struct GptNeoxConfig {
     initializer_range: f64,
 }
 
-fn gpt_neox(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, GptNeoxConfig) = (fields(text)?, fields(text)?);
     let config = Config {
         blocks: if found.use_parallel_residual { BlockPlan::Parallel } else { BlockPlan::Pre },
@@ -223,10 +212,6 @@ fn body(sizes: Sizes, hidden_act: Activation) -> Config {
         ..Config::of(sizes, hidden_act)
     }
 }
-
-/// OPT (Zhang et al. 2022): its positions begin at row 2 of their table.
-pub(super) const OPT: Family =
-    Family { model_type: "opt", class: "OPT", prefix: "decoder.", wrappers: &["model."], read: opt, ..GPT_2 };
 
 /// The parts of a layer; BART's were made from the same source.
 pub(super) const OPT_LAYER: LayerNames = LayerNames {
@@ -270,7 +255,7 @@ fn relu() -> Activation {
     Activation::Relu
 }
 
-fn opt(text: &str) -> Result<(Config, Names)> {
+pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
     let found: OptConfig = fields(text)?;
     // The one of 350 million parameters alone has others.
     let expected = [
@@ -319,9 +304,6 @@ pub(super) const CLIP_TEXT: Family = Family {
     ..GPT_2
 };
 
-/// CLIP of texts and images, whose `config.json` has that of the texts under `text_config`.
-pub(super) const CLIP: Family = Family { model_type: "clip", class: "CLIP", read: clip, ..CLIP_TEXT };
-
 const CLIP_LAYER: LayerNames = LayerNames {
     attention_norm: "layer_norm1",
     intermediate: Intermediate::Plain("mlp.fc1"),
@@ -357,7 +339,7 @@ fn quick_gelu() -> Activation {
     Activation::QuickGelu
 }
 
-fn clip(text: &str) -> Result<(Config, Names)> {
+pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
     let json: Value = serde_json::from_str(text)?;
     let of_texts = json.get("text_config").filter(|config| config.is_object());
     clip_text(&of_texts.context("text_config is missing: it has the sizes of the encoder of texts")?.to_string())

@@ -5,17 +5,17 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::windows::{self, layer_types, turning};
 use super::{
     Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
     TokenHeadNames, bert,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes, default_initializer_range, fields,
-    initializer_range, number, some, ten_to_minus,
+    initializer_range, number, rotary, some, ten_to_minus,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
+use crate::system::printable::shortened;
 
 pub(super) const LLAMA: Family = Family {
     model_type: "llama",
@@ -24,25 +24,6 @@ pub(super) const LLAMA: Family = Family {
     token_heads: &[TokenHeadNames::PRODUCT],
     read: llama,
     ..bert::BERT
-};
-
-pub(super) const MISTRAL: Family = Family { model_type: "mistral", class: "Mistral", read: mistral, ..LLAMA };
-
-pub(super) const QWEN_2: Family = Family { model_type: "qwen2", class: "Qwen2", read: qwen2, ..LLAMA };
-
-pub(super) const QWEN_3: Family = Family { model_type: "qwen3", class: "Qwen3", read: qwen3, ..LLAMA };
-
-pub(super) const SMOL_LM_3: Family = Family { model_type: "smollm3", class: "SmolLM3", read: smol_lm3, ..LLAMA };
-
-pub(super) const EURO_BERT: Family = Family { model_type: "eurobert", class: "EuroBert", read: euro_bert, ..LLAMA };
-
-pub(super) const NEO_BERT: Family =
-    Family { model_type: "neobert", class: "NeoBERT", token_heads: &[NEO_BERT_HEAD], read: neo_bert, ..LLAMA };
-
-const NEO_BERT_HEAD: TokenHeadNames = TokenHeadNames {
-    decoder: "decoder.weight",
-    bias: Some(["decoder.bias", "decoder.bias"]),
-    ..TokenHeadNames::PRODUCT
 };
 
 pub(super) const LAYER: LayerNames = LayerNames {
@@ -128,26 +109,26 @@ fn llama(text: &str) -> Result<(Config, Names)> {
     Ok((config, names))
 }
 
-fn mistral(text: &str) -> Result<(Config, Names)> {
+pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
     let (mut config, names, found) = decoder(text, &Defaults { key_value_heads: Some(8), ..AS_LLAMA })?;
     if let Some(window) = found.sliding_window {
-        config.visibility = LayerClasses::new(&[visible(window)?]);
+        config.visibility = LayerClasses::new(&[causal_window(window)?]);
     }
     Ok((config, names))
 }
 
-fn qwen2(text: &str) -> Result<(Config, Names)> {
+pub(super) fn qwen2(text: &str) -> Result<(Config, Names)> {
     let (config, names, found) = decoder(text, &Defaults { key_value_heads: Some(32), biased: true, ..AS_LLAMA })?;
     Ok((with_windows(config, &found)?, names))
 }
 
-fn qwen3(text: &str) -> Result<(Config, Names)> {
+pub(super) fn qwen3(text: &str) -> Result<(Config, Names)> {
     let defaults = Defaults { key_value_heads: Some(32), head_dim: Some(128), layer: &QWEN_3_LAYER, ..AS_LLAMA };
     let (config, names, found) = decoder(text, &defaults)?;
     Ok((with_windows(config, &found)?, names))
 }
 
-fn smol_lm3(text: &str) -> Result<(Config, Names)> {
+pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     let (mut config, names, found) =
         decoder(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, tied: true, ..AS_LLAMA })?;
     let every = found.no_rope_layer_interval;
@@ -207,7 +188,7 @@ pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) 
 }
 
 /// The keys that queries see in layers with a window.
-fn visible(window: usize) -> Result<Visibility> {
+fn causal_window(window: usize) -> Result<Visibility> {
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
     Ok(Visibility::causal_window(window))
 }
@@ -218,7 +199,7 @@ fn with_windows(config: Config, found: &LlamaConfig) -> Result<Config> {
     let Some(window) = found.sliding_window.filter(|_| found.use_sliding_window) else { return Ok(config) };
     let is_full = |layer: usize| layer < found.max_window_layers;
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    let visibility = windows::visible(&types, [Visibility::CAUSAL, visible(window)?]);
+    let visibility = visible(&types, [Visibility::CAUSAL, causal_window(window)?]);
     Ok(Config { visibility, ..config })
 }
 
@@ -241,7 +222,7 @@ struct EuroBertConfig {
     tie_word_embeddings: bool,
 }
 
-fn euro_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, EuroBertConfig) = (fields(text)?, fields(text)?);
     let config = Config {
         head_size: found.head_dim,
@@ -272,7 +253,7 @@ struct NeoBertConfig {
     decoder_init_range: f64,
 }
 
-fn neo_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     let found: NeoBertConfig = fields(text)?;
     // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
     let wide = (found.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
@@ -301,4 +282,55 @@ fn neo_bert(text: &str) -> Result<(Config, Names)> {
         ..FreshWeights::default()
     };
     Ok((config, names))
+}
+
+/// The types of layers, by their names in `layer_types` and in `rope_parameters`. In one of the first type a token sees all
+/// tokens, of a decoder all before it; in one of the second those around it, of a decoder those just before it.
+const TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
+
+/// The type of each layer, by its place in [`TYPES`]: as `layer_types` of the config has them, or else by the family's pattern,
+/// which says whether a layer sees every token.
+/// Fails if there are not as many as layers, or one is unknown.
+pub(super) fn layer_types(
+    given: Option<&[String]>,
+    layers: usize,
+    is_full: impl Fn(usize) -> bool,
+) -> Result<Vec<usize>> {
+    let Some(names) = given else { return Ok((0..layers).map(|layer| usize::from(!is_full(layer))).collect()) };
+    ensure!(names.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", names.len());
+    let known = |name: &String| {
+        TYPES.iter().position(|known| known == name).ok_or_else(|| {
+            anyhow!("layer_types has {} (supported: {})", shortened(name), TYPES.join(", ")).of_value(name)
+        })
+    };
+    names.iter().map(known).collect()
+}
+
+/// The keys that the queries of each layer see, by its type.
+fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
+    LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
+}
+
+/// The config with the rotation of its layers, all of which turn alike; `theta` has the key and the default of the base of the
+/// frequencies, `share` is the share of a head's dimensions that turn where no key says it.
+pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
+    let rotary = rotary(text, None, theta, share, &config)?;
+    config.rotary = vec![Some(rotary); config.num_hidden_layers];
+    Ok(config)
+}
+
+/// The config with the rotation of each layer, and with the keys that its queries see, by its type.
+///
+/// `theta` has the key and the default of the frequencies' base for each type of layers.
+pub(super) fn with_layer_types(
+    mut config: Config,
+    text: &str,
+    (types, of_types): (&[usize], [Visibility; 2]),
+    theta: [(&'static str, f64); 2],
+) -> Result<Config> {
+    let of_layer =
+        |&layer_type: &usize| rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, &config).map(Some);
+    config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
+    config.visibility = visible(types, of_types);
+    Ok(config)
 }

@@ -15,7 +15,7 @@ pub(in crate::model) mod pruned;
 mod roberta;
 mod seq2seq;
 mod small;
-mod windows;
+mod table;
 
 use std::fmt;
 
@@ -30,64 +30,7 @@ pub use names::{
     Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate,
     LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TokenHeadNames, TransformNames,
 };
-
-/// The families that can be loaded.
-pub const FAMILIES: &[Family] = &[
-    bert::BERT,
-    roberta::ROBERTA,
-    roberta::XLM_ROBERTA,
-    roberta::CAMEMBERT,
-    small::DISTILBERT,
-    small::ELECTRA,
-    small::ALBERT,
-    roberta::MPNET,
-    bert::DPR,
-    bert::SPLINTER,
-    bert::VISUAL_BERT,
-    bert::BERT_GENERATION,
-    bert::BIG_BIRD,
-    bert::ERNIE,
-    bert::LAYOUTLM,
-    bert::MARKUPLM,
-    small::REMBERT,
-    small::SQUEEZEBERT,
-    roberta::DATA2VEC_TEXT,
-    roberta::LUKE,
-    roberta::IBERT,
-    roberta::LONGFORMER,
-    roberta::ROBERTA_PRE_LAYER_NORM,
-    roberta::MEGATRON_BERT,
-    roberta::XLM_ROBERTA_XL,
-    modernbert::MODERN_BERT,
-    post_rotary::NOMIC_BERT,
-    post_rotary::NEW,
-    post_rotary::GTE,
-    post_rotary::JINA_EMBEDDINGS_V3,
-    llama::EURO_BERT,
-    llama::NEO_BERT,
-    roberta::ESM,
-    seq2seq::T5,
-    seq2seq::MT5,
-    seq2seq::UMT5,
-    seq2seq::BART,
-    seq2seq::MBART,
-    deberta::DEBERTA,
-    deberta::DEBERTA_V2,
-    gemma::GEMMA_3_TEXT,
-    gemma::GEMMA_2,
-    gpt::CLIP_TEXT,
-    gpt::CLIP,
-    modernbert::MODERN_BERT_DECODER,
-    gpt::GPT_2,
-    gpt::GPT_NEO,
-    gpt::GPT_NEOX,
-    gpt::OPT,
-    llama::LLAMA,
-    llama::MISTRAL,
-    llama::QWEN_2,
-    llama::QWEN_3,
-    llama::SMOL_LM_3,
-];
+pub use table::FAMILIES;
 
 /// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
 /// `BertForMaskedLM`, `BertGenerationEncoder`, `DPRContextEncoder`.
@@ -205,7 +148,7 @@ fn refuse(json: &Value) -> Result<()> {
     }
     let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
     ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
-    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == gpt::CLIP.model_type);
+    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == "clip");
     if there("text_config") && !there("num_hidden_layers") && !of_clip {
         bail!(
             "config.json is of a model of text and something else: its text model is under text_config, which is not read"

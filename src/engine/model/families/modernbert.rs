@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::windows::{layer_types, with_layer_types};
+use super::llama::{layer_types, with_layer_types};
 use super::{
     Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
     TokenHeadNames, TransformNames, bert,
@@ -21,29 +21,15 @@ pub(super) const MODERN_BERT: Family = Family {
     class: "ModernBert",
     prefix: "model.",
     token_heads: &[HEAD],
-    read,
+    read: |text| read(text, false),
     ..bert::BERT
 };
 
-/// The decoders among Ettin's models (Weller et al. 2025).
-pub(super) const MODERN_BERT_DECODER: Family = Family {
-    model_type: "modernbert-decoder",
-    class: "ModernBertDecoder",
-    token_heads: &[DECODER_HEAD],
-    read: decoder,
-    ..MODERN_BERT
-};
-
-const HEAD: TokenHeadNames = TokenHeadNames {
+pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "head.dense", norm: "head.norm", biases: [false, false] }),
     decoder: "decoder.weight",
     bias: Some(["decoder.bias", "decoder.bias"]),
     activation: None,
-};
-
-const DECODER_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.norm", biases: [false, false] }),
-    ..HEAD
 };
 
 const LAYER: LayerNames = LayerNames {
@@ -93,15 +79,7 @@ struct ModernBertConfig {
     tie_word_embeddings: bool,
 }
 
-fn read(text: &str) -> Result<(Config, Names)> {
-    of(text, false)
-}
-
-fn decoder(text: &str) -> Result<(Config, Names)> {
-    of(text, true)
-}
-
-fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
+pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, ModernBertConfig) = (fields(text)?, fields(text)?);
     for (key, value, expected) in [
         ("norm_bias", found.norm_bias, false),

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::windows::turning;
+use super::llama::turning;
 use super::{
     Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, llama,
     roberta,
@@ -17,17 +17,6 @@ use crate::model::config::{
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-pub(super) const NOMIC_BERT: Family = Family {
-    model_type: "nomic_bert",
-    class: "NomicBert",
-    prefix: "bert.",
-    // As transformers 5 writes it.
-    wrappers: &["nomic_bert."],
-    token_heads: &[NOMIC_HEAD, NATIVE_NOMIC_HEAD],
-    read: nomic_bert,
-    ..bert::BERT
-};
-
 /// GTE's own name, in files that come with code.
 pub(super) const NEW: Family = Family {
     model_type: "new",
@@ -38,23 +27,13 @@ pub(super) const NEW: Family = Family {
     ..bert::BERT
 };
 
-pub(super) const GTE: Family = Family { model_type: "gte", class: "Gte", prefix: "gte.", read: gte, ..NEW };
-
-/// jina-embeddings-v3 in the form of transformers, in which adapters are merged.
-pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
-    model_type: "jina_embeddings_v3",
-    class: "JinaEmbeddingsV3",
-    read: jina_embeddings_v3,
-    ..roberta::ROBERTA
-};
-
-const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform: Some(NOMIC_TRANSFORM), ..bert::HEAD };
+pub(super) const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform: Some(NOMIC_TRANSFORM), ..bert::HEAD };
 
 const NOMIC_TRANSFORM: TransformNames =
     TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.layer_norm");
 
 /// nomic-bert-2048 has it without biases.
-const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
+pub(super) const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { biases: [false, true], ..NOMIC_TRANSFORM }),
     bias: None,
     ..bert::HEAD
@@ -165,7 +144,7 @@ const NOMIC_SWITCHES: [(&str, &str); 10] = [
     ("num_experts", "0"),
 ];
 
-fn nomic_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     let json: Value = fields(text)?;
     for (key, expected) in NOMIC_SWITCHES {
         let Some(value) = json.get(key).filter(|value| !value.is_null()) else { continue };
@@ -233,7 +212,7 @@ fn new(text: &str) -> Result<(Config, Names)> {
     gte(text)
 }
 
-fn gte(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     const THETA: (&str, f64) = ("rope_theta", 160_000.0);
     let (sizes, found): (Sizes, GteConfig) = (fields(text)?, fields(text)?);
     let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Gelu, 1e-12, 1))? };
@@ -270,7 +249,7 @@ fn ntk(found: &GteConfig) -> Result<Option<f64>> {
     Ok(Some(factor))
 }
 
-fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
+pub(super) fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
     let config = with_rotary(text, fields(text)?, (Activation::Gelu, 1e-5, 1))?;
     let (config, names) = Names::checked(config, &JINA_LAYER, "encoder.layers")?;
     let config = turning(config, text, ("rope_theta", 20_000.0), 1.0)?;

@@ -16,76 +16,6 @@ use crate::system::printable::shortened;
 pub(super) const ROBERTA: Family =
     Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", token_heads: &[HEAD], read, ..bert::BERT };
 
-/// XLM-RoBERTa (Conneau et al. 2020).
-pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", class: "XLMRoberta", ..ROBERTA };
-
-/// CamemBERT (Martin et al. 2020).
-pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", class: "Camembert", ..ROBERTA };
-
-/// data2vec for text (Baevski et al. 2022).
-pub(super) const DATA2VEC_TEXT: Family =
-    Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..ROBERTA };
-
-/// LUKE (Yamada et al. 2020), of words alone: without entities, its attention from word to word is all there is.
-pub(super) const LUKE: Family = Family {
-    model_type: "luke",
-    class: "Luke",
-    prefix: "luke.",
-    needless: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
-    ..ROBERTA
-};
-
-/// I-BERT (Kim et al. 2021) before its quantisation.
-pub(super) const IBERT: Family =
-    Family { model_type: "ibert", class: "IBert", prefix: "ibert.", needless: QUANTISATION, read: ibert, ..ROBERTA };
-
-/// Buffers of I-BERT's integer arithmetic, which is not read: the float weights stand beside them.
-const QUANTISATION: &[&str] = &[
-    "act_scaling_factor",
-    "bias_integer",
-    "fc_scaling_factor",
-    "shift",
-    "weight_integer",
-    "weight_scaling_factor",
-    "x_max",
-    "x_min",
-];
-
-/// MPNet (Song et al. 2020): no segments, and a bias by distance that all layers add to their scores.
-pub(super) const MPNET: Family =
-    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", read: mpnet, ..ROBERTA };
-
-/// Longformer (Beltagy et al. 2020): tokens see those around them.
-pub(super) const LONGFORMER: Family = Family {
-    model_type: "longformer",
-    class: "Longformer",
-    prefix: "longformer.",
-    // Projections of tokens with global attention, which no token of plain text has.
-    needless: &["query_global", "key_global", "value_global"],
-    read: longformer,
-    ..ROBERTA
-};
-
-/// RoBERTa-PreLayerNorm (Ott et al. 2019).
-pub(super) const ROBERTA_PRE_LAYER_NORM: Family = Family {
-    model_type: "roberta-prelayernorm",
-    class: "RobertaPreLayerNorm",
-    prefix: "roberta_prelayernorm.",
-    read: roberta_pre_layer_norm,
-    ..ROBERTA
-};
-
-/// Megatron-BERT (Shoeybi et al. 2019): a BERT that is pre-norm.
-pub(super) const MEGATRON_BERT: Family =
-    Family { model_type: "megatron-bert", class: "MegatronBert", read: megatron_bert, ..bert::BERT };
-
-/// XLM-RoBERTa-XL (Goyal et al. 2021).
-pub(super) const XLM_ROBERTA_XL: Family =
-    Family { model_type: "xlm-roberta-xl", class: "XLMRobertaXL", read: xlm_roberta_xl, ..ROBERTA };
-
-/// ESM-2 (Lin et al. 2023) and ESM-1b (Rives et al. 2021), encoders of proteins: pre-norm, with rotary positions or absolute ones.
-pub(super) const ESM: Family = Family { model_type: "esm", class: "Esm", prefix: "esm.", read: esm, ..ROBERTA };
-
 /// The masked-LM head; MPNet was made from the same source.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames::biased("lm_head.dense", "lm_head.layer_norm")),
@@ -116,7 +46,7 @@ struct IBertConfig {
     quant_mode: bool,
 }
 
-fn ibert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn ibert(text: &str) -> Result<(Config, Names)> {
     let IBertConfig { quant_mode } = fields(text)?;
     ensure!(
         !quant_mode,
@@ -142,7 +72,7 @@ struct Buckets {
     relative_attention_num_buckets: usize,
 }
 
-fn mpnet(text: &str) -> Result<(Config, Names)> {
+pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
     let config = Config {
         // `MPNetEmbeddings` has no other, whatever the config says.
         padding: Some(1),
@@ -189,7 +119,7 @@ fn windows() -> Windows {
     Windows::OfAll(512)
 }
 
-fn longformer(text: &str) -> Result<(Config, Names)> {
+pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
     let LongformerConfig { attention_window } = fields(text)?;
     let (config, names) = bert::absolute(parse(text)?)?;
     let layers = config.num_hidden_layers;
@@ -209,7 +139,7 @@ fn longformer(text: &str) -> Result<(Config, Names)> {
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
 
-fn roberta_pre_layer_norm(text: &str) -> Result<(Config, Names)> {
+pub(super) fn roberta_pre_layer_norm(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames =
         LayerNames { attention_norm: "attention.LayerNorm", output_norm: "intermediate.LayerNorm", ..bert::ABSOLUTE };
     let config = Config { blocks: BlockPlan::Pre, ..parse(text)? };
@@ -217,14 +147,14 @@ fn roberta_pre_layer_norm(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { final_norm: Some("LayerNorm"), ..names }))
 }
 
-fn megatron_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn megatron_bert(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames = LayerNames { attention_norm: "attention.ln", output_norm: "ln", ..bert::ABSOLUTE };
     let config = Config { blocks: BlockPlan::Pre, ..Config::parse(text)? };
     let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
     Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.ln"), ..names }))
 }
 
-fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
+pub(super) fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames =
         LayerNames { attention_norm: "attention.self_attn_layer_norm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
     let Epsilon { layer_norm_eps } = fields(text)?;
@@ -277,7 +207,7 @@ fn absolute() -> String {
     "absolute".to_owned()
 }
 
-fn esm(text: &str) -> Result<(Config, Names)> {
+pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, EsmConfig) = (fields(text)?, fields(text)?);
     ensure!(
         !found.is_folding_model,

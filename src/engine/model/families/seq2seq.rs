@@ -23,14 +23,9 @@ pub(super) const T5: Family = Family {
     // Copies of the shared embeddings.
     needless: &["embed_tokens"],
     token_heads: &[],
-    read: t5,
+    read: |text| t5(text, "relu", false),
     ..bert::BERT
 };
-
-pub(super) const MT5: Family = Family { model_type: "mt5", class: "MT5", ..T5 };
-
-/// Every layer has a bias of its own.
-pub(super) const UMT5: Family = Family { model_type: "umt5", class: "UMT5", read: umt5, ..T5 };
 
 const PLAIN: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart([
@@ -92,15 +87,7 @@ fn fresh_weights(found: &T5Config) -> FreshWeights {
     FreshWeights { scales, norms: found.initializer_factor, ..FreshWeights::default() }
 }
 
-fn t5(text: &str) -> Result<(Config, Names)> {
-    with_default(text, "relu", false)
-}
-
-fn umt5(text: &str) -> Result<(Config, Names)> {
-    with_default(text, "gated-gelu", true)
-}
-
-fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
+pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
     let found: T5Config = fields(text)?;
     let function = found.feed_forward_proj.as_deref().unwrap_or(feed_forward_proj);
     let (gated, activation) = match function {
@@ -156,10 +143,13 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
 /// The largest distance that may have a bucket of its own: a table of all distances up to it is kept. Models have 128.
 const FURTHEST: usize = 1 << 12;
 
-pub(super) const BART: Family = Family { model_type: "bart", class: "Bart", prefix: "model.", read: bart, ..T5 };
-
-/// Its layers are pre-norm.
-pub(super) const MBART: Family = Family { model_type: "mbart", class: "MBart", read: mbart, ..BART };
+pub(super) const BART: Family = Family {
+    model_type: "bart",
+    class: "Bart",
+    prefix: "model.",
+    read: |text| bart(text, BlockPlan::Post, None),
+    ..T5
+};
 
 /// The part of transformers' `BartConfig` that is about the encoder.
 #[derive(Deserialize)]
@@ -178,15 +168,7 @@ struct BartConfig {
     init_std: f64,
 }
 
-fn bart(text: &str) -> Result<(Config, Names)> {
-    with_plan(text, BlockPlan::Post, None)
-}
-
-fn mbart(text: &str) -> Result<(Config, Names)> {
-    with_plan(text, BlockPlan::Pre, Some("encoder.layer_norm"))
-}
-
-fn with_plan(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
+pub(super) fn bart(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
     let found: BartConfig = fields(text)?;
     let sizes = Sizes::of(
         found.vocab_size,

@@ -3,29 +3,11 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::{
-    DiscriminatorNames, Family, Groups, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames,
-    bert,
-};
+use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{
     Activation, Config, Sizes, default_initializer_range, fields, initializer_range, number, yes,
 };
 use crate::system::errors::Facts;
-
-/// DistilBERT (Sanh et al. 2019): BERT without segments, under other names.
-pub(super) const DISTILBERT: Family = Family {
-    model_type: "distilbert",
-    class: "DistilBert",
-    prefix: "distilbert.",
-    token_heads: &[TokenHeadNames {
-        transform: Some(TransformNames::biased("vocab_transform", "vocab_layer_norm")),
-        decoder: "vocab_projector.weight",
-        bias: Some(["vocab_projector.bias", "vocab_projector.bias"]),
-        activation: None,
-    }],
-    read: distilbert,
-    ..bert::BERT
-};
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
@@ -53,7 +35,7 @@ struct DistilBertConfig {
     tie_word_embeddings: bool,
 }
 
-fn distilbert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
     let found: DistilBertConfig = fields(text)?;
     let sizes = Sizes::of(
         found.vocab_size,
@@ -70,10 +52,6 @@ fn distilbert(text: &str) -> Result<(Config, Names)> {
     };
     Names::checked(config, &DISTILBERT_LAYER, "transformer.layer")
 }
-
-/// SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
-pub(super) const SQUEEZEBERT: Family =
-    Family { model_type: "squeezebert", class: "SqueezeBert", prefix: "transformer.", read: squeezebert, ..bert::BERT };
 
 const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.query", "attention.key", "attention.value"]),
@@ -106,7 +84,7 @@ struct SqueezeBertConfig {
     output_groups: usize,
 }
 
-fn squeezebert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
     let found: SqueezeBertConfig = fields(text)?;
     let (config, names) = Names::checked(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
     let (hidden, wide) = (config.hidden_size, config.intermediate_size);
@@ -140,32 +118,12 @@ fn squeezebert(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { convolutions: Some(convolutions), ..names }))
 }
 
-/// ELECTRA (Clark et al. 2020), generator and discriminator: narrow embeddings.
-pub(super) const ELECTRA: Family = Family {
-    model_type: "electra",
-    class: "Electra",
-    prefix: "electra.",
-    // The generator's; a discriminator has another one.
-    token_heads: &[TokenHeadNames {
-        transform: Some(TransformNames::biased("generator_predictions.dense", "generator_predictions.LayerNorm")),
-        decoder: "generator_lm_head.weight",
-        bias: Some(["generator_lm_head.bias", "generator_lm_head.bias"]),
-        activation: Some(Activation::Gelu),
-    }],
-    discriminator: Some(DiscriminatorNames {
-        dense: "discriminator_predictions.dense",
-        output: "discriminator_predictions.dense_prediction",
-    }),
-    read: electra,
-    ..bert::BERT
-};
-
 #[derive(Deserialize)]
 struct Embedding {
     embedding_size: usize,
 }
 
-fn electra(text: &str) -> Result<(Config, Names)> {
+pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
     let Embedding { embedding_size } = fields(text)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? };
     let (config, names) = Names::checked(config, &bert::LAYER, "encoder.layer")?;
@@ -173,20 +131,6 @@ fn electra(text: &str) -> Result<(Config, Names)> {
     let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
     Ok((config, Names { projection, ..names }))
 }
-
-/// RemBERT (Chung et al. 2021): narrow embeddings, and others, wide ones, for prediction.
-pub(super) const REMBERT: Family = Family {
-    model_type: "rembert",
-    class: "RemBert",
-    prefix: "rembert.",
-    token_heads: &[TokenHeadNames {
-        transform: Some(TransformNames::biased("cls.predictions.dense", "cls.predictions.LayerNorm")),
-        bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
-        ..bert::HEAD
-    }],
-    read: rembert,
-    ..bert::BERT
-};
 
 /// The linear layer that widens embeddings, of RemBERT and ALBERT.
 const WIDENING: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
@@ -200,7 +144,7 @@ struct RemBertConfig {
     tie_word_embeddings: bool,
 }
 
-fn rembert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
     let found: RemBertConfig = fields(text)?;
     ensure!(!found.tie_word_embeddings, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
     let config = Config {
@@ -212,21 +156,6 @@ fn rembert(text: &str) -> Result<(Config, Names)> {
     let (config, names) = bert::absolute(config)?;
     Ok((config, Names { projection: WIDENING, ..names }))
 }
-
-/// ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their parameters.
-pub(super) const ALBERT: Family = Family {
-    model_type: "albert",
-    class: "Albert",
-    prefix: "albert.",
-    token_heads: &[TokenHeadNames {
-        transform: Some(TransformNames::biased("predictions.dense", "predictions.LayerNorm")),
-        decoder: "predictions.decoder.weight",
-        bias: Some(["predictions.bias", "predictions.decoder.bias"]),
-        activation: None,
-    }],
-    read: albert,
-    ..bert::BERT
-};
 
 const ALBERT_LAYER: LayerNames = LayerNames {
     attention_output: "attention.dense",
@@ -247,7 +176,7 @@ struct AlbertConfig {
     inner_group_num: usize,
 }
 
-fn albert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
     let AlbertConfig { embedding_size, num_hidden_groups: groups, inner_group_num: inner } = fields(text)?;
     let config = Config::parse(text)?;
     let passes = config.num_hidden_layers;

@@ -57,9 +57,12 @@ pub struct ModelTokenizer {
     words: Option<Tokenizer>,
     /// Rows of the token embedding: ids are below.
     rows: usize,
-    separator: Option<u32>,
-    mask: Option<u32>,
-    unknown: Option<u32>,
+    /// The id of `[SEP]` or `</s>`.
+    pub separator: Option<u32>,
+    /// The id of `[MASK]` or `<mask>`.
+    pub mask: Option<u32>,
+    /// The id of the token for text that is not in the vocabulary: `[UNK]`, `<unk>`.
+    pub unknown: Option<u32>,
     /// Whether the surface of each id is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
@@ -268,21 +271,6 @@ impl ModelTokenizer {
     /// The id of a token, if the vocabulary has it.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.text.token_to_id(token)
-    }
-
-    /// The id of the separator: `[SEP]`, `</s>`.
-    pub fn separator(&self) -> Option<u32> {
-        self.separator
-    }
-
-    /// The id of the mask: `[MASK]`, `<mask>`.
-    pub fn mask(&self) -> Option<u32> {
-        self.mask
-    }
-
-    /// The id of the token for text that is not in the vocabulary: `[UNK]`, `<unk>`.
-    pub fn unknown(&self) -> Option<u32> {
-        self.unknown
     }
 
     /// The tokens of the vocabulary that begin a word and have a letter, ascending by id, without special tokens and

@@ -360,7 +360,7 @@ impl Runner<'_> {
         let (tokenizer, Model { id, objective, .. }) = (self.tokenizer, self.model);
         let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
             Objective::MaskedTokens => {
-                Noise::Mask(tokenizer.mask().with_context(|| format!("the tokenizer of `{id}` has no mask token"))?)
+                Noise::Mask(tokenizer.mask.with_context(|| format!("the tokenizer of `{id}` has no mask token"))?)
             }
             Objective::ReplacedTokens => {
                 let unigrams = self.counts.as_ref().and_then(|counts| counts.unigrams());
@@ -371,7 +371,7 @@ impl Runner<'_> {
                 bail!("`{id}` was loaded with the head that classifies, which predicts no token")
             }
         };
-        Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
+        Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown })
     }
 
     /// The first sentences of the corpus, by themselves, whatever the shard.

@@ -35,7 +35,7 @@ impl Legibility {
             let word = sequence.form(place);
             self.lower_cased += u64::from(tokenizer.lower_cases() && word.contains(char::is_uppercase));
             self.add_characters(word, tokenizer);
-            let is_unknown = span.len() == 1 && Some(sequence.ids[span.start()]) == tokenizer.unknown();
+            let is_unknown = span.len() == 1 && Some(sequence.ids[span.start()]) == tokenizer.unknown;
             let is_longer = |length| word.chars().nth(length).is_some();
             is_unparted |= is_unknown && tokenizer.entry_length.is_some_and(is_longer);
         }

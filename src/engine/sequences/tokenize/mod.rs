@@ -158,7 +158,7 @@ impl<'a> SentenceTokenizer<'a> {
                 let document = document.max(segment);
                 let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..*sequence };
                 let special = self.context == Reads::Sentence;
-                self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()), &left_out);
+                self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown), &left_out);
                 self.tally.legibility.add(&sequence, self.tokenizer);
                 Ok(Tokenized::Sequence(Box::new(sequence)))
             }
@@ -407,7 +407,7 @@ pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> 
     let kind = |(position, &id): (usize, &u32)| {
         if special[position] == 0 {
             if tokenizer.is_punctuation(id) { TokenKind::Punctuation } else { TokenKind::Text }
-        } else if Some(id) == tokenizer.separator() {
+        } else if Some(id) == tokenizer.separator {
             TokenKind::Separator
         } else if Some(position) == first {
             TokenKind::FirstSpecial

@@ -70,17 +70,16 @@ impl Class {
         })
     }
 
-    /// The special tokens where no file names them, in the order of [`ROLES`].
-    pub fn special(self) -> [Option<&'static str>; 7] {
-        let [bos, eos, unknown, separator, padding, first, mask] = match self {
+    /// The special tokens where no file names them, in the order of [`ROLES`]; empty where the class has none.
+    fn special(self) -> [&'static str; 7] {
+        match self {
             Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
             Self::BigBird => ["<s>", "</s>", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
             Self::Camembert | Self::XlmRoberta => ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"],
             Self::DebertaV2 => ["[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
-            Self::Llama => return [Some("<s>"), Some("</s>"), Some("<unk>"), None, None, None, None],
-            Self::T5 => return [None, Some("</s>"), Some("<unk>"), None, Some("<pad>"), None, None],
-        };
-        [bos, eos, unknown, separator, padding, first, mask].map(Some)
+            Self::Llama => ["<s>", "</s>", "<unk>", "", "", "", ""],
+            Self::T5 => ["", "</s>", "<unk>", "", "<pad>", "", ""],
+        }
     }
 
     /// Whether a mask in a text takes the space before it along, where no file says so.
@@ -224,7 +223,8 @@ impl Class {
 
     /// The token of a role: what a file names, or that of the class.
     pub fn named(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
-        let default = || ROLES.iter().position(|known| *known == role).and_then(|place| self.special()[place]);
+        let own = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
+        let default = || own().filter(|token| !token.is_empty());
         named(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
     }
 }

@@ -162,7 +162,7 @@ impl TaskReader<'_> {
 
     /// The id, if it is that of a token of the vocabulary.
     fn known(&self, id: u32) -> Scored<u32> {
-        if Some(id) == self.tokenizer.unknown() { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
+        if Some(id) == self.tokenizer.unknown { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }
 }
 
