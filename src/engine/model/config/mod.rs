@@ -12,7 +12,7 @@ use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
-pub(super) use fields::{default_initializer_range, fields, initializer_range, number, some, ten_to_minus, yes};
+pub(super) use fields::{default_initializer_range, fields, number, some, ten_to_minus, yes};
 pub(super) use options::named;
 pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
 pub use rotary::{Rotary, RotaryScaling, rotary};
@@ -25,8 +25,7 @@ pub struct Config {
     /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
     #[serde(skip)]
     pub embedding_size: Option<usize>,
-    /// Width of the embeddings by which the masked-LM head predicts, where they differ from the input embeddings;
-    /// `None`: as wide as those.
+    /// Width of the embeddings by which the masked-LM head predicts; `None`: as wide as the input embeddings.
     #[serde(skip)]
     pub output_embedding_size: Option<usize>,
     /// Width of the hidden states.
@@ -53,8 +52,7 @@ pub struct Config {
     /// The function of all normalisations.
     #[serde(skip)]
     pub norm: NormKind,
-    /// Whether a feed-forward block is a gated linear unit (Shazeer 2020): the activation of one linear layer times
-    /// another.
+    /// Whether a feed-forward block is a gated linear unit (Shazeer 2020).
     #[serde(skip)]
     pub gated: bool,
     /// The factor of the embeddings, before all else.
@@ -85,8 +83,7 @@ pub struct Config {
     /// The heads that were pruned before the checkpoint was saved, ascending: it has no weights for them.
     #[serde(skip)]
     pub absent: Vec<HeadPlace>,
-    /// Whether `max_position_embeddings` is nominal: nothing in the model depends on a position alone, so it has no longest
-    /// sequence.
+    /// Whether `max_position_embeddings` is nominal, as nothing in the model depends on a position alone.
     #[serde(skip)]
     pub is_unbounded: bool,
     /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
@@ -100,7 +97,7 @@ pub struct Config {
     #[serde(default = "ten_to_minus::<12>")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training.
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    #[serde(default = "default_initializer_range", deserialize_with = "fields::initializer_range")]
     pub initializer_range: f64,
     /// Whether the head predicts tokens by their input embeddings.
     #[serde(default = "yes")]
@@ -110,19 +107,14 @@ pub struct Config {
     pub logit_cap: Option<f32>,
 }
 
-/// The sizes that every encoder has, with the names of transformers' `BertConfig`.
+/// The sizes that every encoder has, as in [`Config`].
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Sizes {
-    /// Rows of the token embedding.
     pub vocab_size: usize,
-    /// Width of the hidden states.
     pub hidden_size: usize,
     pub num_hidden_layers: usize,
-    /// Heads per layer.
     pub num_attention_heads: usize,
-    /// Width between the two linear layers of a feed-forward block.
     pub intermediate_size: usize,
-    /// The longest sequence that the model was made for.
     pub max_position_embeddings: usize,
 }
 
@@ -205,26 +197,23 @@ impl Config {
         }
         let types = self.type_vocab_size;
         ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
+        let (hidden, heads) = (self.hidden_size, self.num_attention_heads);
         ensure!(
-            self.head_size.is_some() || self.hidden_size.is_multiple_of(self.num_attention_heads),
-            "hidden_size {} is not a multiple of num_attention_heads {}",
-            self.hidden_size,
-            self.num_attention_heads,
+            self.head_size.is_some() || hidden.is_multiple_of(heads),
+            "hidden_size {hidden} is not a multiple of num_attention_heads {heads}"
         );
-        let width = self.head_dim().saturating_mul(self.num_attention_heads);
-        let (size, heads) = (self.head_dim(), self.num_attention_heads);
+        let size = self.head_dim();
+        let width = size.saturating_mul(heads);
         ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
         let groups = self.key_value_heads.unwrap_or(heads);
         ensure!(
             groups > 0 && heads.is_multiple_of(groups),
             anyhow!("num_key_value_heads is {groups}: it has to divide num_attention_heads {heads}").of_value(groups)
         );
-        let heads = self.num_hidden_layers * self.num_attention_heads;
+        let (layers, all) = (self.num_hidden_layers, self.num_hidden_layers * heads);
         ensure!(
-            heads <= MOST_HEADS,
-            "num_hidden_layers {} times num_attention_heads {} are {heads} heads: no model has more than {MOST_HEADS}",
-            self.num_hidden_layers,
-            self.num_attention_heads,
+            all <= MOST_HEADS,
+            "num_hidden_layers {layers} times num_attention_heads {heads} are {all} heads: no model has more than {MOST_HEADS}"
         );
         let (positions, padding) = (self.max_position_embeddings, self.padding.unwrap_or(0));
         let none =
@@ -313,10 +302,8 @@ impl Config {
         self.padding.map_or(self.first_position, |padding| padding as usize + 1)
     }
 
-    /// The row of the position embedding for each token of a sentence.
-    ///
-    /// If positions are counted from the padding index, a padding token in the text has that index for its position and
-    /// does not count.
+    /// The row of the position embedding for each token of a sentence. If positions are counted from the padding index, a
+    /// padding token in the text has that index for its position and does not count.
     pub fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let padding = self.padding;
         let mut next = self.start();

@@ -8,13 +8,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Config;
 use super::fields::fields;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 /// The rotation of one layer's queries and keys by their positions.
-///
 /// Dimension `i` of the first half of those that turn makes a pair with dimension `i` of the second half.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rotary {
@@ -135,16 +133,16 @@ struct Parameters {
 }
 
 /// The rotation that the text of a `config.json` describes, in layers of `layer_type` where it distinguishes types, by the
-/// order of precedence of transformers (`modeling_rope_utils.py`, `convert_rope_params_to_dict`). `theta` has the key of the base of
-/// the frequencies, beside those of scaling, and the base where no key says it; `share` is the share of a head's dimensions that
-/// turn where no key says it.
+/// order of precedence of transformers (`modeling_rope_utils.py`, `convert_rope_params_to_dict`); of heads of `head_dim` values in a
+/// model of so many positions. Where no key says it, `theta` is the base of the frequencies, beside its key, and `share` the share of a
+/// head's dimensions that turn.
 /// Fails if it names a type that is not supported, lacks a key of its type, or has a value that no rotation has.
 pub fn rotary(
     text: &str,
     layer_type: Option<&str>,
     (key, theta): (&str, f64),
     share: f64,
-    config: &Config,
+    (head_dim, positions): (usize, usize),
 ) -> Result<Rotary> {
     let keys: Keys = fields(text)?;
     let there = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
@@ -171,9 +169,9 @@ pub fn rotary(
         return wrong(key, theta, "a number above 1");
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, as in transformers")]
-    let dims = (config.head_dim() as f64 * share) as usize;
+    let dims = (head_dim as f64 * share) as usize;
     if !(share > 0.0 && share <= 1.0 && dims > 0 && dims.is_multiple_of(2)) {
-        let expected = format!("a share of the {} dimensions of a head that is an even number", config.head_dim());
+        let expected = format!("a share of the {head_dim} dimensions of a head that is an even number");
         return wrong("partial_rotary_factor", share, &expected);
     }
     let rope_type = own.rope_type.as_deref().or(own.old_type.as_deref()).unwrap_or("default");
@@ -186,7 +184,7 @@ pub fn rotary(
         Ok(value)
     };
     let original = || {
-        let given = own.original_max_position_embeddings.unwrap_or(config.max_position_embeddings as f64);
+        let given = own.original_max_position_embeddings.unwrap_or(positions as f64);
         needed("original_max_position_embeddings", Some(given))
     };
     let scaling = match rope_type {
@@ -233,8 +231,7 @@ mod tests {
 
     /// The rotation of heads of 8 values over 512 positions.
     fn of_layers(text: &str, layer_type: Option<&str>) -> Result<Rotary> {
-        let config = Config { head_size: Some(8), max_position_embeddings: 512, ..Config::default() };
-        rotary(text, layer_type, ("rope_theta", 10_000.0), 1.0, &config)
+        rotary(text, layer_type, ("rope_theta", 10_000.0), 1.0, (8, 512))
     }
 
     fn found(text: &str) -> Rotary {

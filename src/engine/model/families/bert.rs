@@ -10,8 +10,8 @@ use super::{
     TokenHeadNames, TransformNames,
 };
 use crate::model::config::{
-    Activation, Config, LARGEST_SIZE, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    number, ten_to_minus, yes,
+    Activation, Config, LARGEST_SIZE, PositionEmbedding, Sizes, default_initializer_range, fields, number,
+    ten_to_minus, yes,
 };
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -88,8 +88,7 @@ struct AlibiConfig {
     layer_norm_eps: f64,
     #[serde(default = "number::<_, 2>")]
     type_vocab_size: usize,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
 /// A BERT whose heads subtract a multiple of the distance from their scores (ALiBi, Press et al. 2022), in both directions, with
@@ -137,7 +136,7 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
         is_unbounded: true,
         layer_norm_eps: found.layer_norm_eps,
         type_vocab_size: found.type_vocab_size,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         ..Config::of(sizes, hidden_act)
     };
     let (config, names) = Names::checked(config, parts, "encoder.layer")?;

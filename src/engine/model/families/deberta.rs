@@ -6,8 +6,7 @@ use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{
-    Activation, Config, Places, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    ten_to_minus, yes,
+    Activation, Config, Places, PositionEmbedding, Sizes, default_initializer_range, fields, ten_to_minus, yes,
 };
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -61,8 +60,7 @@ struct DebertaConfig {
     talking_head: bool,
     attention_head_size: Option<usize>,
     embedding_size: Option<usize>,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
 }
@@ -186,7 +184,7 @@ impl DebertaConfig {
             position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
             type_vocab_size: self.type_vocab_size,
             layer_norm_eps: self.layer_norm_eps,
-            initializer_range: self.initializer_range,
+            initializer_range: self.initializer_range.unwrap_or_else(default_initializer_range),
             tie_word_embeddings: self.tie_word_embeddings,
             ..Config::of(sizes, self.hidden_act)
         })

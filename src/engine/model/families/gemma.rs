@@ -8,8 +8,7 @@ use serde::Deserialize;
 use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
 use crate::model::config::{
-    Activation, Config, EmbeddingScale, Sizes, default_initializer_range, fields, initializer_range, number, some,
-    ten_to_minus,
+    Activation, Config, EmbeddingScale, Sizes, default_initializer_range, fields, number, some, ten_to_minus,
 };
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
@@ -51,8 +50,7 @@ struct GemmaConfig {
     final_logit_softcapping: Option<f32>,
     #[serde(default)]
     attention_bias: bool,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
 pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
@@ -77,12 +75,10 @@ pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
 
 /// Fails if a bound of scores or logits is none.
 fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
-    match cap {
-        Some(cap) if !(cap.is_finite() && cap > 0.0) => {
-            Err(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap))
-        }
-        _ => Ok(()),
+    if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
+        bail!(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap));
     }
+    Ok(())
 }
 
 fn gemma3(text: &str) -> Result<(Config, Names)> {
@@ -117,7 +113,7 @@ fn with_layers(
         score_scale: Some(1.0 / scalar.sqrt()),
         embedding_scale: EmbeddingScale::Constant(scale),
         layer_norm_eps: found.rms_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         logit_cap: found.final_logit_softcapping,
         ..llama::body(sizes, found.hidden_activation)

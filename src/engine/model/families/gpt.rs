@@ -11,8 +11,8 @@ use super::{
     Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, llama,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    number, ten_to_minus, yes,
+    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, number, ten_to_minus,
+    yes,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -78,8 +78,7 @@ struct Gpt2Config {
     scale_attn_weights: bool,
     #[serde(default)]
     scale_attn_by_inverse_layer_idx: bool,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
 fn gpt2(text: &str) -> Result<(Config, Names)> {
@@ -93,7 +92,7 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
     let config = Config {
         score_scale: (!found.scale_attn_weights).then_some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
     };
@@ -124,8 +123,7 @@ struct GptNeoConfig {
     attention_types: Vec<(Vec<String>, usize)>,
     #[serde(default = "number::<_, 256>")]
     window_size: usize,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
 pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
@@ -140,7 +138,7 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let config = Config {
         score_scale: Some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
     };
@@ -180,8 +178,7 @@ struct GptNeoxConfig {
     attention_bias: bool,
     /// The share of a head's dimensions that turn, by the name that it has before transformers 5.
     rotary_pct: Option<f64>,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
 pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
@@ -190,7 +187,7 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
         blocks: if found.use_parallel_residual { BlockPlan::Parallel } else { BlockPlan::Pre },
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(false),
         ..body(sizes, found.hidden_act)
     };
@@ -331,8 +328,7 @@ struct ClipConfig {
     hidden_act: Activation,
     #[serde(default = "ten_to_minus::<5>")]
     layer_norm_eps: f64,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
 fn quick_gelu() -> Activation {
@@ -355,7 +351,7 @@ fn clip_text(text: &str) -> Result<(Config, Names)> {
     );
     let config = Config {
         layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         ..body(sizes, found.hidden_act)
     };
     let (config, mut names) = Names::checked(config, &CLIP_LAYER, "encoder.layers")?;

@@ -10,8 +10,8 @@ use super::{
     TokenHeadNames, bert,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes, default_initializer_range, fields,
-    initializer_range, number, rotary, some, ten_to_minus,
+    Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes, default_initializer_range, fields, number,
+    rotary, some, ten_to_minus,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -66,8 +66,7 @@ struct LlamaConfig {
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     /// The keys that a query of a layer with a window sees, itself among them.
     #[serde(default = "some::<_, 4096>")]
     sliding_window: Option<usize>,
@@ -154,7 +153,7 @@ fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfi
         head_size: found.head_dim.or(defaults.head_dim),
         key_value_heads: found.num_key_value_heads.or(defaults.key_value_heads),
         layer_norm_eps: found.rms_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         visibility: LayerClasses::new(&[Visibility::CAUSAL]),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(defaults.tied),
         ..body(sizes, found.hidden_act)
@@ -216,8 +215,7 @@ struct EuroBertConfig {
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     #[serde(default)]
     tie_word_embeddings: bool,
 }
@@ -229,7 +227,7 @@ pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
         key_value_heads: found.num_key_value_heads,
         layer_norm_eps: found.rms_norm_eps,
         tie_word_embeddings: found.tie_word_embeddings,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         ..body(sizes, found.hidden_act)
     };
     let (config, names) = named(config, &LAYER, Biases::of(found.attention_bias, found.mlp_bias))?;
@@ -247,10 +245,8 @@ struct NeoBertConfig {
     max_length: usize,
     #[serde(default = "ten_to_minus::<6>")]
     norm_eps: f64,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    embedding_init_range: f64,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    decoder_init_range: f64,
+    embedding_init_range: Option<f64>,
+    decoder_init_range: Option<f64>,
 }
 
 pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
@@ -265,7 +261,7 @@ pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     );
     let config = Config {
         layer_norm_eps: found.norm_eps,
-        initializer_range: found.decoder_init_range,
+        initializer_range: found.decoder_init_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: false,
         ..body(sizes, Activation::Silu)
     };
@@ -278,7 +274,7 @@ pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     // `NeoBERTPreTrainedModel` of its own code.
     names.fresh = FreshWeights {
         distribution: Distribution::Uniform,
-        scales: vec![("encoder.weight", found.embedding_init_range)],
+        scales: vec![("encoder.weight", found.embedding_init_range.unwrap_or_else(default_initializer_range))],
         ..FreshWeights::default()
     };
     Ok((config, names))
@@ -314,7 +310,7 @@ fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
 /// The config with the rotation of its layers, all of which turn alike; `theta` has the key and the default of the base of the
 /// frequencies, `share` is the share of a head's dimensions that turn where no key says it.
 pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
-    let rotary = rotary(text, None, theta, share, &config)?;
+    let rotary = rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
 }
@@ -328,8 +324,8 @@ pub(super) fn with_layer_types(
     (types, of_types): (&[usize], [Visibility; 2]),
     theta: [(&'static str, f64); 2],
 ) -> Result<Config> {
-    let of_layer =
-        |&layer_type: &usize| rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, &config).map(Some);
+    let sizes = (config.head_dim(), config.max_position_embeddings);
+    let of_layer = |&layer_type: &usize| rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, sizes).map(Some);
     config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
     config.visibility = visible(types, of_types);
     Ok(config)

@@ -1,5 +1,4 @@
 //! The families of encoders and decoders that can be loaded, those of one body in one file, and the one table that lists them.
-//!
 //! All of them are BERT's encoder with other names and with one or the other part changed. So a family is data:
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
 
@@ -30,7 +29,9 @@ pub use names::{
     Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate,
     LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TokenHeadNames, TransformNames,
 };
-pub use table::FAMILIES;
+
+/// The families that can be loaded.
+pub const FAMILIES: &[Family] = table::FAMILIES;
 
 /// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
 /// `BertForMaskedLM`, `BertGenerationEncoder`, `DPRContextEncoder`.
@@ -69,9 +70,7 @@ impl fmt::Display for Family {
 #[derive(Clone, Debug)]
 pub struct Architecture {
     pub family: Family,
-    /// The sizes and options.
     pub config: Config,
-    /// The names of the tensors.
     pub names: Names,
 }
 
@@ -110,39 +109,26 @@ impl Architecture {
 }
 
 /// Architectures that cannot be analysed as these are, by their `model_type`, and why.
-const REFUSED: &[(&str, &str)] = &[
-    ("fnet", "it mixes tokens by a Fourier transform and has no attention heads"),
-    ("funnel", "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
-    ("nystromformer", NO_WEIGHTS),
-    ("yoso", NO_WEIGHTS),
-    ("mra", NO_WEIGHTS),
-    ("reformer", NO_WEIGHTS),
-    ("perceiver", NO_WEIGHTS),
-    ("mamba", NO_WEIGHTS),
-    ("mamba2", NO_WEIGHTS),
-    ("rwkv", NO_WEIGHTS),
-    ("xlnet", "it attends in two streams over permuted orders"),
-    ("xlm", "its tokenizer is code that is not in the files of the model"),
-    ("flaubert", "its tokenizer is code that is not in the files of the model"),
-    ("gpt_oss", "it has a learned sink: the weights of a row do not sum to 1"),
-    ("gptj", DECODER),
-    ("gemma", DECODER),
-    ("phi", DECODER),
-    ("mixtral", EXPERTS),
-    ("qwen2_moe", EXPERTS),
-    ("qwen3_moe", EXPERTS),
+const REFUSED: &[(&[&str], &str)] = &[
+    (&["fnet"], "it mixes tokens by a Fourier transform and has no attention heads"),
+    (&["funnel"], "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
+    (
+        &["nystromformer", "yoso", "mra", "reformer", "perceiver", "mamba", "mamba2", "rwkv"],
+        "its attention is not a weight for each pair of tokens",
+    ),
+    (&["xlnet"], "it attends in two streams over permuted orders"),
+    (&["xlm", "flaubert"], "its tokenizer is code that is not in the files of the model"),
+    (&["gpt_oss"], "it has a learned sink: the weights of a row do not sum to 1"),
+    (&["gptj", "gemma", "phi"], DECODER),
+    (&["mixtral", "qwen2_moe", "qwen3_moe"], "layers of experts are not supported"),
 ];
 
-const NO_WEIGHTS: &str = "its attention is not a weight for each pair of tokens";
-
 const DECODER: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
-
-const EXPERTS: &str = "layers of experts are not supported";
 
 /// Fails if a `config.json` is of something that cannot be analysed, whatever else it says.
 fn refuse(json: &Value) -> Result<()> {
     if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
-        && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == model_type)
+        && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused.contains(&model_type))
     {
         bail!(anyhow!("model_type is {model_type}: {why}").of_value(model_type));
     }

@@ -10,8 +10,7 @@ use super::{
     TokenHeadNames, TransformNames, bert,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    number, some, yes,
+    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, number, some, yes,
 };
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
@@ -70,8 +69,7 @@ struct ModernBertConfig {
     #[serde(default = "number::<_, 3>")]
     global_attn_every_n_layers: usize,
     layer_types: Option<Vec<String>>,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     /// How many standard deviations from 0 there are no fresh weights; null stands for 3.
     #[serde(default = "some::<_, 2>")]
     initializer_cutoff_factor: Option<f64>,
@@ -97,7 +95,7 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
         gated: true,
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.norm_eps.or(found.layer_norm_eps).unwrap_or(1e-5),
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings,
         ..Config::of(sizes, found.hidden_activation)
     };
@@ -119,9 +117,9 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let config = with_layer_types(config, text, (&types, visible), theta)?;
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
-    let written = found.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
+    let written = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
     let cutoff = found.initializer_cutoff_factor.unwrap_or(3.0);
-    let fresh = FreshWeights {
+    names.fresh = FreshWeights {
         distribution: Distribution::CutNormal(cutoff),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
         ..FreshWeights::default()
@@ -130,7 +128,6 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     names.embedding_norm = Some("embeddings.norm");
     names.biases = Biases::of(found.attention_bias, found.mlp_bias);
     names.first_norm = false;
-    names.fresh = fresh;
     names.final_norm = Some("final_norm");
     Ok((config, names))
 }

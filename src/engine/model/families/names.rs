@@ -16,26 +16,20 @@ pub struct Names {
     pub plain_text: Option<PlainText>,
     /// The linear layer from the embeddings to the hidden states.
     pub projection: Option<&'static str>,
-    /// The parts of a layer.
     pub parts: &'static LayerNames,
     /// The prefix of the parts of each layer, bottom-up. Layers of the same name share their parameters.
     pub layers: Vec<String>,
-    /// The parts that have biases.
     pub biases: Biases,
     /// Whether the weights of linear layers are stored as `[inputs, outputs]`.
     pub transposed: bool,
     /// Whether normalisations multiply by one more than their weight.
     pub norms_add_one: bool,
-    /// The weights before training.
     pub fresh: FreshWeights,
     /// Whether what goes to the heads of the first layer is normalised, in families whose layers normalise what goes into
     /// their blocks.
     pub first_norm: bool,
-    /// The groups of the convolutions that stand in place of a layer's linear layers.
     pub convolutions: Option<Groups>,
-    /// The term that each head adds to the scores by the distance of two tokens.
     pub position_bias: Option<PositionBiasNames>,
-    /// The terms of the scores between content and distance.
     pub disentangled: Option<DisentangledNames>,
     /// The names of the frequencies of rotary positions, of which the first that a checkpoint has is read; where it has none,
     /// they are computed.
@@ -56,16 +50,12 @@ pub struct EmbeddingNames {
     pub segments: &'static str,
 }
 
-/// The parts of a layer that have biases; the others have none in any checkpoint.
+/// The parts of a layer, as in [`LayerNames`], that have biases; the others have none in any checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Biases {
-    /// Queries, keys and values.
     pub query_key_value: bool,
-    /// The linear layer after the heads.
     pub attention_output: bool,
-    /// The linear layer before the activation.
     pub intermediate: bool,
-    /// The linear layer after the activation.
     pub output: bool,
     /// All normalisations, those outside of layers as well.
     pub norms: bool,
@@ -80,10 +70,7 @@ impl Biases {
     pub const NONE: Self =
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
-    /// Linear layers have none, normalisations have them.
-    pub const NORMS: Self = Self { norms: true, ..Self::NONE };
-
-    /// Those of linear layers as a config has them for the two blocks; normalisations have none.
+    /// Linear layers have those that a config says for each of the two blocks, normalisations have none.
     pub(super) fn of(attention: bool, feed_forward: bool) -> Self {
         let (query_key_value, attention_output) = (attention, attention);
         Self { query_key_value, attention_output, intermediate: feed_forward, output: feed_forward, norms: false }
@@ -150,7 +137,6 @@ pub struct DisentangledNames {
     pub keys_biased: bool,
     /// The layer's projection of places to what keys are multiplied by.
     pub queries: Option<&'static str>,
-    /// The place of each distance.
     pub places: Places,
 }
 
@@ -237,7 +223,7 @@ pub struct TransformNames {
 }
 
 impl TransformNames {
-    /// Both have biases.
+    /// The names where both have biases.
     pub(super) const fn biased(dense: &'static str, norm: &'static str) -> Self {
         Self { dense, norm, biases: [true, true] }
     }
@@ -263,16 +249,13 @@ pub struct DiscriminatorNames {
     pub output: &'static str,
 }
 
-/// How many groups each convolution of a layer has. A convolution reads one token at a time, so it is a linear layer
+/// How many groups each convolution of a layer has, in place of its linear layers. A convolution reads one token at a time, so it is a linear layer
 /// whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     pub query_key_value: [usize; 3],
-    /// The one after the heads.
     pub attention_output: usize,
-    /// The one before the activation.
     pub intermediate: usize,
-    /// The one after the activation.
     pub output: usize,
 }
 

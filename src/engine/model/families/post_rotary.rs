@@ -11,8 +11,7 @@ use super::{
     roberta,
 };
 use crate::model::config::{
-    Activation, Config, PositionEmbedding, RotaryScaling, Sizes, default_initializer_range, fields, initializer_range,
-    yes,
+    Activation, Config, PositionEmbedding, RotaryScaling, Sizes, default_initializer_range, fields, yes,
 };
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -86,8 +85,7 @@ const NATIVE_JINA_LAYER: LayerNames =
 /// The keys that the three share beside BERT's sizes.
 #[derive(Deserialize)]
 struct Shared {
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
     layer_norm_eps: Option<f64>,
@@ -106,7 +104,7 @@ fn with_rotary(
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.layer_norm_eps.unwrap_or(layer_norm_eps),
         type_vocab_size: found.type_vocab_size.unwrap_or(type_vocab_size),
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings,
         ..Config::of(sizes, found.hidden_act.unwrap_or(hidden_act))
     })
@@ -173,8 +171,9 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Silu, epsilon, 2))? };
     let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
     let config = turning(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
-    let native = Names { biases: Biases::NORMS, ..Names::numbered(&NATIVE, "layers", &config) };
-    let names = Names { embedding_norm: Some("emb_ln"), biases: Biases::NORMS, other: Some(Box::new(native)), ..names };
+    let biases = Biases { norms: true, ..Biases::NONE };
+    let native = Names { biases, ..Names::numbered(&NATIVE, "layers", &config) };
+    let names = Names { embedding_norm: Some("emb_ln"), biases, other: Some(Box::new(native)), ..names };
     Ok((config, names))
 }
 
@@ -245,8 +244,7 @@ fn ntk(found: &GteConfig) -> Result<Option<f64>> {
         return Ok(None);
     }
     let factor = scaling.get("factor").and_then(Value::as_f64).filter(|factor| factor.is_finite() && *factor > 0.0);
-    let factor = factor.ok_or_else(|| anyhow!("rope_scaling: type is ntk, and factor is no number above 0"))?;
-    Ok(Some(factor))
+    factor.map(Some).ok_or_else(|| anyhow!("rope_scaling: type is ntk, and factor is no number above 0"))
 }
 
 pub(super) fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{
     Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling, Sizes,
-    default_initializer_range, fields, initializer_range, number, ten_to_minus, yes,
+    default_initializer_range, fields, number, ten_to_minus, yes,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -197,8 +197,7 @@ struct EsmConfig {
     pad_token_id: u32,
     #[serde(default = "ten_to_minus::<12>")]
     layer_norm_eps: f64,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
 }
@@ -233,7 +232,7 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
         padding,
         embedding_scale,
         layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings,
         // The head has it written out, whatever `hidden_act` says.
         ..Config::of(sizes, Activation::Gelu)

@@ -4,9 +4,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{
-    Activation, Config, Sizes, default_initializer_range, fields, initializer_range, number, yes,
-};
+use crate::model::config::{Activation, Config, Sizes, default_initializer_range, fields, number, yes};
 use crate::system::errors::Facts;
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
@@ -29,8 +27,7 @@ struct DistilBertConfig {
     hidden_dim: usize,
     activation: Activation,
     max_position_embeddings: usize,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
 }
@@ -46,7 +43,7 @@ pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
     let config = Config {
         // Not in the config: `DistilBertModel` has no other.
         layer_norm_eps: 1e-12,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings,
         ..Config::of(sizes, found.activation)
     };

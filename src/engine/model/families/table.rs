@@ -7,7 +7,7 @@ use super::{
 use crate::model::config::{Activation, BlockPlan};
 
 /// The families that can be loaded.
-pub const FAMILIES: &[Family] = &[
+pub(super) const FAMILIES: &[Family] = &[
     bert::BERT,
     roberta::ROBERTA,
     // XLM-RoBERTa (Conneau et al. 2020).

@@ -224,7 +224,9 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
     let unknown = settings.special("unk_token", ROBERTA.unknown);
     let model = WordLevel::builder().vocab(ids.into_iter().collect()).unk_token(unknown).build();
     let model = model.map_err(unusable(path))?;
-    let mut tokenizer = Tokenizer::new(BoundedModel::from(ModelWrapper::from(model)).cut_by(Arc::new(codes)));
+    let mut model = BoundedModel::from(ModelWrapper::from(model));
+    model.codes = Some(Arc::new(codes));
+    let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
     // Beyond the pieces, which do not list it.
     let mask = AddedToken::from(settings.special("mask_token", ROBERTA.mask), true);

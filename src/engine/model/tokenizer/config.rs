@@ -53,7 +53,7 @@ impl TokenizerConfig {
             if let Some(file) = files.get(ADDED_TOKENS) {
                 for (token, id) in read_json::<BTreeMap<String, u32>>(file)? {
                     let special =
-                        NAMED.iter().any(|name| named(&values, name).is_some_and(|(other, _)| other == token));
+                        ROLES.iter().any(|name| named(&values, name).is_some_and(|(other, _)| other == token));
                     added.insert(id, AddedToken::from(token, special));
                 }
             }
@@ -185,8 +185,9 @@ fn listed(token: &Value) -> Option<AddedToken> {
     }
 }
 
-/// The keys under which special tokens are named.
-const NAMED: [&str; 7] = ["unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "bos_token", "eos_token"];
+/// The keys under which special tokens are named, in the order in which transformers adds them to a vocabulary.
+pub(super) const ROLES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// A special token by the key that names it: a string, or an object with the string as `content`; then the object too.
 pub(super) fn named<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {

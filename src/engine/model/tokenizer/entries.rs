@@ -49,8 +49,7 @@ impl Entries {
         let is_text =
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
         let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
-        let texts = all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token));
-        let scripts = Scripts::of(texts);
+        let scripts = Scripts::of(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token)));
         let mut few: Vec<(u32, String)> = all.iter().filter(|entry| is_text(entry)).take(FEW + 1).cloned().collect();
         if few.len() > FEW {
             few.clear();
@@ -91,17 +90,10 @@ const SPECIAL: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
 /// The scripts of a vocabulary, with the numbers of its entries in each.
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
-    entries: BTreeMap<&'static str, ScriptEntries>,
+    /// All entries of each script, and those of at least two letters.
+    entries: BTreeMap<&'static str, [usize; 2]>,
     /// Entries that have a letter.
     all: usize,
-}
-
-/// The entries of a vocabulary in one script.
-#[derive(Clone, Copy, Debug, Default)]
-struct ScriptEntries {
-    all: usize,
-    /// Entries of at least two letters.
-    of_several_letters: usize,
 }
 
 /// The least entries of several letters by which a vocabulary knows a script, and their share of a small vocabulary. A
@@ -124,9 +116,9 @@ impl Scripts {
             let mut letters = text.chars().filter_map(script_of);
             let Some(script) = letters.next() else { continue };
             scripts.all += 1;
-            let entries = scripts.entries.entry(script).or_default();
-            entries.all += 1;
-            entries.of_several_letters += usize::from(letters.next().is_some());
+            let [all, of_several_letters] = scripts.entries.entry(script).or_default();
+            *all += 1;
+            *of_several_letters += usize::from(letters.next().is_some());
         }
         scripts
     }
@@ -136,9 +128,8 @@ impl Scripts {
         let enough = |count: usize, fewest: usize, share: f64| {
             count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64)
         };
-        self.entries.get(script).is_some_and(|entries| {
-            enough(entries.of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL)
-                || enough(entries.all, FEWEST, SHARE)
+        self.entries.get(script).is_some_and(|&[all, of_several_letters]| {
+            enough(of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL) || enough(all, FEWEST, SHARE)
         })
     }
 }

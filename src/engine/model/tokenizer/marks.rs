@@ -31,7 +31,7 @@ enum Begin {
 impl Marks {
     pub fn of(tokenizer: &Tokenizer) -> Self {
         let (mut begin, mut end) = (Begin::None, None);
-        let joint = tokenizer.get_model().has_codes().then_some(JOINT);
+        let joint = tokenizer.get_model().codes.is_some().then_some(JOINT);
         match &tokenizer.get_model().model {
             ModelWrapper::WordPiece(model) => {
                 let begin = Begin::Continuation(model.continuing_subword_prefix.clone());

@@ -1,5 +1,4 @@
 //! A model's tokenizer: how one is built of each set of files (`build.rs`), as transformers does.
-//!
 //! Files of unknown origin reach a library here, which may panic at them: see [`contained`].
 //!
 //! `tokenizer.json` is a whole tokenizer; `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` and `merges.txt` one
@@ -68,7 +67,7 @@ pub struct ModelTokenizer {
     splits_at_spaces: bool,
     /// Whether a text that follows another takes a space before it, as a part of its first token.
     pub joins_by_a_space: bool,
-    /// How sequences of residues are parted for it, if its tokens are residues.
+    /// How sequences are parted for it, if its tokens are residues of proteins or of nucleic acids, so that the model knows no words.
     pub parting: Option<residues::Parting>,
     /// The token for the beginning of text, where a file names one.
     named_beginning: Option<u32>,
@@ -140,10 +139,8 @@ impl ModelTokenizer {
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
-        let place = {
-            let shown = path.display().to_string();
-            move |error: Error| error.cannot("use tokenizer", &shown).class(Class::Model)
-        };
+        let shown = path.display().to_string();
+        let place = move |error: Error| error.cannot("use tokenizer", &shown).class(Class::Model);
         let bytes = files.iter().map(|(_, file)| file.size()).sum();
         time_limit::within(bytes, place, || contained(build)).cannot("use tokenizer", path.display())?
     }
@@ -283,11 +280,6 @@ impl ModelTokenizer {
         words
     }
 
-    /// Whether its tokens are residues of proteins or of nucleic acids, so that the model knows no words.
-    pub fn is_of_residues(&self) -> bool {
-        self.parting.is_some()
-    }
-
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
     /// or the continuation of a word left out.
     pub fn is_punctuation(&self, id: u32) -> bool {
@@ -309,9 +301,7 @@ impl ModelTokenizer {
         self.round_trip.lower_cases() && !self.looks_up_words
     }
 
-    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if no such
-    /// place is known.
-    ///
+    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if none is known.
     /// If the tokenizer splits at spaces, each part between spaces that has an ASCII letter or digit has at least one
     /// token of its own.
     pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {

@@ -71,10 +71,9 @@ pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
 }
 
 /// The tokens before a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
     /// The tokens that the tokenizer puts there.
-    #[default]
     Own,
     /// This token, unless the tokenizer puts a special one there.
     Token(u32),

@@ -248,7 +248,7 @@ impl ModelInfo {
             vocab_size: config.vocab_size,
             masked_lm_head: model.objective == Some(Objective::MaskedTokens),
             objective: model.objective,
-            residues: model.tokenizer.is_of_residues(),
+            residues: model.tokenizer.parting.is_some(),
             adapter: model.adapter.clone(),
             tokenizer: Some(TokenizerInfo {
                 round_trip: model.tokenizer.round_trip.clone(),

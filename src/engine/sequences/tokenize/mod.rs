@@ -282,7 +282,7 @@ impl<'a> SentenceTokenizer<'a> {
     /// Fails if the model knows no words.
     fn ensure_of_words(&self) -> Result<()> {
         ensure!(
-            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words,
+            !self.tokenizer.parting.is_some() || self.tokenizer.looks_up_words,
             anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
                 .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
         );

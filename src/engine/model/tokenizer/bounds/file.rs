@@ -159,11 +159,8 @@ fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
                 ensure_template(template)?;
             }
             if let Some(ids) = fields.get("ids").and_then(Value::as_array) {
-                ensure!(
-                    ids.len() <= MOST_AROUND,
-                    "a special token has {} ids, at most {MOST_AROUND} are read",
-                    ids.len()
-                );
+                let count = ids.len();
+                ensure!(count <= MOST_AROUND, "a special token has {count} ids, at most {MOST_AROUND} are read");
             }
             fields.values().collect::<Vec<_>>()
         }

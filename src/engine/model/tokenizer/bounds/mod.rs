@@ -1,8 +1,5 @@
-//! Bounds on what a tokenizer's files say, and on what the library makes of a text by them: memory and time are those of
-//! the text, whatever the files say.
-//!
-//! A file is checked before the library builds anything of it (`file.rs`), the result of a step on a text before
-//! the step (`steps.rs`).
+//! Bounds on memory and time, whatever a tokenizer's files say: a file is checked before the library builds anything of it
+//! (`file.rs`), the result of a step on a text before the step (`steps.rs`).
 
 mod file;
 mod steps;

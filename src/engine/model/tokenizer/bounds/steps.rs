@@ -154,8 +154,8 @@ pub(in crate::model::tokenizer) struct BoundedModel {
     pub model: ModelWrapper,
     /// The bytes of the longest token.
     longest: usize,
-    /// How words are cut into the pieces that the model looks up, where it does not cut them itself.
-    codes: Option<Arc<Codes>>,
+    /// The `bpe.codes` by which words are cut into the pieces that the model looks up, where it does not cut them itself.
+    pub codes: Option<Arc<Codes>>,
 }
 
 impl From<ModelWrapper> for BoundedModel {
@@ -171,16 +171,6 @@ impl From<ModelWrapper> for BoundedModel {
 }
 
 impl BoundedModel {
-    /// As above, for a tokenizer that looks up the pieces of words.
-    pub fn cut_by(self, codes: Arc<Codes>) -> Self {
-        Self { codes: Some(codes), ..self }
-    }
-
-    /// Whether words are cut into pieces by `bpe.codes`.
-    pub fn has_codes(&self) -> bool {
-        self.codes.is_some()
-    }
-
     /// The tokens of the pieces of a word.
     fn of_pieces(&self, pieces: Vec<String>) -> tokenizers::Result<Vec<Token>> {
         let mut tokens = Vec::new();

@@ -1,7 +1,5 @@
 //! The classes of transformers whose tokenizer is made of a sentencepiece model, and what each makes of it.
-//!
-//! They are those of transformers 5 (`models/*/tokenization_*.py`, and `convert_from_spm` in
-//! `convert_slow_tokenizer.py`).
+//! They are those of transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
 
 use anyhow::{Result, anyhow, ensure};
 use tokenizers::NormalizerWrapper;
@@ -14,7 +12,7 @@ use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::tokenizer::normalizer::SplitDelimiterBehavior;
 
 use super::proto::SentencePiece;
-use crate::model::tokenizer::config::{TokenizerConfig, named};
+use crate::model::tokenizer::config::{ROLES, TokenizerConfig, named};
 use crate::system::errors::Facts;
 
 /// A class of transformers whose tokenizer is made of a sentencepiece model.
@@ -43,10 +41,6 @@ const CLASSES: [(&str, Class, &[&str]); 8] = [
     // transformers 5 names no class of XLM-RoBERTa-XL; that of transformers 4 is XLM-RoBERTa's.
     ("XLMRobertaTokenizer", Class::XlmRoberta, &["xlm-roberta", "xlm-roberta-xl"]),
 ];
-
-/// Where a special token stands, in the order in which transformers adds them to a vocabulary.
-pub(super) const ROLES: [&str; 7] =
-    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// The most sentinels of T5 that are added to a vocabulary; it has 100.
 const MOST_SENTINELS: u64 = 1 << 16;
@@ -90,8 +84,6 @@ impl Class {
     /// The pieces with their scores by the ids of the class, and the id of the unknown token.
     pub fn vocabulary(self, model: SentencePiece, settings: &TokenizerConfig) -> Result<(Vec<(String, f64)>, usize)> {
         let special = |role: &str| (self.named(settings, role).unwrap_or_default(), 0.0);
-        let position =
-            |tokens: &[(String, f64)], wanted: &dyn Fn(&(String, f64)) -> bool| tokens.iter().position(wanted);
         let own_unknown = usize::try_from(model.unknown).unwrap_or(0);
         let pieces = model.pieces.into_iter().map(|piece| (piece.text, f64::from(piece.score)));
         let unknown = special("unk_token");
@@ -112,7 +104,7 @@ impl Class {
                     unused("<unk>NOTUSED", -100.0),
                 ];
                 let tokens: Vec<_> = first.into_iter().chain(pieces.skip(1)).chain([special("mask_token")]).collect();
-                let id = position(&tokens, &|(token, _)| *token == unknown.0).unwrap_or(0);
+                let id = tokens.iter().position(|(token, _)| *token == unknown.0).unwrap_or(0);
                 (tokens, id)
             }
             Self::T5 => {
@@ -124,7 +116,7 @@ impl Class {
             Self::BigBird | Self::DebertaV2 | Self::Llama => {
                 let tokens: Vec<_> = pieces.collect();
                 let otherwise = if self == Self::BigBird { 100 } else { own_unknown };
-                let id = position(&tokens, &|token| *token == unknown).unwrap_or(otherwise);
+                let id = tokens.iter().position(|token| *token == unknown).unwrap_or(otherwise);
                 (tokens, id)
             }
         })

@@ -18,11 +18,11 @@ use super::bounds::{
     ensure_small_tree,
 };
 use super::build::ensure_id;
-use super::config::{TokenizerConfig, named};
+use super::config::{ROLES, TokenizerConfig, named};
 use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER};
 use crate::system::errors::Facts;
-use class::{Class, ROLES, sentinels};
+use class::{Class, sentinels};
 use proto::{Algorithm, CONTROL, SentencePiece, USER_DEFINED};
 
 /// The tokenizer of a sentencepiece model.

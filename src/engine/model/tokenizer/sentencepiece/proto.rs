@@ -1,7 +1,5 @@
 //! A sentencepiece model as it is stored: the fields of `ModelProto` (`sentencepiece_model.proto`) that make a tokenizer.
-//!
-//! The format is protocol buffers' (<https://protobuf.dev/programming-guides/encoding>), of which four of the six wire
-//! types are in use.
+//! The format is protocol buffers' (<https://protobuf.dev/programming-guides/encoding>).
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -99,11 +97,8 @@ impl Piece {
         for field in Fields(bytes) {
             match field? {
                 (1, Field::Bytes(text)) => {
-                    ensure!(
-                        text.len() <= LONGEST_PIECE,
-                        "it has {} bytes, at most {LONGEST_PIECE} are read",
-                        text.len()
-                    );
+                    let bytes = text.len();
+                    ensure!(bytes <= LONGEST_PIECE, "it has {bytes} bytes, at most {LONGEST_PIECE} are read");
                     str::from_utf8(text).context("its text is not UTF-8")?.clone_into(&mut piece.text);
                 }
                 (2, Field::Fixed32(score)) => piece.score = f32::from_le_bytes(score),
