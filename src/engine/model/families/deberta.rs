@@ -73,16 +73,6 @@ enum Kinds {
     Text(String),
 }
 
-impl Kinds {
-    /// The kinds, as transformers reads them.
-    fn all(&self) -> Vec<String> {
-        match self {
-            Self::List(kinds) => kinds.clone(),
-            Self::Text(kinds) => kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect(),
-        }
-    }
-}
-
 fn none() -> i64 {
     -1
 }
@@ -94,12 +84,10 @@ fn read(text: &str) -> Result<(Config, Names)> {
         kernel == 0,
         anyhow!("conv_kernel_size is {kernel}: a convolution beside the first layer is not supported").of_value(kernel)
     );
-    let kinds = found.pos_att_type.as_ref().map(Kinds::all).unwrap_or_default();
+    let kinds = found.kinds();
     let [to_place, to_content] = terms(&kinds);
-    let config = Config { head_size: found.attention_head_size, ..found.config(sizes, "deberta-v2")? };
     let count = 1 + usize::from(to_place) + usize::from(to_content);
-    let config = Config { score_scale: Some(score_scale(&config, count)), ..config };
-    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
+    let (config, names) = found.layout(sizes, ("deberta-v2", &LAYER), found.attention_head_size, count)?;
     let furthest = found.furthest(&sizes);
     let buckets = positive(found.position_buckets);
     ensure!(
@@ -134,16 +122,14 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
         anyhow!("talking_head is true: it mixes the weights of heads, so that none has weights of its own")
             .of_value(true)
     );
-    let kinds = found.pos_att_type.as_ref().map(Kinds::all).unwrap_or_default();
+    let kinds = found.kinds();
     if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
         let shown = shortened(other);
         return Err(anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").of_value(other));
     }
     let [to_place, to_content] = terms(&kinds);
-    let config = found.config(sizes, "deberta")?;
     // Every kind counts, also where positions are absolute and there are no terms.
-    let config = Config { score_scale: Some(score_scale(&config, 1 + kinds.len())), ..config };
-    let (config, names) = Names::checked(config, &FIRST_LAYER, "encoder.layer")?;
+    let (config, names) = found.layout(sizes, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
     let furthest = found.furthest(&sizes);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
@@ -161,33 +147,47 @@ fn terms(kinds: &[String]) -> [bool; 2] {
     ["c2p", "p2c"].map(|kind| kinds.iter().any(|known| known == kind))
 }
 
-/// The factor with which so many terms together have the variance of one.
-fn score_scale(config: &Config, terms: usize) -> f64 {
-    let head_size = config.head_size.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
-    1.0 / ((head_size * terms) as f64).sqrt()
-}
-
 fn positive(value: i64) -> Option<usize> {
     usize::try_from(value).ok().filter(|&value| value > 0)
 }
 
 impl DebertaConfig {
-    /// The config that the versions share.
-    fn config(&self, sizes: Sizes, family: &str) -> Result<Config> {
+    /// The kinds of terms, as transformers reads them.
+    fn kinds(&self) -> Vec<String> {
+        match &self.pos_att_type {
+            Some(Kinds::List(kinds)) => kinds.clone(),
+            Some(Kinds::Text(kinds)) => kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The config and the names that the versions share, for a family's layer, with the factor of the scores by which so many
+    /// terms together have the variance of one.
+    fn layout(
+        &self,
+        sizes: Sizes,
+        (family, layer): (&str, &'static LayerNames),
+        head_size: Option<usize>,
+        terms: usize,
+    ) -> Result<(Config, Names)> {
         let width = self.embedding_size.unwrap_or(sizes.hidden_size);
         ensure!(
             width == sizes.hidden_size,
             anyhow!("embedding_size is {width}: narrower embeddings are not supported for {family}").of_value(width)
         );
+        let size = head_size.unwrap_or(sizes.hidden_size / sizes.num_attention_heads.max(1));
         let absolute = self.position_biased_input;
-        Ok(Config {
+        let config = Config {
+            head_size,
+            score_scale: Some(1.0 / ((size * terms) as f64).sqrt()),
             position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
             type_vocab_size: self.type_vocab_size,
             layer_norm_eps: self.layer_norm_eps,
             initializer_range: self.initializer_range.unwrap_or_else(default_initializer_range),
             tie_word_embeddings: self.tie_word_embeddings,
             ..Config::of(sizes, self.hidden_act)
-        })
+        };
+        Names::checked(config, layer, "encoder.layer")
     }
 
     /// The longest distance with a place of its own, or in the last bucket.

@@ -22,7 +22,7 @@ pub(super) const LLAMA: Family = Family {
     class: "Llama",
     prefix: "model.",
     token_heads: &[TokenHeadNames::PRODUCT],
-    read: llama,
+    read: |text| decoder(text, &AS_LLAMA).map(|(config, names, _)| (config, names)),
     ..bert::BERT
 };
 
@@ -102,11 +102,6 @@ struct Defaults {
 
 const AS_LLAMA: Defaults =
     Defaults { key_value_heads: None, head_dim: None, theta: THETA.1, tied: false, biased: false, layer: &LAYER };
-
-fn llama(text: &str) -> Result<(Config, Names)> {
-    let (config, names, _) = decoder(text, &AS_LLAMA)?;
-    Ok((config, names))
-}
 
 pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
     let (mut config, names, found) = decoder(text, &Defaults { key_value_heads: Some(8), ..AS_LLAMA })?;
@@ -315,9 +310,7 @@ pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64)
     Ok(config)
 }
 
-/// The config with the rotation of each layer, and with the keys that its queries see, by its type.
-///
-/// `theta` has the key and the default of the frequencies' base for each type of layers.
+/// The config with the rotation of each layer, and with the keys that its queries see, by its type; `theta` is as above, of each type.
 pub(super) fn with_layer_types(
     mut config: Config,
     text: &str,
