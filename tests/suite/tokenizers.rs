@@ -59,7 +59,7 @@ fn token_ids_and_word_ids_are_those_of_transformers() {
         let golden = fs::read_to_string(path.join("golden.json")).expect(remake);
         let golden: Golden = serde_json::from_str(&golden).expect(remake);
         let tokenizer = load(&path).unwrap();
-        assert_eq!(tokenizer.separator(), Some(golden.separator), "{name}");
+        assert_eq!(tokenizer.separator, Some(golden.separator), "{name}");
         for Case { input, ids, words } in &golden.words {
             let input: Vec<&str> = input.iter().map(String::as_str).collect();
             let encoding = tokenizer.encode_words(&input).unwrap();
@@ -95,7 +95,7 @@ fn proteins_are_cut_into_residues() {
     assert_eq!(tokenizer.encode_pair("MK", "TA").unwrap().get_ids(), [0, 20, 15, 2, 11, 5, 2]);
     let words = tokenizer.encode_text("MKT", true).unwrap().get_word_ids().to_vec();
     assert_eq!(words, [None, Some(0), Some(1), Some(2), None]);
-    assert_eq!((tokenizer.separator(), tokenizer.mask(), tokenizer.unknown()), (Some(2), Some(32), Some(3)));
+    assert_eq!((tokenizer.separator, tokenizer.mask, tokenizer.unknown), (Some(2), Some(32), Some(3)));
 }
 
 /// What transformers' `RobertaTokenizer` and `DebertaTokenizer` make of one vocabulary under the names of their special tokens.
@@ -125,7 +125,7 @@ fn texts_of_a_pair_have_two_separators_between_them() {
     for (text, ids) in texts {
         assert_eq!(tokenizer.encode_text(text, true).unwrap().get_ids(), ids, "{text}");
     }
-    assert_eq!((tokenizer.separator(), tokenizer.mask()), (Some(2), Some(4)));
+    assert_eq!((tokenizer.separator, tokenizer.mask), (Some(2), Some(4)));
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
         ] {
             let bare = with(settings, &|json| json["post_processor"] = processor.clone());
             assert_eq!(ids(&bare, "ferry"), ids(&plain, "ferry"));
-            assert_eq!(bare.separator(), plain.separator());
+            assert_eq!(bare.separator, plain.separator);
         }
         // A class that is none of its own is as its file has it.
         let other = with(r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#, &|json| {

@@ -19,7 +19,7 @@ pub struct Askable {
 impl Askable {
     pub fn of_model(model: &Model) -> Self {
         Self {
-            of_residues: model.tokenizer.is_of_residues(),
+            of_residues: model.tokenizer.parting.is_some(),
             is_decoder: model.is_decoder(),
             predicts: model.objective.is_some_and(Objective::is_of_tokens),
             lacks_heads: !model.absent().is_empty(),

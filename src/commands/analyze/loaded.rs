@@ -219,7 +219,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         return Err(error.of_option("phases").of_value(phases).hint("leave it out"));
     }
     ensure!(
-        model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
+        model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask.is_some(),
         anyhow!("{asking}: the tokenizer of `{id}` has no mask token")
             .hint("name it as `mask_token` in tokenizer_config.json")
     );

@@ -322,7 +322,7 @@ fn read_task(
     max_tokens: usize,
     file: &TaskFile,
 ) -> Result<Task> {
-    let mask = tokenizer.mask().filter(|_| model.objective == Some(Objective::MaskedTokens));
+    let mask = tokenizer.mask.filter(|_| model.objective == Some(Objective::MaskedTokens));
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
     let (pooling, strict, exchanged) = (&model.pooling, options.strict, options.exchanged);
     let task = TaskReader { tokenizer, max_tokens, mask, labels, pooling, segments, strict, exchanged }.read(file)?;

@@ -324,11 +324,11 @@ fn is_same(form: &str, word: &str) -> bool {
 /// Fails if it cannot read what its own vocabulary is made of.
 pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
     let tokenizer = model.tokenizer.reading(options)?;
-    if let Some(note) = tokenizer.round_trip().note().filter(|_| !tokenizer.looks_up_words()) {
+    if let Some(note) = tokenizer.round_trip.note().filter(|_| !tokenizer.looks_up_words) {
         say(&format!("note: {note}"));
     }
-    let parting = tokenizer.parting().filter(|parting| *parting != Parting::Letters);
-    if let Some(parting) = parting.filter(|_| !tokenizer.looks_up_words()) {
+    let parting = tokenizer.parting.filter(|parting| *parting != Parting::Letters);
+    if let Some(parting) = parting.filter(|_| !tokenizer.looks_up_words) {
         say(&format!(
             "note: the model is one of residues: sequences are parted as `{parting}` (--residues says otherwise)"
         ));

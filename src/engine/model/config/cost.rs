@@ -46,7 +46,9 @@ impl Config {
         let distances = if self.position_embedding_type.is_relative() { 2 * VALUE } else { 0 };
         let of_pairs = product(&[longest, longest]).saturating_mul(PAIR + distances);
         let bytes = product(&[tokens, of_token]).saturating_mul(VALUE).saturating_add(of_pairs);
-        Cost { bytes, weights: self.weights(lengths) }
+        let pairs = lengths.iter().fold(0_u64, |sum, &length| sum.saturating_add(product(&[length, length])));
+        let weights = pairs.saturating_mul(product(&[self.num_hidden_layers, self.num_attention_heads]));
+        Cost { bytes, weights }
     }
 
     /// The bytes that a pass over so many tokens leaves for its derivatives: of each layer its input, queries, keys and values, what
@@ -66,11 +68,6 @@ impl Config {
         let of_pairs = product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR);
         let Cost { bytes, weights } = self.pass_cost(lengths);
         Cost { bytes: [kept, beside, of_pairs].iter().fold(bytes, |sum, more| sum.saturating_add(*more)), weights }
-    }
-
-    fn weights(&self, lengths: &[usize]) -> u64 {
-        let pairs = lengths.iter().fold(0_u64, |sum, &length| sum.saturating_add(product(&[length, length])));
-        pairs.saturating_mul(product(&[self.num_hidden_layers, self.num_attention_heads]))
     }
 }
 

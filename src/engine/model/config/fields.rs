@@ -1,7 +1,7 @@
-//! The fields of a `config.json`, with errors that name them.
+//! The fields of a `config.json`, with errors that name them, and the defaults of those that it leaves out.
 
 use anyhow::{Result, anyhow};
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 
 use crate::system::errors::Facts;
 use crate::system::json::problem;
@@ -17,4 +17,34 @@ pub(in crate::model) fn fields<T: DeserializeOwned>(text: &str) -> Result<T> {
         let problem = if named { anyhow!(problem) } else { anyhow!("{field}: {problem}") };
         problem.in_line(error.inner().line() as u64)
     })
+}
+
+/// The number `N`.
+pub(in crate::model) fn number<T: From<u16>, const N: u16>() -> T {
+    N.into()
+}
+
+/// The number `N` of an option, which null is another value of.
+#[expect(clippy::unnecessary_wraps, reason = "a default of an option")]
+pub(in crate::model) fn some<T: From<u16>, const N: u16>() -> Option<T> {
+    Some(N.into())
+}
+
+/// `1e-N`, rounded as the literal is: one division of exact numbers.
+pub(in crate::model) fn ten_to_minus<const N: u32>() -> f64 {
+    1.0 / 10_u64.pow(N) as f64
+}
+
+pub(in crate::model) fn yes() -> bool {
+    true
+}
+
+/// transformers' default in every family.
+pub(in crate::model) fn default_initializer_range() -> f64 {
+    0.02
+}
+
+/// Null is the default.
+pub(in crate::model) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
 }

@@ -3,32 +3,29 @@
 pub mod cost;
 mod fields;
 mod options;
-mod places;
 mod rotary;
 
 use anyhow::{Result, anyhow, ensure};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
-pub(super) use fields::fields;
+pub(super) use fields::{default_initializer_range, fields, number, some, ten_to_minus, yes};
 pub(super) use options::named;
-pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, PositionEmbedding};
-pub use places::Places;
-pub use rotary::{Rotary, RotaryDefaults, RotaryScaling, rotary};
+pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
+pub use rotary::{Rotary, RotaryScaling, rotary};
 
 /// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Config {
     /// Rows of the token embedding.
     pub vocab_size: usize,
     /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
     #[serde(skip)]
     pub embedding_size: Option<usize>,
-    /// Width of the embeddings by which the masked-LM head predicts, where they differ from the input embeddings;
-    /// `None`: as wide as those.
+    /// Width of the embeddings by which the masked-LM head predicts; `None`: as wide as the input embeddings.
     #[serde(skip)]
     pub output_embedding_size: Option<usize>,
     /// Width of the hidden states.
@@ -55,8 +52,7 @@ pub struct Config {
     /// The function of all normalisations.
     #[serde(skip)]
     pub norm: NormKind,
-    /// Whether a feed-forward block is a gated linear unit (Shazeer 2020): the activation of one linear layer times
-    /// another.
+    /// Whether a feed-forward block is a gated linear unit (Shazeer 2020).
     #[serde(skip)]
     pub gated: bool,
     /// The factor of the embeddings, before all else.
@@ -87,8 +83,7 @@ pub struct Config {
     /// The heads that were pruned before the checkpoint was saved, ascending: it has no weights for them.
     #[serde(skip)]
     pub absent: Vec<HeadPlace>,
-    /// Whether `max_position_embeddings` is nominal: nothing in the model depends on a position alone, so it has no longest
-    /// sequence.
+    /// Whether `max_position_embeddings` is nominal, as nothing in the model depends on a position alone.
     #[serde(skip)]
     pub is_unbounded: bool,
     /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
@@ -96,61 +91,52 @@ pub struct Config {
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter.
-    #[serde(default = "default_type_vocab_size")]
+    #[serde(default = "number::<_, 2>")]
     pub type_vocab_size: usize,
     /// Added to the variance in layer normalisation.
-    #[serde(default = "default_layer_norm_eps")]
+    #[serde(default = "ten_to_minus::<12>")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training.
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    #[serde(default = "default_initializer_range", deserialize_with = "fields::initializer_range")]
     pub initializer_range: f64,
     /// Whether the head predicts tokens by their input embeddings.
-    #[serde(default = "tied_by_default")]
+    #[serde(default = "yes")]
     pub tie_word_embeddings: bool,
     /// The bound of the logits, which are `cap tanh(logits / cap)` (Gemma Team 2024). `None`: there is none.
     #[serde(skip)]
     pub logit_cap: Option<f32>,
 }
 
-/// transformers' default in every family, for configs that leave the field out.
-pub(super) fn tied_by_default() -> bool {
-    true
-}
-
-/// transformers' default in every family, for configs that leave the field out.
-pub(super) fn default_initializer_range() -> f64 {
-    0.02
-}
-
-/// Null is the default.
-pub(super) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
-}
-
-/// transformers' `BertConfig` default, for configs that leave the field out.
-fn default_type_vocab_size() -> usize {
-    2
-}
-
-/// transformers' `BertConfig` default, for configs that leave the field out.
-fn default_layer_norm_eps() -> f64 {
-    1e-12
-}
-
-/// The sizes that every encoder has, with the names of transformers' `BertConfig`.
+/// The sizes that every encoder has, as in [`Config`].
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Sizes {
-    /// Rows of the token embedding.
     pub vocab_size: usize,
-    /// Width of the hidden states.
     pub hidden_size: usize,
     pub num_hidden_layers: usize,
-    /// Heads per layer.
     pub num_attention_heads: usize,
-    /// Width between the two linear layers of a feed-forward block.
     pub intermediate_size: usize,
-    /// The longest sequence that the model was made for.
     pub max_position_embeddings: usize,
+}
+
+impl Sizes {
+    /// The sizes of a config with other names: the widths are those of the hidden states and between the linear layers of a
+    /// feed-forward block, the numbers those of layers and of heads in each.
+    pub(super) fn of(
+        vocab_size: usize,
+        widths: [usize; 2],
+        numbers: [usize; 2],
+        max_position_embeddings: usize,
+    ) -> Self {
+        let ([hidden_size, intermediate_size], [num_hidden_layers, num_attention_heads]) = (widths, numbers);
+        Self {
+            vocab_size,
+            hidden_size,
+            num_hidden_layers,
+            num_attention_heads,
+            intermediate_size,
+            max_position_embeddings,
+        }
+    }
 }
 
 impl Config {
@@ -158,35 +144,16 @@ impl Config {
     pub fn of(sizes: Sizes, hidden_act: Activation) -> Self {
         Self {
             vocab_size: sizes.vocab_size,
-            embedding_size: None,
-            output_embedding_size: None,
             hidden_size: sizes.hidden_size,
             num_hidden_layers: sizes.num_hidden_layers,
             num_attention_heads: sizes.num_attention_heads,
-            head_size: None,
-            key_value_heads: None,
-            score_scale: None,
-            score_cap: None,
-            blocks: BlockPlan::Post,
-            norm: NormKind::Layer,
-            gated: false,
-            embedding_scale: EmbeddingScale::One,
             intermediate_size: sizes.intermediate_size,
             hidden_act,
             max_position_embeddings: sizes.max_position_embeddings,
-            position_embedding_type: PositionEmbedding::Absolute,
-            padding: None,
-            first_position: 0,
-            rotary: Vec::new(),
-            visibility: LayerClasses::default(),
-            absent: Vec::new(),
-            is_unbounded: false,
-            full_attention: None,
-            type_vocab_size: 0,
-            layer_norm_eps: default_layer_norm_eps(),
+            layer_norm_eps: 1e-12,
             initializer_range: default_initializer_range(),
-            tie_word_embeddings: tied_by_default(),
-            logit_cap: None,
+            tie_word_embeddings: true,
+            ..Self::default()
         }
     }
 }
@@ -230,26 +197,23 @@ impl Config {
         }
         let types = self.type_vocab_size;
         ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
+        let (hidden, heads) = (self.hidden_size, self.num_attention_heads);
         ensure!(
-            self.head_size.is_some() || self.hidden_size.is_multiple_of(self.num_attention_heads),
-            "hidden_size {} is not a multiple of num_attention_heads {}",
-            self.hidden_size,
-            self.num_attention_heads,
+            self.head_size.is_some() || hidden.is_multiple_of(heads),
+            "hidden_size {hidden} is not a multiple of num_attention_heads {heads}"
         );
-        let width = self.head_dim().saturating_mul(self.num_attention_heads);
-        let (size, heads) = (self.head_dim(), self.num_attention_heads);
+        let size = self.head_dim();
+        let width = size.saturating_mul(heads);
         ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
         let groups = self.key_value_heads.unwrap_or(heads);
         ensure!(
             groups > 0 && heads.is_multiple_of(groups),
             anyhow!("num_key_value_heads is {groups}: it has to divide num_attention_heads {heads}").of_value(groups)
         );
-        let heads = self.num_hidden_layers * self.num_attention_heads;
+        let (layers, all) = (self.num_hidden_layers, self.num_hidden_layers * heads);
         ensure!(
-            heads <= MOST_HEADS,
-            "num_hidden_layers {} times num_attention_heads {} are {heads} heads: no model has more than {MOST_HEADS}",
-            self.num_hidden_layers,
-            self.num_attention_heads,
+            all <= MOST_HEADS,
+            "num_hidden_layers {layers} times num_attention_heads {heads} are {all} heads: no model has more than {MOST_HEADS}"
         );
         let (positions, padding) = (self.max_position_embeddings, self.padding.unwrap_or(0));
         let none =
@@ -338,10 +302,8 @@ impl Config {
         self.padding.map_or(self.first_position, |padding| padding as usize + 1)
     }
 
-    /// The row of the position embedding for each token of a sentence.
-    ///
-    /// If positions are counted from the padding index, a padding token in the text has that index for its position and
-    /// does not count.
+    /// The row of the position embedding for each token of a sentence. If positions are counted from the padding index, a
+    /// padding token in the text has that index for its position and does not count.
     pub fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let padding = self.padding;
         let mut next = self.start();

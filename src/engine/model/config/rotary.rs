@@ -13,7 +13,6 @@ use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 /// The rotation of one layer's queries and keys by their positions.
-///
 /// Dimension `i` of the first half of those that turn makes a pair with dimension `i` of the second half.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rotary {
@@ -31,13 +30,9 @@ pub enum RotaryScaling {
     /// None.
     Default,
     /// All are divided by `factor`.
-    Linear {
-        /// The divisor.
-        factor: f64,
-    },
+    Linear { factor: f64 },
     /// Long waves are divided by `factor`, short ones stay, those between are mixed (Grattafiori et al. 2024).
     Llama3 {
-        /// The divisor of long waves.
         factor: f64,
         /// Waves longer than `original` over this are long.
         low: f64,
@@ -49,9 +44,7 @@ pub enum RotaryScaling {
     /// Dimensions that turn seldom are divided by `factor`, those that turn often stay, those between are mixed; cosines and
     /// sines are multiplied by `attention` (Peng et al. 2024).
     Yarn {
-        /// The divisor.
         factor: f64,
-        /// The factor of cosines and sines.
         attention: f64,
         /// Dimensions that turn more often than this within `original` stay.
         fast: f64,
@@ -118,21 +111,6 @@ struct Keys {
     others: BTreeMap<String, Value>,
 }
 
-/// Values that a family has where a config says nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct RotaryDefaults {
-    /// The key of the base of the frequencies, beside those of scaling.
-    pub theta_key: &'static str,
-    /// The base of the frequencies where no key says it.
-    pub theta: f64,
-    /// The share of a head's dimensions that turn where no key says it.
-    pub share: f64,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// The longest sequence that the model was made for.
-    pub max_positions: usize,
-}
-
 /// The scaling of frequencies as `rope_scaling` and `rope_parameters` have it.
 #[derive(Deserialize)]
 struct Parameters {
@@ -155,9 +133,17 @@ struct Parameters {
 }
 
 /// The rotation that the text of a `config.json` describes, in layers of `layer_type` where it distinguishes types, by the
-/// order of precedence of transformers (`modeling_rope_utils.py`, `convert_rope_params_to_dict`).
+/// order of precedence of transformers (`modeling_rope_utils.py`, `convert_rope_params_to_dict`); of heads of `head_dim` values in a
+/// model of so many positions. Where no key says it, `theta` is the base of the frequencies, beside its key, and `share` the share of a
+/// head's dimensions that turn.
 /// Fails if it names a type that is not supported, lacks a key of its type, or has a value that no rotation has.
-pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) -> Result<Rotary> {
+pub fn rotary(
+    text: &str,
+    layer_type: Option<&str>,
+    (key, theta): (&str, f64),
+    share: f64,
+    (head_dim, positions): (usize, usize),
+) -> Result<Rotary> {
     let keys: Keys = fields(text)?;
     let there = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
     let (name, found) = match there(keys.rope_scaling) {
@@ -167,16 +153,15 @@ pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) ->
     let nested = layer_type.and_then(|layer_type| found.as_ref()?.get(layer_type).cloned());
     let own = nested.or(found).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
     let own: Parameters = serde_json::from_value(own).map_err(|error| anyhow!("{name}: {error}"))?;
-    let key = defaults.theta_key;
     let theta = match (own.rope_theta, keys.others.get(key)) {
         (Some(theta), _) => theta,
-        (None, None | Some(Value::Null)) => defaults.theta,
+        (None, None | Some(Value::Null)) => theta,
         (None, Some(theta)) => {
             let shown = shortened(&theta.to_string());
             theta.as_f64().with_context(|| format!("{key} is {shown}: a number is expected"))?
         }
     };
-    let share = own.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(defaults.share);
+    let share = own.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(share);
     let wrong = |key: &str, value: f64, expected: &str| {
         Err(anyhow!("{key} is {value}: {expected} is expected").of_value(value))
     };
@@ -184,9 +169,9 @@ pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) ->
         return wrong(key, theta, "a number above 1");
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, as in transformers")]
-    let dims = (defaults.head_dim as f64 * share) as usize;
+    let dims = (head_dim as f64 * share) as usize;
     if !(share > 0.0 && share <= 1.0 && dims > 0 && dims.is_multiple_of(2)) {
-        let expected = format!("a share of the {} dimensions of a head that is an even number", defaults.head_dim);
+        let expected = format!("a share of the {head_dim} dimensions of a head that is an even number");
         return wrong("partial_rotary_factor", share, &expected);
     }
     let rope_type = own.rope_type.as_deref().or(own.old_type.as_deref()).unwrap_or("default");
@@ -199,7 +184,7 @@ pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) ->
         Ok(value)
     };
     let original = || {
-        let given = own.original_max_position_embeddings.unwrap_or(defaults.max_positions as f64);
+        let given = own.original_max_position_embeddings.unwrap_or(positions as f64);
         needed("original_max_position_embeddings", Some(given))
     };
     let scaling = match rope_type {
@@ -244,15 +229,17 @@ fn attention_factor(own: &Parameters, factor: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const DEFAULTS: RotaryDefaults =
-        RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, share: 1.0, head_dim: 8, max_positions: 512 };
+    /// The rotation of heads of 8 values over 512 positions.
+    fn of_layers(text: &str, layer_type: Option<&str>) -> Result<Rotary> {
+        rotary(text, layer_type, ("rope_theta", 10_000.0), 1.0, (8, 512))
+    }
 
     fn found(text: &str) -> Rotary {
-        rotary(text, None, DEFAULTS).unwrap()
+        of_layers(text, None).unwrap()
     }
 
     fn error(text: &str) -> String {
-        rotary(text, None, DEFAULTS).unwrap_err().to_string()
+        of_layers(text, None).unwrap_err().to_string()
     }
 
     #[test]
@@ -272,8 +259,8 @@ mod tests {
         assert_eq!(found(both).theta, 4.0);
         assert_eq!(found(r#"{"rope_theta": 3, "rope_scaling": null, "rope_parameters": {"factor": 5}}"#).theta, 3.0);
         let nested = r#"{"rope_theta": 3, "rope_parameters": {"full_attention": {"rope_theta": 7}}}"#;
-        assert_eq!(rotary(nested, Some("full_attention"), DEFAULTS).unwrap().theta, 7.0);
-        assert_eq!(rotary(nested, Some("sliding_attention"), DEFAULTS).unwrap().theta, 3.0);
+        assert_eq!(of_layers(nested, Some("full_attention")).unwrap().theta, 7.0);
+        assert_eq!(of_layers(nested, Some("sliding_attention")).unwrap().theta, 3.0);
     }
 
     #[test]

@@ -1,10 +1,20 @@
-//! BERT (Devlin et al. 2019): transformers' `BertModel`, and equal models under other names.
+//! BERT (Devlin et al. 2019): transformers' `BertModel`, equal models under other names, and models that change one part of it
+//! or add embeddings to it.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
 
-pub(super) use super::bert_layer::{ABSOLUTE, LAYER};
-use super::{Family, Names, TokenHeadNames, TransformNames, alibi};
-use crate::model::config::Config;
+use super::{
+    Biases, Family, Intermediate, LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow,
+    TokenHeadNames, TransformNames,
+};
+use crate::model::config::{
+    Activation, Config, LARGEST_SIZE, PositionEmbedding, Sizes, default_initializer_range, fields, number,
+    ten_to_minus, yes,
+};
+use crate::system::errors::Facts;
+use crate::system::printable::shortened;
 
 pub(super) const BERT: Family = Family {
     model_type: "bert",
@@ -17,44 +27,255 @@ pub(super) const BERT: Family = Family {
     read,
 };
 
-/// DPR's encoders of questions and of passages (Karpukhin et al. 2020).
-pub(super) const DPR: Family = Family {
-    model_type: "dpr",
-    class: "DPR",
-    prefix: "bert_model.",
-    wrappers: &["question_encoder.", "ctx_encoder."],
-    ..BERT
-};
-
-/// Splinter (Ram et al. 2021), without its selection of spans.
-pub(super) const SPLINTER: Family = Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..BERT };
-
-/// VisualBERT (Li et al. 2019) of text alone: what goes through it beside the words are regions of images.
-pub(super) const VISUAL_BERT: Family =
-    Family { model_type: "visual_bert", class: "VisualBert", prefix: "visual_bert.", needless: VISUAL, ..BERT };
-
-/// Embeddings of regions of images.
-const VISUAL: &[&str] = &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"];
-
 /// The masked-LM head.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames {
-        dense: "cls.predictions.transform.dense",
-        norm: "cls.predictions.transform.LayerNorm",
-        biases: [true, true],
-    }),
+    transform: Some(TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")),
     decoder: "cls.predictions.decoder.weight",
     bias: Some(["cls.predictions.bias", "cls.predictions.decoder.bias"]),
     activation: None,
 };
 
+/// The parts of a layer; RoBERTa and ELECTRA were made from the same source.
+pub(super) const LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Apart(["attention.self.query", "attention.self.key", "attention.self.value"]),
+    query_key_norms: None,
+    write_norms: None,
+    distances: Some("attention.self.distance_embedding"),
+    attention_output: "attention.output.dense",
+    attention_norm: "attention.output.LayerNorm",
+    intermediate: Intermediate::Plain("intermediate.dense"),
+    output: "output.dense",
+    output_norm: "output.LayerNorm",
+};
+
+/// The names in families whose positions are absolute.
+pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
+
+/// A config that is checked, and BERT's names without embeddings of distances.
+/// Fails if its sizes fit no encoder.
+pub(super) fn absolute(config: Config) -> Result<(Config, Names)> {
+    Names::checked(config, &ABSOLUTE, "encoder.layer")
+}
+
 fn read(text: &str) -> Result<(Config, Names)> {
-    if let Some(found) = alibi::read(text)? {
-        return Ok(found);
+    match alibi(text)? {
+        Some(found) => Ok(found),
+        None => Names::checked(Config::parse(text)?, &LAYER, "encoder.layer"),
     }
-    let config = Config::parse(text)?.checked()?;
-    let names = Names::numbered(&LAYER, "encoder.layer", &config);
-    Ok((config, names))
+}
+
+const JINA_LAYER: LayerNames = LayerNames {
+    intermediate: Intermediate::GateFirst("mlp.gated_layers"),
+    output: "mlp.wo",
+    output_norm: "mlp.layernorm",
+    ..ABSOLUTE
+};
+
+const MOSAIC_LAYER: LayerNames =
+    LayerNames { query_key_value: QueryKeyValue::Blocks("attention.self.Wqkv"), ..JINA_LAYER };
+
+/// The keys by which BERTs with ALiBi are told from others, and what they have beside BERT's sizes.
+#[derive(Deserialize)]
+struct AlibiConfig {
+    position_embedding_type: Option<String>,
+    /// MosaicBERT's, the length of a table of its own code.
+    alibi_starting_size: Option<usize>,
+    /// JinaBERT's.
+    feed_forward_type: Option<String>,
+    #[serde(default)]
+    hidden_act: Activation,
+    #[serde(default = "ten_to_minus::<12>")]
+    layer_norm_eps: f64,
+    #[serde(default = "number::<_, 2>")]
+    type_vocab_size: usize,
+    initializer_range: Option<f64>,
+}
+
+/// A BERT whose heads subtract a multiple of the distance from their scores (ALiBi, Press et al. 2022), in both directions, with
+/// gated linear units and without embeddings of positions, if a `config.json` is of one: JinaBERT v2 (Günther et al. 2023),
+/// MosaicBERT (Portes et al. 2023) and DNABERT-2 (Zhou et al. 2024), whose `model_type` is `bert`.
+/// Fails if a field has a value that is not supported.
+fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
+    /// The keys by which they are told: a BERT's other keys may be anything.
+    #[derive(Deserialize)]
+    struct Told {
+        #[serde(default)]
+        position_embedding_type: Value,
+        #[serde(default)]
+        alibi_starting_size: Value,
+        /// The places of a model's own code.
+        #[serde(default)]
+        auto_map: Value,
+    }
+    let told: Told = fields(text)?;
+    if told.position_embedding_type != "alibi" && told.alibi_starting_size.is_null() {
+        return Ok(None);
+    }
+    let code = told.auto_map.to_string();
+    let variant = || {
+        let why = "JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported";
+        anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))
+    };
+    ensure!(!code.contains("qk-post-norm"), variant());
+    let (sizes, found): (Sizes, AlibiConfig) = (fields(text)?, fields(text)?);
+    let of_jina = found.alibi_starting_size.is_none() && found.position_embedding_type.is_some();
+    let (gated, hidden_act, parts) = match found.feed_forward_type.as_deref() {
+        Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
+        Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
+        Some("original") => (false, found.hidden_act, &ABSOLUTE),
+        None if of_jina => (false, found.hidden_act, &ABSOLUTE),
+        None => (true, found.hidden_act, &MOSAIC_LAYER),
+        Some(other) => {
+            let shown = shortened(other);
+            bail!(anyhow!("feed_forward_type is {shown} (supported: original, geglu, reglu)").of_value(other))
+        }
+    };
+    let config = Config {
+        gated,
+        position_embedding_type: PositionEmbedding::None,
+        is_unbounded: true,
+        layer_norm_eps: found.layer_norm_eps,
+        type_vocab_size: found.type_vocab_size,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
+        ..Config::of(sizes, hidden_act)
+    };
+    let (config, names) = Names::checked(config, parts, "encoder.layer")?;
+    let biases = Biases { intermediate: !gated, ..Biases::ALL };
+    Ok(Some((config, Names { biases, position_bias: Some(PositionBiasNames::Slopes), ..names })))
+}
+
+pub(super) fn bert_generation(text: &str) -> Result<(Config, Names)> {
+    absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
+}
+
+/// The keys that transformers' `BigBirdConfig` has beside BERT's names, with its defaults.
+#[derive(Deserialize)]
+struct BigBirdConfig {
+    #[serde(default = "block_sparse")]
+    attention_type: String,
+    #[serde(default = "number::<_, 64>")]
+    block_size: usize,
+    #[serde(default = "number::<_, 3>")]
+    num_random_blocks: usize,
+    #[serde(default = "yes")]
+    use_bias: bool,
+    #[serde(default)]
+    rescale_embeddings: bool,
+}
+
+fn block_sparse() -> String {
+    "block_sparse".to_owned()
+}
+
+impl BigBirdConfig {
+    /// The longest sequence over which every token attends to all; `None` if there is no limit.
+    ///
+    /// `BigBirdModel` computes full attention up to the blocks that block-sparse attention needs at least: two that are
+    /// global, three of the window, and the random ones twice.
+    fn full_attention(&self) -> Result<Option<usize>> {
+        match self.attention_type.as_str() {
+            "original_full" => Ok(None),
+            "block_sparse" => {
+                let blocks = self.num_random_blocks.saturating_mul(2).saturating_add(5);
+                let tokens = blocks.saturating_mul(self.block_size);
+                ensure!(tokens > 0, anyhow!("block_size is 0").of_value(0));
+                Ok(Some(tokens))
+            }
+            other => {
+                let error =
+                    anyhow!("attention_type {other:?} is not supported (supported: original_full, block_sparse)");
+                Err(error.of_value(other))
+            }
+        }
+    }
+}
+
+pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
+    let found: BigBirdConfig = fields(text)?;
+    ensure!(found.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
+    ensure!(!found.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
+    absolute(Config { full_attention: found.full_attention()?, ..Config::parse(text)? })
+}
+
+/// The keys that transformers' `ErnieConfig` has beside BERT's names, with its defaults.
+#[derive(Deserialize)]
+struct ErnieConfig {
+    #[serde(default)]
+    use_task_id: bool,
+    #[serde(default = "number::<_, 3>")]
+    task_type_vocab_size: usize,
+}
+
+pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
+    let ErnieConfig { use_task_id, task_type_vocab_size: rows } = fields(text)?;
+    let (config, names) = absolute(Config::parse(text)?)?;
+    let task = TableRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
+    Ok((config, Names { plain_text: use_task_id.then(|| PlainText::Rows(vec![task])), ..names }))
+}
+
+#[derive(Deserialize)]
+struct LayoutLmConfig {
+    #[serde(default = "number::<_, 1024>")]
+    max_2d_position_embeddings: usize,
+}
+
+/// Left and right, top and bottom, height and width.
+const BOX: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
+
+pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
+    let LayoutLmConfig { max_2d_position_embeddings: rows } = fields(text)?;
+    let (config, names) = absolute(Config::parse(text)?)?;
+    let zero = |side: &str| TableRow { table: format!("embeddings.{side}_position_embeddings"), rows, row: 0 };
+    Ok((config, Names { plain_text: Some(PlainText::Rows(BOX.map(zero).into())), ..names }))
+}
+
+/// The keys that transformers' `MarkupLMConfig` has beside BERT's names, with its defaults.
+#[derive(Deserialize)]
+struct MarkupLmConfig {
+    #[serde(default)]
+    pad_token_id: u32,
+    #[serde(default = "number::<_, 50>")]
+    max_depth: usize,
+    #[serde(default = "number::<_, 32>")]
+    xpath_unit_hidden_size: usize,
+    #[serde(default = "number::<_, 256>")]
+    max_xpath_tag_unit_embeddings: usize,
+    #[serde(default = "number::<_, 1024>")]
+    max_xpath_subs_unit_embeddings: usize,
+    #[serde(default = "number::<_, 216>")]
+    tag_pad_id: usize,
+    #[serde(default = "number::<_, 1001>")]
+    subs_pad_id: usize,
+}
+
+/// No tree of markup is that deep: the published models have 50 levels.
+const DEEPEST: usize = 1 << 10;
+
+pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
+    let found: MarkupLmConfig = fields(text)?;
+    let (config, names) = absolute(Config { padding: Some(found.pad_token_id), ..Config::parse(text)? })?;
+    let (depth, width) = (found.max_depth, found.xpath_unit_hidden_size);
+    for (name, size, most) in [("max_depth", depth, DEEPEST), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
+        let other = || anyhow!("{name} is {size}: 1 to {most} are expected").of_value(size);
+        ensure!((1..=most).contains(&size), other());
+    }
+    let none = |depth: usize| {
+        let tag = ("tag", found.max_xpath_tag_unit_embeddings, found.tag_pad_id);
+        let subscript = ("subs", found.max_xpath_subs_unit_embeddings, found.subs_pad_id);
+        [tag, subscript].map(|(kind, rows, row)| {
+            let table = format!("embeddings.xpath_embeddings.xpath_{kind}_sub_embeddings.{depth}");
+            TableRow { table, rows, row }
+        })
+    };
+    let markup = Markup {
+        none: (0..depth).map(none).collect(),
+        width,
+        inner: "embeddings.xpath_embeddings.xpath_unitseq2_inner",
+        // `XPathEmbeddings` has no other.
+        inner_width: 4 * config.hidden_size,
+        output: "embeddings.xpath_embeddings.inner2emb",
+    };
+    Ok((config, Names { plain_text: Some(PlainText::Markup(markup)), ..names }))
 }
 
 /// The `config.json` of a small BERT, for tests.
@@ -62,3 +283,32 @@ fn read(text: &str) -> Result<(Config, Names)> {
 pub(in crate::model) const SMALL: &str = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8,
     "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu",
     "max_position_embeddings": 10}"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_is_refused_by_the_name_of_its_code() {
+        let text = r#"{"position_embedding_type": "alibi",
+            "auto_map": {"AutoModel": "jinaai/jina-bert-v2-qk-post-norm--modeling_bert.JinaBertModel"}}"#;
+        let error = read(text).unwrap_err().to_string();
+        assert!(
+            error.starts_with("auto_map names qk-post-norm: JinaBERT v2 of the code, de, es and zh models"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn attention_is_full_up_to_eleven_blocks() {
+        let of = |text: &str| fields::<BigBirdConfig>(text).unwrap().full_attention();
+        // The limit that transformers states for google/bigbird-roberta-base.
+        assert_eq!(of("{}").unwrap(), Some(704));
+        assert_eq!(of(r#"{"block_size": 2, "num_random_blocks": 1}"#).unwrap(), Some(14));
+        assert_eq!(of(r#"{"attention_type": "original_full"}"#).unwrap(), None);
+        assert_eq!(of(r#"{"block_size": 0}"#).unwrap_err().to_string(), "block_size is 0");
+        let error = of(r#"{"attention_type": "dense"}"#).unwrap_err().to_string();
+        assert_eq!(error, "attention_type \"dense\" is not supported (supported: original_full, block_sparse)");
+        assert_eq!(of(r#"{"num_random_blocks": 18446744073709551615}"#).unwrap(), Some(usize::MAX));
+    }
+}

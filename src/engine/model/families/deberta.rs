@@ -6,8 +6,7 @@ use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{
-    Activation, Config, Places, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    tied_by_default,
+    Activation, Config, Places, PositionEmbedding, Sizes, default_initializer_range, fields, ten_to_minus, yes,
 };
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -16,10 +15,6 @@ use crate::system::printable::shortened;
 /// behind two more passes through the last layer.
 pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
-
-/// The first version: queries, keys and values of each head together, a place for each distance, and heads as wide as the hidden
-/// states have room for.
-pub(super) const DEBERTA: Family = Family { model_type: "deberta", class: "Deberta", read: read_first, ..DEBERTA_V2 };
 
 const FIRST_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::HeadByHeadBiased {
@@ -41,9 +36,9 @@ const LAYER: LayerNames = LayerNames {
 /// The keys that transformers' `DebertaConfig` and `DebertaV2Config` have beside BERT's sizes, with their defaults.
 #[derive(Deserialize)]
 struct DebertaConfig {
-    #[serde(default = "gelu")]
+    #[serde(default)]
     hidden_act: Activation,
-    #[serde(default = "layer_norm_eps")]
+    #[serde(default = "ten_to_minus::<7>")]
     layer_norm_eps: f64,
     #[serde(default)]
     relative_attention: bool,
@@ -65,9 +60,8 @@ struct DebertaConfig {
     talking_head: bool,
     attention_head_size: Option<usize>,
     embedding_size: Option<usize>,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
-    #[serde(default = "tied_by_default")]
+    initializer_range: Option<f64>,
+    #[serde(default = "yes")]
     tie_word_embeddings: bool,
 }
 
@@ -79,30 +73,8 @@ enum Kinds {
     Text(String),
 }
 
-impl Kinds {
-    /// The kinds, as transformers reads them.
-    fn all(&self) -> Vec<String> {
-        match self {
-            Self::List(kinds) => kinds.clone(),
-            Self::Text(kinds) => kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect(),
-        }
-    }
-}
-
-fn gelu() -> Activation {
-    Activation::Gelu
-}
-
-fn layer_norm_eps() -> f64 {
-    1e-7
-}
-
 fn none() -> i64 {
     -1
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
@@ -112,11 +84,10 @@ fn read(text: &str) -> Result<(Config, Names)> {
         kernel == 0,
         anyhow!("conv_kernel_size is {kernel}: a convolution beside the first layer is not supported").of_value(kernel)
     );
-    let kinds = found.pos_att_type.as_ref().map(Kinds::all).unwrap_or_default();
+    let kinds = found.kinds();
     let [to_place, to_content] = terms(&kinds);
-    let config = Config { head_size: found.attention_head_size, ..found.config(sizes, "deberta-v2")? };
     let count = 1 + usize::from(to_place) + usize::from(to_content);
-    let config = Config { score_scale: Some(score_scale(&config, count)), ..config }.checked()?;
+    let (config, names) = found.layout(sizes, ("deberta-v2", &LAYER), found.attention_head_size, count)?;
     let furthest = found.furthest(&sizes);
     let buckets = positive(found.position_buckets);
     ensure!(
@@ -141,26 +112,24 @@ fn read(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some(queries),
         places: Places { span: buckets.unwrap_or(furthest), buckets, furthest },
     };
-    let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, found.with_terms(names, disentangled, &sizes)?))
 }
 
-fn read_first(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, DebertaConfig) = (fields(text)?, fields(text)?);
     ensure!(
         !found.talking_head,
         anyhow!("talking_head is true: it mixes the weights of heads, so that none has weights of its own")
             .of_value(true)
     );
-    let kinds = found.pos_att_type.as_ref().map(Kinds::all).unwrap_or_default();
+    let kinds = found.kinds();
     if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
         let shown = shortened(other);
         return Err(anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").of_value(other));
     }
     let [to_place, to_content] = terms(&kinds);
-    let config = found.config(sizes, "deberta")?;
     // Every kind counts, also where positions are absolute and there are no terms.
-    let config = Config { score_scale: Some(score_scale(&config, 1 + kinds.len())), ..config }.checked()?;
+    let (config, names) = found.layout(sizes, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
     let furthest = found.furthest(&sizes);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
@@ -170,7 +139,6 @@ fn read_first(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some("attention.self.pos_q_proj"),
         places: Places { span: furthest, buckets: None, furthest },
     };
-    let names = Names::numbered(&FIRST_LAYER, "encoder.layer", &config);
     Ok((config, found.with_terms(names, disentangled, &sizes)?))
 }
 
@@ -179,33 +147,47 @@ fn terms(kinds: &[String]) -> [bool; 2] {
     ["c2p", "p2c"].map(|kind| kinds.iter().any(|known| known == kind))
 }
 
-/// The factor with which so many terms together have the variance of one.
-fn score_scale(config: &Config, terms: usize) -> f64 {
-    let head_size = config.head_size.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
-    1.0 / ((head_size * terms) as f64).sqrt()
-}
-
 fn positive(value: i64) -> Option<usize> {
     usize::try_from(value).ok().filter(|&value| value > 0)
 }
 
 impl DebertaConfig {
-    /// The config that the versions share.
-    fn config(&self, sizes: Sizes, family: &str) -> Result<Config> {
+    /// The kinds of terms, as transformers reads them.
+    fn kinds(&self) -> Vec<String> {
+        match &self.pos_att_type {
+            Some(Kinds::List(kinds)) => kinds.clone(),
+            Some(Kinds::Text(kinds)) => kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The config and the names that the versions share, for a family's layer, with the factor of the scores by which so many
+    /// terms together have the variance of one.
+    fn layout(
+        &self,
+        sizes: Sizes,
+        (family, layer): (&str, &'static LayerNames),
+        head_size: Option<usize>,
+        terms: usize,
+    ) -> Result<(Config, Names)> {
         let width = self.embedding_size.unwrap_or(sizes.hidden_size);
         ensure!(
             width == sizes.hidden_size,
             anyhow!("embedding_size is {width}: narrower embeddings are not supported for {family}").of_value(width)
         );
+        let size = head_size.unwrap_or(sizes.hidden_size / sizes.num_attention_heads.max(1));
         let absolute = self.position_biased_input;
-        Ok(Config {
+        let config = Config {
+            head_size,
+            score_scale: Some(1.0 / ((size * terms) as f64).sqrt()),
             position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
             type_vocab_size: self.type_vocab_size,
             layer_norm_eps: self.layer_norm_eps,
-            initializer_range: self.initializer_range,
+            initializer_range: self.initializer_range.unwrap_or_else(default_initializer_range),
             tie_word_embeddings: self.tie_word_embeddings,
             ..Config::of(sizes, self.hidden_act)
-        })
+        };
+        Names::checked(config, layer, "encoder.layer")
     }
 
     /// The longest distance with a place of its own, or in the last bucket.

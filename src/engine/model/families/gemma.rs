@@ -1,25 +1,21 @@
-//! Gemma 2 and 3 (Gemma Team 2024, 2025), decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3 with attention in both
-//! directions. Its blocks normalise what goes in and what they write, its heads normalise queries and keys and share keys, and its
-//! layers have windows.
+//! Gemma 2 and 3 (Gemma Team 2024, 2025), decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3 with attention
+//! in both directions. Its blocks normalise what goes in and what they write, its heads normalise queries and keys and share keys, and
+//! its layers have windows.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use super::windows::{LayerType, layer_types, with_layer_types};
-use super::{Biases, EmbeddingNames, Family, LayerNames, Names, llama_like};
+use super::llama::{layer_types, with_layer_types};
+use super::{Biases, Family, LayerNames, Names, llama};
 use crate::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, NormKind, PositionEmbedding, Sizes, default_initializer_range,
-    fields, initializer_range,
+    Activation, Config, EmbeddingScale, Sizes, default_initializer_range, fields, number, some, ten_to_minus,
 };
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
 /// EmbeddingGemma, which is the one in both directions, was trained to embed texts, and has no head.
 pub(super) const GEMMA_3_TEXT: Family =
-    Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama_like::EURO_BERT };
-
-/// Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
-pub(super) const GEMMA_2: Family = Family { model_type: "gemma2", class: "Gemma2", read: gemma2, ..GEMMA_3_TEXT };
+    Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama::LLAMA };
 
 const GEMMA_2_LAYER: LayerNames = LayerNames { query_key_norms: None, ..LAYER };
 
@@ -27,26 +23,25 @@ const LAYER: LayerNames = LayerNames {
     query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]),
     write_norms: Some(["post_attention_layernorm", "post_feedforward_layernorm"]),
     output_norm: "pre_feedforward_layernorm",
-    ..llama_like::EURO_BERT_LAYER
+    ..llama::LAYER
 };
 
 /// The keys that transformers' `Gemma3TextConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct GemmaConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     use_bidirectional_attention: Option<bool>,
-    #[serde(default = "gelu_tanh")]
+    #[serde(default = "Activation::gelu_tanh")]
     hidden_activation: Activation,
-    #[serde(default = "num_key_value_heads")]
+    #[serde(default = "number::<_, 4>")]
     num_key_value_heads: usize,
-    #[serde(default = "head_dim")]
+    #[serde(default = "number::<_, 256>")]
     head_dim: usize,
-    #[serde(default = "rms_norm_eps")]
+    #[serde(default = "ten_to_minus::<6>")]
     rms_norm_eps: f64,
-    #[serde(default = "query_pre_attn_scalar")]
+    #[serde(default = "number::<_, 256>")]
     query_pre_attn_scalar: f64,
-    #[serde(default = "sliding_window")]
+    #[serde(default = "number::<_, 4096>")]
     sliding_window: usize,
     sliding_window_pattern: Option<usize>,
     layer_types: Option<Vec<String>>,
@@ -55,50 +50,17 @@ struct GemmaConfig {
     final_logit_softcapping: Option<f32>,
     #[serde(default)]
     attention_bias: bool,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
-fn gelu_tanh() -> Activation {
-    Activation::GeluTanh
-}
-
-fn num_key_value_heads() -> usize {
-    4
-}
-
-fn head_dim() -> usize {
-    256
-}
-
-fn rms_norm_eps() -> f64 {
-    1e-6
-}
-
-fn query_pre_attn_scalar() -> f64 {
-    256.0
-}
-
-fn sliding_window() -> usize {
-    4096
-}
-
-fn gemma2(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
     /// transformers' default, for configs that leave the field out; null is no bound.
     #[derive(Deserialize)]
     struct Caps {
-        #[serde(default = "score_cap")]
+        #[serde(default = "some::<_, 50>")]
         attn_logit_softcapping: Option<f32>,
-        #[serde(default = "logit_cap")]
+        #[serde(default = "some::<_, 30>")]
         final_logit_softcapping: Option<f32>,
-    }
-    #[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
-    fn score_cap() -> Option<f32> {
-        Some(50.0)
-    }
-    #[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
-    fn logit_cap() -> Option<f32> {
-        Some(30.0)
     }
     let (sizes, found, caps): (Sizes, GemmaConfig, Caps) = (fields(text)?, fields(text)?, fields(text)?);
     let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
@@ -107,18 +69,16 @@ fn gemma2(text: &str) -> Result<(Config, Names)> {
     check_cap("attn_logit_softcapping", cap)?;
     let found = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..found };
     // Every second layer has a window, and all turn alike.
-    let (config, names) = with_layers(text, (sizes, found), 2, &GEMMA_2_LAYER, |_| ("rope_theta", 1e4))?;
+    let (config, names) = with_layers(text, (sizes, found), 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
 /// Fails if a bound of scores or logits is none.
 fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
-    match cap {
-        Some(cap) if !(cap.is_finite() && cap > 0.0) => {
-            Err(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap))
-        }
-        _ => Ok(()),
+    if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
+        bail!(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap));
     }
+    Ok(())
 }
 
 fn gemma3(text: &str) -> Result<(Config, Names)> {
@@ -127,10 +87,7 @@ fn gemma3(text: &str) -> Result<(Config, Names)> {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").of_value(cap));
     }
     let every = found.sliding_window_pattern.unwrap_or(6);
-    with_layers(text, (sizes, found), every, &LAYER, |layer_type| match layer_type {
-        LayerType::Full => ("rope_theta", 1e6),
-        LayerType::Sliding => ("rope_local_base_freq", 1e4),
-    })
+    with_layers(text, (sizes, found), every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
 /// The config and the names of layers of which one in `every` has no window, and the key and the default of the frequencies'
@@ -140,7 +97,7 @@ fn with_layers(
     (sizes, found): (Sizes, GemmaConfig),
     every: usize,
     layer: &'static LayerNames,
-    theta: impl Fn(LayerType) -> (&'static str, f64),
+    theta: [(&'static str, f64); 2],
 ) -> Result<(Config, Names)> {
     let scalar = found.query_pre_attn_scalar;
     ensure!(
@@ -154,39 +111,25 @@ fn with_layers(
         head_size: Some(found.head_dim),
         key_value_heads: Some(found.num_key_value_heads),
         score_scale: Some(1.0 / scalar.sqrt()),
-        blocks: BlockPlan::Pre,
-        norm: NormKind::RootMeanSquare,
-        gated: true,
         embedding_scale: EmbeddingScale::Constant(scale),
-        position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.rms_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         logit_cap: found.final_logit_softcapping,
-        ..Config::of(sizes, found.hidden_activation)
-    }
-    .checked()?;
+        ..llama::body(sizes, found.hidden_activation)
+    };
+    let (config, names) = llama::named(config, layer, Biases::of(found.attention_bias, false))?;
     let is_full = |layer: usize| (layer + 1).is_multiple_of(every.max(1));
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let window = found.sliding_window;
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
-    let visible = |layer_type| match (layer_type, found.use_bidirectional_attention.unwrap_or(false)) {
-        (LayerType::Full, true) => Visibility::ALL,
+    let visible = if found.use_bidirectional_attention.unwrap_or(false) {
         // A token sees those at most half of what the config says away (transformers' `Gemma3TextConfig`, which halves it,
         // and `_bidirectional_window_overlay`).
-        (LayerType::Sliding, true) => Visibility::window(window / 2),
-        (LayerType::Full, false) => Visibility::CAUSAL,
-        (LayerType::Sliding, false) => Visibility::causal_window(window),
+        [Visibility::ALL, Visibility::window(window / 2)]
+    } else {
+        [Visibility::CAUSAL, Visibility::causal_window(window)]
     };
     let config = with_layer_types(config, text, (&types, visible), theta)?;
-    let attention = found.attention_bias;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" },
-        embedding_norm: None,
-        biases: Biases { query_key_value: attention, attention_output: attention, ..Biases::NONE },
-        norms_add_one: true,
-        final_norm: Some("norm"),
-        ..Names::numbered(layer, "layers", &config)
-    };
-    Ok((config, names))
+    Ok((config, Names { norms_add_one: true, ..names }))
 }

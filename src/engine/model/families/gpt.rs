@@ -1,14 +1,18 @@
 //! Decoders with the body of GPT-2 (Radford et al. 2019), which is pre-norm: GPT-2 itself, GPT-Neo (Black et al. 2021), whose
 //! scores are not scaled and whose layers have windows, and GPT-NeoX (Black et al. 2022; Pythia has the same), whose positions
-//! are rotary and whose blocks stand side by side.
+//! are rotary and whose blocks stand side by side; OPT and the encoder of texts of CLIP.
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames};
+use super::llama::turning;
+use super::{
+    Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, llama,
+};
 use crate::model::config::{
-    Activation, BlockPlan, Config, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range, fields,
-    initializer_range, rotary,
+    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, number, ten_to_minus,
+    yes,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -18,35 +22,21 @@ pub(super) const GPT_2: Family = Family {
     model_type: "gpt2",
     class: "GPT2",
     prefix: "transformer.",
-    wrappers: &[],
     // The mask of attention, which transformers kept as a buffer.
     needless: &["attn.bias", "attention.bias"],
     token_heads: &[TokenHeadNames::PRODUCT],
-    discriminator: None,
     read: gpt2,
-};
-
-pub(super) const GPT_NEO: Family = Family { model_type: "gpt_neo", class: "GPTNeo", read: gpt_neo, ..GPT_2 };
-
-pub(super) const GPT_NEOX: Family = Family {
-    model_type: "gpt_neox",
-    class: "GPTNeoX",
-    prefix: "gpt_neox.",
-    token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
-    read: gpt_neox,
-    ..GPT_2
+    ..bert::BERT
 };
 
 const GPT_2_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Blocks("attn.c_attn"),
-    query_key_norms: None,
-    write_norms: None,
-    distances: None,
     attention_output: "attn.c_proj",
     attention_norm: "ln_1",
     intermediate: Intermediate::Plain("mlp.c_fc"),
     output: "mlp.c_proj",
     output_norm: "ln_2",
+    ..bert::ABSOLUTE
 };
 
 const GPT_NEO_LAYER: LayerNames = LayerNames {
@@ -73,7 +63,6 @@ const WIDER: usize = 4;
 /// The keys of transformers' `GPT2Config`, with its defaults.
 #[derive(Deserialize)]
 struct Gpt2Config {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     n_embd: usize,
@@ -81,28 +70,15 @@ struct Gpt2Config {
     n_head: usize,
     n_positions: usize,
     n_inner: Option<usize>,
-    #[serde(default = "gelu_tanh")]
+    #[serde(default = "Activation::gelu_tanh")]
     activation_function: Activation,
-    #[serde(default = "layer_norm_epsilon")]
+    #[serde(default = "ten_to_minus::<5>")]
     layer_norm_epsilon: f64,
     #[serde(default = "yes")]
     scale_attn_weights: bool,
     #[serde(default)]
     scale_attn_by_inverse_layer_idx: bool,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
-}
-
-fn gelu_tanh() -> Activation {
-    Activation::GeluTanh
-}
-
-fn layer_norm_epsilon() -> f64 {
-    1e-5
-}
-
-fn yes() -> bool {
-    true
+    initializer_range: Option<f64>,
 }
 
 fn gpt2(text: &str) -> Result<(Config, Names)> {
@@ -111,37 +87,27 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
         !found.scale_attn_by_inverse_layer_idx,
         anyhow!("scale_attn_by_inverse_layer_idx is true, which is not supported for gpt2").of_value(true)
     );
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.n_embd,
-        num_hidden_layers: found.n_layer,
-        num_attention_heads: found.n_head,
-        intermediate_size: found.n_inner.unwrap_or(found.n_embd.saturating_mul(WIDER)),
-        max_position_embeddings: found.n_positions,
-    };
+    let wide = found.n_inner.unwrap_or(found.n_embd.saturating_mul(WIDER));
+    let sizes = Sizes::of(found.vocab_size, [found.n_embd, wide], [found.n_layer, found.n_head], found.n_positions);
     let config = Config {
         score_scale: (!found.scale_attn_weights).then_some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
-    }
-    .checked()?;
-    let names = Names {
-        embeddings: &EMBEDDINGS,
-        embedding_norm: None,
-        // A module of its own, `Conv1D`, whose weights are `[inputs, outputs]`.
-        transposed: true,
-        final_norm: Some("ln_f"),
-        ..Names::numbered(&GPT_2_LAYER, "h", &config)
     };
+    let (config, mut names) = Names::checked(config, &GPT_2_LAYER, "h")?;
+    names.embeddings = &EMBEDDINGS;
+    names.embedding_norm = None;
+    // A module of its own, `Conv1D`, whose weights are `[inputs, outputs]`.
+    names.transposed = true;
+    names.final_norm = Some("ln_f");
     Ok((config, names))
 }
 
 /// The keys of transformers' `GPTNeoConfig`, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     hidden_size: usize,
@@ -149,40 +115,34 @@ struct GptNeoConfig {
     num_heads: usize,
     max_position_embeddings: usize,
     intermediate_size: Option<usize>,
-    #[serde(default = "gelu_tanh")]
+    #[serde(default = "Activation::gelu_tanh")]
     activation_function: Activation,
-    #[serde(default = "layer_norm_epsilon")]
+    #[serde(default = "ten_to_minus::<5>")]
     layer_norm_epsilon: f64,
     /// Types of attention that follow each other, each with how often they do.
     attention_types: Vec<(Vec<String>, usize)>,
-    #[serde(default = "window_size")]
+    #[serde(default = "number::<_, 256>")]
     window_size: usize,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
-fn window_size() -> usize {
-    256
-}
-
-fn gpt_neo(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let found: GptNeoConfig = fields(text)?;
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.hidden_size,
-        num_hidden_layers: found.num_layers,
-        num_attention_heads: found.num_heads,
-        intermediate_size: found.intermediate_size.unwrap_or(found.hidden_size.saturating_mul(WIDER)),
-        max_position_embeddings: found.max_position_embeddings,
-    };
+    let wide = found.intermediate_size.unwrap_or(found.hidden_size.saturating_mul(WIDER));
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.hidden_size, wide],
+        [found.num_layers, found.num_heads],
+        found.max_position_embeddings,
+    );
     let config = Config {
         score_scale: Some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
-    }
-    .checked()?;
+    };
+    let (config, mut names) = Names::checked(config, &GPT_NEO_LAYER, "h")?;
     ensure!(found.window_size > 0, anyhow!("window_size is 0").of_value(0));
     let layers = config.num_hidden_layers;
     let types = found
@@ -197,24 +157,20 @@ fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     // One more than there may be is enough to tell, however many a file names.
     let visibility = types.take(layers + 1).map(visible).collect::<Result<Vec<_>>>()?;
     ensure!(visibility.len() == layers, "attention_types are not of {layers} layers, the num_layers");
-    let names = Names {
-        embeddings: &EMBEDDINGS,
-        embedding_norm: None,
-        biases: Biases { query_key_value: false, ..Biases::ALL },
-        final_norm: Some("ln_f"),
-        ..Names::numbered(&GPT_NEO_LAYER, "h", &config)
-    };
+    names.embeddings = &EMBEDDINGS;
+    names.embedding_norm = None;
+    names.biases = Biases { query_key_value: false, ..Biases::ALL };
+    names.final_norm = Some("ln_f");
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
 
 /// The keys that transformers' `GPTNeoXConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoxConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
-    #[serde(default = "gelu")]
+    #[serde(default)]
     hidden_act: Activation,
-    #[serde(default = "layer_norm_epsilon")]
+    #[serde(default = "ten_to_minus::<5>")]
     layer_norm_eps: f64,
     #[serde(default = "yes")]
     use_parallel_residual: bool,
@@ -222,42 +178,26 @@ struct GptNeoxConfig {
     attention_bias: bool,
     /// The share of a head's dimensions that turn, by the name that it has before transformers 5.
     rotary_pct: Option<f64>,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
 }
 
-fn gelu() -> Activation {
-    Activation::Gelu
-}
-
-fn gpt_neox(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, GptNeoxConfig) = (fields(text)?, fields(text)?);
     let config = Config {
         blocks: if found.use_parallel_residual { BlockPlan::Parallel } else { BlockPlan::Pre },
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(false),
         ..body(sizes, found.hidden_act)
-    }
-    .checked()?;
-    let defaults = RotaryDefaults {
-        theta_key: "rotary_emb_base",
-        theta: 10_000.0,
-        share: found.rotary_pct.unwrap_or(0.25),
-        head_dim: config.head_dim(),
-        max_positions: config.max_position_embeddings,
     };
-    let turning = rotary(text, None, defaults)?;
-    let config = Config { rotary: vec![Some(turning); config.num_hidden_layers], ..config };
+    let (config, mut names) = Names::checked(config, &GPT_NEOX_LAYER, "layers")?;
+    let config = turning(config, text, ("rotary_emb_base", 10_000.0), found.rotary_pct.unwrap_or(0.25))?;
     let attention = found.attention_bias;
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embed_in", positions: "", segments: "" },
-        embedding_norm: None,
-        biases: Biases { query_key_value: attention, attention_output: attention, ..Biases::ALL },
-        final_norm: Some("final_layer_norm"),
-        ..Names::numbered(&GPT_NEOX_LAYER, "layers", &config)
-    };
+    names.embeddings = &EmbeddingNames { words: "embed_in", positions: "", segments: "" };
+    names.embedding_norm = None;
+    names.biases = Biases { query_key_value: attention, attention_output: attention, ..Biases::ALL };
+    names.final_norm = Some("final_layer_norm");
     Ok((config, names))
 }
 
@@ -268,4 +208,159 @@ fn body(sizes: Sizes, hidden_act: Activation) -> Config {
         visibility: LayerClasses::new(&[Visibility::CAUSAL]),
         ..Config::of(sizes, hidden_act)
     }
+}
+
+/// The parts of a layer; BART's were made from the same source.
+pub(super) const OPT_LAYER: LayerNames = LayerNames {
+    attention_output: "self_attn.out_proj",
+    attention_norm: "self_attn_layer_norm",
+    intermediate: Intermediate::Plain("fc1"),
+    output: "fc2",
+    output_norm: "final_layer_norm",
+    ..llama::LAYER
+};
+
+/// The rows before that of the first position (`OPTLearnedPositionalEmbedding`, `BartLearnedPositionalEmbedding`).
+pub(super) const FIRST_POSITION: usize = 2;
+
+/// The keys of transformers' `OPTConfig`, with its defaults.
+#[derive(Deserialize)]
+struct OptConfig {
+    tie_word_embeddings: Option<bool>,
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    ffn_dim: usize,
+    max_position_embeddings: usize,
+    #[serde(default = "relu")]
+    activation_function: Activation,
+    #[serde(default = "yes")]
+    do_layer_norm_before: bool,
+    #[serde(default = "yes")]
+    enable_bias: bool,
+    #[serde(default = "yes")]
+    layer_norm_elementwise_affine: bool,
+    word_embed_proj_dim: Option<usize>,
+    #[serde(rename = "_remove_final_layer_norm", default)]
+    remove_final_layer_norm: bool,
+    #[serde(default = "default_initializer_range")]
+    init_std: f64,
+}
+
+fn relu() -> Activation {
+    Activation::Relu
+}
+
+pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
+    let found: OptConfig = fields(text)?;
+    // The one of 350 million parameters alone has others.
+    let expected = [
+        ("do_layer_norm_before", found.do_layer_norm_before, true),
+        ("enable_bias", found.enable_bias, true),
+        ("layer_norm_elementwise_affine", found.layer_norm_elementwise_affine, true),
+        ("_remove_final_layer_norm", found.remove_final_layer_norm, false),
+    ];
+    for (key, value, expected) in expected {
+        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for opt").of_value(value));
+    }
+    let (width, hidden) = (found.word_embed_proj_dim.unwrap_or(found.hidden_size), found.hidden_size);
+    ensure!(
+        width == hidden,
+        anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
+            .of_value(width)
+    );
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [hidden, found.ffn_dim],
+        [found.num_hidden_layers, found.num_attention_heads],
+        found.max_position_embeddings.saturating_add(FIRST_POSITION),
+    );
+    let config = Config {
+        first_position: FIRST_POSITION,
+        // transformers' `OPTDecoder` has no other.
+        layer_norm_eps: 1e-5,
+        initializer_range: found.init_std,
+        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
+        ..body(sizes, found.activation_function)
+    };
+    let (config, mut names) = Names::checked(config, &OPT_LAYER, "layers")?;
+    names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "embed_positions", segments: "" };
+    names.embedding_norm = None;
+    names.final_norm = Some("final_layer_norm");
+    Ok((config, names))
+}
+
+/// CLIP's encoder of texts (Radford et al. 2021), a decoder by its attention.
+pub(super) const CLIP_TEXT: Family = Family {
+    model_type: "clip_text_model",
+    class: "CLIPText",
+    prefix: "text_model.",
+    token_heads: &[],
+    read: clip_text,
+    ..GPT_2
+};
+
+const CLIP_LAYER: LayerNames = LayerNames {
+    attention_norm: "layer_norm1",
+    intermediate: Intermediate::Plain("mlp.fc1"),
+    output: "mlp.fc2",
+    output_norm: "layer_norm2",
+    ..OPT_LAYER
+};
+
+/// transformers' `CLIPTextConfig`, with its defaults: the `text_config` of a file of both may leave anything out.
+#[derive(Deserialize)]
+struct ClipConfig {
+    #[serde(default = "number::<_, 49408>")]
+    vocab_size: usize,
+    #[serde(default = "number::<_, 512>")]
+    hidden_size: usize,
+    #[serde(default = "number::<_, 2048>")]
+    intermediate_size: usize,
+    #[serde(default = "number::<_, 12>")]
+    num_hidden_layers: usize,
+    #[serde(default = "number::<_, 8>")]
+    num_attention_heads: usize,
+    #[serde(default = "number::<_, 77>")]
+    max_position_embeddings: usize,
+    #[serde(default = "quick_gelu")]
+    hidden_act: Activation,
+    #[serde(default = "ten_to_minus::<5>")]
+    layer_norm_eps: f64,
+    initializer_range: Option<f64>,
+}
+
+fn quick_gelu() -> Activation {
+    Activation::QuickGelu
+}
+
+pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
+    let json: Value = serde_json::from_str(text)?;
+    let of_texts = json.get("text_config").filter(|config| config.is_object());
+    clip_text(&of_texts.context("text_config is missing: it has the sizes of the encoder of texts")?.to_string())
+}
+
+fn clip_text(text: &str) -> Result<(Config, Names)> {
+    let found: ClipConfig = fields(text)?;
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.hidden_size, found.intermediate_size],
+        [found.num_hidden_layers, found.num_attention_heads],
+        found.max_position_embeddings,
+    );
+    let config = Config {
+        layer_norm_eps: found.layer_norm_eps,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
+        ..body(sizes, found.hidden_act)
+    };
+    let (config, mut names) = Names::checked(config, &CLIP_LAYER, "encoder.layers")?;
+    names.embeddings = &EmbeddingNames {
+        words: "embeddings.token_embedding",
+        positions: "embeddings.position_embedding",
+        segments: "",
+    };
+    names.embedding_norm = None;
+    names.final_norm = Some("final_layer_norm");
+    Ok((config, names))
 }

@@ -1,83 +1,91 @@
-//! Decoders with Llama's body: Llama (Touvron et al. 2023; SmolLM2 has the same), Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024),
-//! Qwen3 (Yang et al. 2025) and SmolLM3 (Bakouch et al. 2025).
+//! The body of Llama (Touvron et al. 2023; SmolLM2 has the same), which is pre-norm by the root of the mean square, with rotary
+//! positions and gated linear units: the decoders Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024), Qwen3 (Yang et al. 2025) and
+//! SmolLM3 (Bakouch et al. 2025), and the encoders EuroBERT (Boizard et al. 2025) and NeoBERT (Le Breton et al. 2025).
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::windows::{LayerType, layer_types};
-use super::{Biases, EmbeddingNames, Family, LayerNames, Names, llama_like};
+use super::{
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
+    TokenHeadNames, bert,
+};
 use crate::model::config::{
-    Activation, Config, RotaryDefaults, Sizes, default_initializer_range, fields, initializer_range, rotary,
+    Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes, default_initializer_range, fields, number,
+    rotary, some, ten_to_minus,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
+use crate::system::printable::shortened;
 
-pub(super) const LLAMA: Family = Family { model_type: "llama", class: "Llama", read: llama, ..llama_like::EURO_BERT };
+pub(super) const LLAMA: Family = Family {
+    model_type: "llama",
+    class: "Llama",
+    prefix: "model.",
+    token_heads: &[TokenHeadNames::PRODUCT],
+    read: |text| decoder(text, &AS_LLAMA).map(|(config, names, _)| (config, names)),
+    ..bert::BERT
+};
 
-pub(super) const MISTRAL: Family = Family { model_type: "mistral", class: "Mistral", read: mistral, ..LLAMA };
-
-pub(super) const QWEN_2: Family = Family { model_type: "qwen2", class: "Qwen2", read: qwen2, ..LLAMA };
-
-pub(super) const QWEN_3: Family = Family { model_type: "qwen3", class: "Qwen3", read: qwen3, ..LLAMA };
-
-pub(super) const SMOL_LM_3: Family = Family { model_type: "smollm3", class: "SmolLM3", read: smol_lm3, ..LLAMA };
+pub(super) const LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+    attention_output: "self_attn.o_proj",
+    attention_norm: "input_layernorm",
+    intermediate: Intermediate::Gated(["mlp.gate_proj", "mlp.up_proj"]),
+    output: "mlp.down_proj",
+    output_norm: "post_attention_layernorm",
+    ..bert::ABSOLUTE
+};
 
 const QWEN_3_LAYER: LayerNames =
-    LayerNames { query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]), ..llama_like::EURO_BERT_LAYER };
+    LayerNames { query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]), ..LAYER };
+
+const NEO_BERT_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::HeadByHead("qkv"),
+    attention_output: "wo",
+    attention_norm: "attention_norm",
+    intermediate: Intermediate::GateFirst("ffn.w12"),
+    output: "ffn.w3",
+    output_norm: "ffn_norm",
+    ..LAYER
+};
+
+/// The base of the frequencies, by its key and where a config does not say it.
+const THETA: (&str, f64) = ("rope_theta", 10_000.0);
 
 /// The keys that transformers' `LlamaConfig` has beside BERT's sizes, with its defaults, and those of the other families.
 #[derive(Deserialize)]
 struct LlamaConfig {
-    /// Whether the head predicts tokens by their input embeddings.
     tie_word_embeddings: Option<bool>,
     #[serde(default = "silu")]
     hidden_act: Activation,
     num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
-    #[serde(default = "rms_norm_eps")]
+    #[serde(default = "ten_to_minus::<6>")]
     rms_norm_eps: f64,
     #[serde(default)]
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     /// The keys that a query of a layer with a window sees, itself among them.
-    #[serde(default = "sliding_window")]
+    #[serde(default = "some::<_, 4096>")]
     sliding_window: Option<usize>,
     /// Whether there are layers with a window, of Qwen and SmolLM3.
     #[serde(default)]
     use_sliding_window: bool,
     /// The first layer with a window, of Qwen.
-    #[serde(default = "max_window_layers")]
+    #[serde(default = "number::<_, 28>")]
     max_window_layers: usize,
     layer_types: Option<Vec<String>>,
     /// Whether queries and keys turn in each layer, of SmolLM3.
     no_rope_layers: Option<Vec<u8>>,
     /// One layer in so many does not turn them.
-    #[serde(default = "no_rope_layer_interval")]
+    #[serde(default = "number::<_, 4>")]
     no_rope_layer_interval: usize,
 }
 
 fn silu() -> Activation {
     Activation::Silu
-}
-
-fn rms_norm_eps() -> f64 {
-    1e-6
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
-fn sliding_window() -> Option<usize> {
-    Some(4096)
-}
-
-fn max_window_layers() -> usize {
-    28
-}
-
-fn no_rope_layer_interval() -> usize {
-    4
 }
 
 /// Values and biases that a family has where its config says nothing.
@@ -92,43 +100,31 @@ struct Defaults {
     layer: &'static LayerNames,
 }
 
-const AS_LLAMA: Defaults = Defaults {
-    key_value_heads: None,
-    head_dim: None,
-    theta: 10_000.0,
-    tied: false,
-    biased: false,
-    layer: &llama_like::EURO_BERT_LAYER,
-};
+const AS_LLAMA: Defaults =
+    Defaults { key_value_heads: None, head_dim: None, theta: THETA.1, tied: false, biased: false, layer: &LAYER };
 
-fn llama(text: &str) -> Result<(Config, Names)> {
-    let (config, names, _) = body(text, &AS_LLAMA)?;
+pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
+    let (mut config, names, found) = decoder(text, &Defaults { key_value_heads: Some(8), ..AS_LLAMA })?;
+    if let Some(window) = found.sliding_window {
+        config.visibility = LayerClasses::new(&[causal_window(window)?]);
+    }
     Ok((config, names))
 }
 
-fn mistral(text: &str) -> Result<(Config, Names)> {
-    let (config, names, found) = body(text, &Defaults { key_value_heads: Some(8), ..AS_LLAMA })?;
-    let config = match found.sliding_window {
-        None => config,
-        Some(window) => Config { visibility: LayerClasses::new(&[visible(window)?]), ..config },
-    };
-    Ok((config, names))
-}
-
-fn qwen2(text: &str) -> Result<(Config, Names)> {
-    let (config, names, found) = body(text, &Defaults { key_value_heads: Some(32), biased: true, ..AS_LLAMA })?;
+pub(super) fn qwen2(text: &str) -> Result<(Config, Names)> {
+    let (config, names, found) = decoder(text, &Defaults { key_value_heads: Some(32), biased: true, ..AS_LLAMA })?;
     Ok((with_windows(config, &found)?, names))
 }
 
-fn qwen3(text: &str) -> Result<(Config, Names)> {
+pub(super) fn qwen3(text: &str) -> Result<(Config, Names)> {
     let defaults = Defaults { key_value_heads: Some(32), head_dim: Some(128), layer: &QWEN_3_LAYER, ..AS_LLAMA };
-    let (config, names, found) = body(text, &defaults)?;
+    let (config, names, found) = decoder(text, &defaults)?;
     Ok((with_windows(config, &found)?, names))
 }
 
-fn smol_lm3(text: &str) -> Result<(Config, Names)> {
+pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     let (mut config, names, found) =
-        body(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, tied: true, ..AS_LLAMA })?;
+        decoder(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, tied: true, ..AS_LLAMA })?;
     let every = found.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
     ensure!(every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
@@ -145,47 +141,48 @@ fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     Ok((with_windows(config, &found)?, names))
 }
 
-/// The config, the names and what else a `config.json` says.
-fn body(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfig)> {
+/// The config, the names and what else a `config.json` of a decoder says.
+fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfig)> {
     let (sizes, found): (Sizes, LlamaConfig) = (fields(text)?, fields(text)?);
     let config = Config {
         head_size: found.head_dim.or(defaults.head_dim),
         key_value_heads: found.num_key_value_heads.or(defaults.key_value_heads),
         layer_norm_eps: found.rms_norm_eps,
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         visibility: LayerClasses::new(&[Visibility::CAUSAL]),
         tie_word_embeddings: found.tie_word_embeddings.unwrap_or(defaults.tied),
-        ..llama_like::body(sizes, found.hidden_act)
+        ..body(sizes, found.hidden_act)
+    };
+    let biases = Biases::of(found.attention_bias, found.mlp_bias);
+    let biases = Biases { query_key_value: found.attention_bias || defaults.biased, ..biases };
+    let (config, names) = named(config, defaults.layer, biases)?;
+    Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names, found))
+}
+
+/// Llama's body of these sizes; not checked.
+pub(super) fn body(sizes: Sizes, hidden_act: Activation) -> Config {
+    Config {
+        blocks: BlockPlan::Pre,
+        norm: NormKind::RootMeanSquare,
+        gated: true,
+        position_embedding_type: PositionEmbedding::None,
+        ..Config::of(sizes, hidden_act)
     }
-    .checked()?;
-    let of = RotaryDefaults {
-        theta_key: "rope_theta",
-        theta: defaults.theta,
-        share: 1.0,
-        head_dim: config.head_dim(),
-        max_positions: config.max_position_embeddings,
-    };
-    let turning = rotary(text, None, of)?;
-    let config = Config { rotary: vec![Some(turning); config.num_hidden_layers], ..config };
-    let (attention, feed_forward) = (found.attention_bias, found.mlp_bias);
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" },
-        embedding_norm: None,
-        biases: Biases {
-            query_key_value: attention || defaults.biased,
-            attention_output: attention,
-            intermediate: feed_forward,
-            output: feed_forward,
-            norms: false,
-        },
-        final_norm: Some("norm"),
-        ..Names::numbered(defaults.layer, "layers", &config)
-    };
-    Ok((config, names, found))
+}
+
+/// A config that is checked, and Llama's names.
+/// Fails if its sizes fit no encoder.
+pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
+    let (config, mut names) = Names::checked(config, layer, "layers")?;
+    names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" };
+    names.embedding_norm = None;
+    names.biases = biases;
+    names.final_norm = Some("norm");
+    Ok((config, names))
 }
 
 /// The keys that queries see in layers with a window.
-fn visible(window: usize) -> Result<Visibility> {
+fn causal_window(window: usize) -> Result<Visibility> {
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
     Ok(Visibility::causal_window(window))
 }
@@ -196,10 +193,133 @@ fn with_windows(config: Config, found: &LlamaConfig) -> Result<Config> {
     let Some(window) = found.sliding_window.filter(|_| found.use_sliding_window) else { return Ok(config) };
     let is_full = |layer: usize| layer < found.max_window_layers;
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    let window = visible(window)?;
-    let of_layer = |layer_type: &LayerType| match layer_type {
-        LayerType::Full => Visibility::CAUSAL,
-        LayerType::Sliding => window,
+    let visibility = visible(&types, [Visibility::CAUSAL, causal_window(window)?]);
+    Ok(Config { visibility, ..config })
+}
+
+/// The keys that transformers' `EuroBertConfig` has beside BERT's sizes, with its defaults.
+#[derive(Deserialize)]
+struct EuroBertConfig {
+    #[serde(default = "silu")]
+    hidden_act: Activation,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    #[serde(default = "ten_to_minus::<5>")]
+    rms_norm_eps: f64,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default)]
+    mlp_bias: bool,
+    initializer_range: Option<f64>,
+    #[serde(default)]
+    tie_word_embeddings: bool,
+}
+
+pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, EuroBertConfig) = (fields(text)?, fields(text)?);
+    let config = Config {
+        head_size: found.head_dim,
+        key_value_heads: found.num_key_value_heads,
+        layer_norm_eps: found.rms_norm_eps,
+        tie_word_embeddings: found.tie_word_embeddings,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
+        ..body(sizes, found.hidden_act)
     };
-    Ok(Config { visibility: LayerClasses::new(&types.iter().map(of_layer).collect::<Vec<_>>()), ..config })
+    let (config, names) = named(config, &LAYER, Biases::of(found.attention_bias, found.mlp_bias))?;
+    Ok((turning(config, text, THETA, 1.0)?, names))
+}
+
+/// NeoBERT's own names, in files that come with code, with its defaults.
+#[derive(Deserialize)]
+struct NeoBertConfig {
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    max_length: usize,
+    #[serde(default = "ten_to_minus::<6>")]
+    norm_eps: f64,
+    embedding_init_range: Option<f64>,
+    decoder_init_range: Option<f64>,
+}
+
+pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
+    let found: NeoBertConfig = fields(text)?;
+    // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
+    let wide = (found.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.hidden_size, wide],
+        [found.num_hidden_layers, found.num_attention_heads],
+        found.max_length,
+    );
+    let config = Config {
+        layer_norm_eps: found.norm_eps,
+        initializer_range: found.decoder_init_range.unwrap_or_else(default_initializer_range),
+        tie_word_embeddings: false,
+        ..body(sizes, Activation::Silu)
+    };
+    let (config, mut names) = Names::checked(config, &NEO_BERT_LAYER, "transformer_encoder")?;
+    let config = turning(config, text, THETA, 1.0)?;
+    names.embeddings = &EmbeddingNames { words: "encoder", positions: "", segments: "" };
+    names.embedding_norm = None;
+    names.biases = Biases::NONE;
+    names.final_norm = Some("layer_norm");
+    // `NeoBERTPreTrainedModel` of its own code.
+    names.fresh = FreshWeights {
+        distribution: Distribution::Uniform,
+        scales: vec![("encoder.weight", found.embedding_init_range.unwrap_or_else(default_initializer_range))],
+        ..FreshWeights::default()
+    };
+    Ok((config, names))
+}
+
+/// The types of layers, by their names in `layer_types` and in `rope_parameters`. In one of the first type a token sees all
+/// tokens, of a decoder all before it; in one of the second those around it, of a decoder those just before it.
+const TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
+
+/// The type of each layer, by its place in [`TYPES`]: as `layer_types` of the config has them, or else by the family's pattern,
+/// which says whether a layer sees every token.
+/// Fails if there are not as many as layers, or one is unknown.
+pub(super) fn layer_types(
+    given: Option<&[String]>,
+    layers: usize,
+    is_full: impl Fn(usize) -> bool,
+) -> Result<Vec<usize>> {
+    let Some(names) = given else { return Ok((0..layers).map(|layer| usize::from(!is_full(layer))).collect()) };
+    ensure!(names.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", names.len());
+    let known = |name: &String| {
+        TYPES.iter().position(|known| known == name).ok_or_else(|| {
+            anyhow!("layer_types has {} (supported: {})", shortened(name), TYPES.join(", ")).of_value(name)
+        })
+    };
+    names.iter().map(known).collect()
+}
+
+/// The keys that the queries of each layer see, by its type.
+fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
+    LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
+}
+
+/// The config with the rotation of its layers, all of which turn alike; `theta` has the key and the default of the base of the
+/// frequencies, `share` is the share of a head's dimensions that turn where no key says it.
+pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
+    let rotary = rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
+    config.rotary = vec![Some(rotary); config.num_hidden_layers];
+    Ok(config)
+}
+
+/// The config with the rotation of each layer, and with the keys that its queries see, by its type; `theta` is as above, of each type.
+pub(super) fn with_layer_types(
+    mut config: Config,
+    text: &str,
+    (types, of_types): (&[usize], [Visibility; 2]),
+    theta: [(&'static str, f64); 2],
+) -> Result<Config> {
+    let sizes = (config.head_dim(), config.max_position_embeddings);
+    let of_layer = |&layer_type: &usize| rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, sizes).map(Some);
+    config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
+    config.visibility = visible(types, of_types);
+    Ok(config)
 }

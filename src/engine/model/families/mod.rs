@@ -1,41 +1,20 @@
-//! The families of encoders and decoders that can be loaded, one file each, and the one table that lists them.
-//!
+//! The families of encoders and decoders that can be loaded, those of one body in one file, and the one table that lists them.
 //! All of them are BERT's encoder with other names and with one or the other part changed. So a family is data:
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
 
-mod albert;
-mod alibi;
-mod bart;
 pub(super) mod bert;
-mod bert_generation;
-mod bert_layer;
-mod big_bird;
-mod clip;
 mod deberta;
-mod distilbert;
-mod electra;
-mod ernie;
-mod esm;
 mod gemma;
 mod gpt;
-mod ibert;
-mod layoutlm;
 mod llama;
-mod llama_like;
-mod longformer;
-mod markuplm;
 mod modernbert;
-mod mpnet;
 mod names;
-mod opt;
 mod post_rotary;
-mod pre_norm;
 pub(in crate::model) mod pruned;
-mod rembert;
 mod roberta;
-mod squeezebert;
-mod t5;
-mod windows;
+mod seq2seq;
+mod small;
+mod table;
 
 use std::fmt;
 
@@ -52,62 +31,7 @@ pub use names::{
 };
 
 /// The families that can be loaded.
-pub const FAMILIES: &[Family] = &[
-    bert::BERT,
-    roberta::ROBERTA,
-    roberta::XLM_ROBERTA,
-    roberta::CAMEMBERT,
-    distilbert::DISTILBERT,
-    electra::ELECTRA,
-    albert::ALBERT,
-    mpnet::MPNET,
-    bert::DPR,
-    bert::SPLINTER,
-    bert::VISUAL_BERT,
-    bert_generation::BERT_GENERATION,
-    big_bird::BIG_BIRD,
-    ernie::ERNIE,
-    layoutlm::LAYOUTLM,
-    markuplm::MARKUPLM,
-    rembert::REMBERT,
-    squeezebert::SQUEEZEBERT,
-    roberta::DATA2VEC_TEXT,
-    roberta::LUKE,
-    ibert::IBERT,
-    longformer::LONGFORMER,
-    pre_norm::ROBERTA_PRE_LAYER_NORM,
-    pre_norm::MEGATRON_BERT,
-    pre_norm::XLM_ROBERTA_XL,
-    modernbert::MODERN_BERT,
-    post_rotary::NOMIC_BERT,
-    post_rotary::NEW,
-    post_rotary::GTE,
-    post_rotary::JINA_EMBEDDINGS_V3,
-    llama_like::EURO_BERT,
-    llama_like::NEO_BERT,
-    esm::ESM,
-    t5::T5,
-    t5::MT5,
-    t5::UMT5,
-    bart::BART,
-    bart::MBART,
-    deberta::DEBERTA,
-    deberta::DEBERTA_V2,
-    gemma::GEMMA_3_TEXT,
-    gemma::GEMMA_2,
-    clip::CLIP_TEXT,
-    clip::CLIP,
-    modernbert::MODERN_BERT_DECODER,
-    gpt::GPT_2,
-    gpt::GPT_NEO,
-    gpt::GPT_NEOX,
-    opt::OPT,
-    llama::LLAMA,
-    llama::MISTRAL,
-    llama::QWEN_2,
-    llama::QWEN_3,
-    llama::SMOL_LM_3,
-];
+pub const FAMILIES: &[Family] = table::FAMILIES;
 
 /// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
 /// `BertForMaskedLM`, `BertGenerationEncoder`, `DPRContextEncoder`.
@@ -146,9 +70,7 @@ impl fmt::Display for Family {
 #[derive(Clone, Debug)]
 pub struct Architecture {
     pub family: Family,
-    /// The sizes and options.
     pub config: Config,
-    /// The names of the tensors.
     pub names: Names,
 }
 
@@ -187,45 +109,32 @@ impl Architecture {
 }
 
 /// Architectures that cannot be analysed as these are, by their `model_type`, and why.
-const REFUSED: &[(&str, &str)] = &[
-    ("fnet", "it mixes tokens by a Fourier transform and has no attention heads"),
-    ("funnel", "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
-    ("nystromformer", NO_WEIGHTS),
-    ("yoso", NO_WEIGHTS),
-    ("mra", NO_WEIGHTS),
-    ("reformer", NO_WEIGHTS),
-    ("perceiver", NO_WEIGHTS),
-    ("mamba", NO_WEIGHTS),
-    ("mamba2", NO_WEIGHTS),
-    ("rwkv", NO_WEIGHTS),
-    ("xlnet", "it attends in two streams over permuted orders"),
-    ("xlm", "its tokenizer is code that is not in the files of the model"),
-    ("flaubert", "its tokenizer is code that is not in the files of the model"),
-    ("gpt_oss", "it has a learned sink: the weights of a row do not sum to 1"),
-    ("gptj", DECODER),
-    ("gemma", DECODER),
-    ("phi", DECODER),
-    ("mixtral", EXPERTS),
-    ("qwen2_moe", EXPERTS),
-    ("qwen3_moe", EXPERTS),
+const REFUSED: &[(&[&str], &str)] = &[
+    (&["fnet"], "it mixes tokens by a Fourier transform and has no attention heads"),
+    (&["funnel"], "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
+    (
+        &["nystromformer", "yoso", "mra", "reformer", "perceiver", "mamba", "mamba2", "rwkv"],
+        "its attention is not a weight for each pair of tokens",
+    ),
+    (&["xlnet"], "it attends in two streams over permuted orders"),
+    (&["xlm", "flaubert"], "its tokenizer is code that is not in the files of the model"),
+    (&["gpt_oss"], "it has a learned sink: the weights of a row do not sum to 1"),
+    (&["gptj", "gemma", "phi"], DECODER),
+    (&["mixtral", "qwen2_moe", "qwen3_moe"], "layers of experts are not supported"),
 ];
 
-const NO_WEIGHTS: &str = "its attention is not a weight for each pair of tokens";
-
 const DECODER: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
-
-const EXPERTS: &str = "layers of experts are not supported";
 
 /// Fails if a `config.json` is of something that cannot be analysed, whatever else it says.
 fn refuse(json: &Value) -> Result<()> {
     if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
-        && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == model_type)
+        && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused.contains(&model_type))
     {
         bail!(anyhow!("model_type is {model_type}: {why}").of_value(model_type));
     }
     let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
     ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
-    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == clip::CLIP.model_type);
+    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == "clip");
     if there("text_config") && !there("num_hidden_layers") && !of_clip {
         bail!(
             "config.json is of a model of text and something else: its text model is under text_config, which is not read"

@@ -4,14 +4,13 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::windows::{LayerType, layer_types, with_layer_types};
+use super::llama::{layer_types, with_layer_types};
 use super::{
     Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
-    TokenHeadNames, TransformNames,
+    TokenHeadNames, TransformNames, bert,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    tied_by_default,
+    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, number, some, yes,
 };
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
@@ -20,46 +19,26 @@ pub(super) const MODERN_BERT: Family = Family {
     model_type: "modernbert",
     class: "ModernBert",
     prefix: "model.",
-    wrappers: &[],
-    needless: &[],
     token_heads: &[HEAD],
-    discriminator: None,
-    read,
+    read: |text| read(text, false),
+    ..bert::BERT
 };
 
-/// The decoders among Ettin's models (Weller et al. 2025).
-pub(super) const MODERN_BERT_DECODER: Family = Family {
-    model_type: "modernbert-decoder",
-    class: "ModernBertDecoder",
-    token_heads: &[DECODER_HEAD],
-    read: decoder,
-    ..MODERN_BERT
-};
-
-const HEAD: TokenHeadNames = TokenHeadNames {
+pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "head.dense", norm: "head.norm", biases: [false, false] }),
     decoder: "decoder.weight",
     bias: Some(["decoder.bias", "decoder.bias"]),
     activation: None,
 };
 
-const DECODER_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.norm", biases: [false, false] }),
-    ..HEAD
-};
-
-const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
-
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
-    query_key_norms: None,
-    write_norms: None,
-    distances: None,
     attention_output: "attn.Wo",
     attention_norm: "attn_norm",
     intermediate: Intermediate::GateFirst("mlp.Wi"),
     output: "mlp.Wo",
     output_norm: "mlp_norm",
+    ..bert::ABSOLUTE
 };
 
 const DECODER_LAYER: LayerNames =
@@ -68,7 +47,7 @@ const DECODER_LAYER: LayerNames =
 /// The keys that transformers' `ModernBertConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct ModernBertConfig {
-    #[serde(default = "gelu")]
+    #[serde(default)]
     hidden_activation: Activation,
     /// `ModernBertModel` reads this one; configs may hold another under BERT's name, which is read where this is missing.
     norm_eps: Option<f64>,
@@ -83,52 +62,22 @@ struct ModernBertConfig {
     classifier_bias: bool,
     #[serde(default = "yes")]
     decoder_bias: bool,
-    #[serde(default = "gelu")]
+    #[serde(default)]
     classifier_activation: Activation,
-    #[serde(default = "local_attention")]
+    #[serde(default = "number::<_, 128>")]
     local_attention: usize,
-    #[serde(default = "global_attn_every_n_layers")]
+    #[serde(default = "number::<_, 3>")]
     global_attn_every_n_layers: usize,
     layer_types: Option<Vec<String>>,
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
+    initializer_range: Option<f64>,
     /// How many standard deviations from 0 there are no fresh weights; null stands for 3.
-    #[serde(default = "initializer_cutoff_factor")]
+    #[serde(default = "some::<_, 2>")]
     initializer_cutoff_factor: Option<f64>,
-    #[serde(default = "tied_by_default")]
+    #[serde(default = "yes")]
     tie_word_embeddings: bool,
 }
 
-fn gelu() -> Activation {
-    Activation::Gelu
-}
-
-fn yes() -> bool {
-    true
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "a default of an option")]
-fn initializer_cutoff_factor() -> Option<f64> {
-    Some(2.0)
-}
-
-fn local_attention() -> usize {
-    128
-}
-
-fn global_attn_every_n_layers() -> usize {
-    3
-}
-
-fn read(text: &str) -> Result<(Config, Names)> {
-    of(text, false)
-}
-
-fn decoder(text: &str) -> Result<(Config, Names)> {
-    of(text, true)
-}
-
-fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
+pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, ModernBertConfig) = (fields(text)?, fields(text)?);
     for (key, value, expected) in [
         ("norm_bias", found.norm_bias, false),
@@ -146,11 +95,11 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
         gated: true,
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.norm_eps.or(found.layer_norm_eps).unwrap_or(1e-5),
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings,
         ..Config::of(sizes, found.hidden_activation)
-    }
-    .checked()?;
+    };
+    let (config, mut names) = Names::checked(config, if causal { &DECODER_LAYER } else { &LAYER }, "layers")?;
     let every = found.global_attn_every_n_layers;
     ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
     let given = found.layer_types.as_deref();
@@ -158,42 +107,27 @@ fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
     // In a layer with a window a token sees those that are at most half of it away.
     let reach = found.local_attention / 2;
     ensure!(reach > 0, anyhow!("local_attention is {}: at least 2 is expected", found.local_attention).of_value(reach));
-    let visible = |layer_type| match (layer_type, causal) {
-        (LayerType::Full, false) => Visibility::ALL,
-        (LayerType::Sliding, false) => Visibility::window(reach),
-        (LayerType::Full, true) => Visibility::CAUSAL,
+    let visible = if causal {
         // As many keys as that, the query's own among them (transformers' `ModernBertDecoderConfig`).
-        (LayerType::Sliding, true) => Visibility::causal_window(reach),
+        [Visibility::CAUSAL, Visibility::causal_window(reach)]
+    } else {
+        [Visibility::ALL, Visibility::window(reach)]
     };
-    let config = with_layer_types(config, text, (&types, visible), |layer_type| match layer_type {
-        LayerType::Full => ("global_rope_theta", 160_000.0),
-        LayerType::Sliding => ("local_rope_theta", 10_000.0),
-    })?;
-    let names = Names::numbered(if causal { &DECODER_LAYER } else { &LAYER }, "layers", &config);
+    let theta = [("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0)];
+    let config = with_layer_types(config, text, (&types, visible), theta)?;
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
-    let written = found.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
+    let written = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
     let cutoff = found.initializer_cutoff_factor.unwrap_or(3.0);
-    let fresh = FreshWeights {
+    names.fresh = FreshWeights {
         distribution: Distribution::CutNormal(cutoff),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
         ..FreshWeights::default()
     };
-    let biases = Biases {
-        query_key_value: found.attention_bias,
-        attention_output: found.attention_bias,
-        intermediate: found.mlp_bias,
-        output: found.mlp_bias,
-        norms: false,
-    };
-    let names = Names {
-        embeddings: &EMBEDDINGS,
-        embedding_norm: Some("embeddings.norm"),
-        biases,
-        first_norm: false,
-        fresh,
-        final_norm: Some("final_norm"),
-        ..names
-    };
+    names.embeddings = &EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
+    names.embedding_norm = Some("embeddings.norm");
+    names.biases = Biases::of(found.attention_bias, found.mlp_bias);
+    names.first_norm = false;
+    names.final_norm = Some("final_norm");
     Ok((config, names))
 }

@@ -1,5 +1,9 @@
 //! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
 
+use std::iter;
+
+use anyhow::Result;
+
 use crate::model::config::{Activation, Config, Places};
 
 /// The names of a family's tensors, without the prefix of a model with a task head.
@@ -12,26 +16,20 @@ pub struct Names {
     pub plain_text: Option<PlainText>,
     /// The linear layer from the embeddings to the hidden states.
     pub projection: Option<&'static str>,
-    /// The parts of a layer.
     pub parts: &'static LayerNames,
     /// The prefix of the parts of each layer, bottom-up. Layers of the same name share their parameters.
     pub layers: Vec<String>,
-    /// The parts that have biases.
     pub biases: Biases,
     /// Whether the weights of linear layers are stored as `[inputs, outputs]`.
     pub transposed: bool,
     /// Whether normalisations multiply by one more than their weight.
     pub norms_add_one: bool,
-    /// The weights before training.
     pub fresh: FreshWeights,
     /// Whether what goes to the heads of the first layer is normalised, in families whose layers normalise what goes into
     /// their blocks.
     pub first_norm: bool,
-    /// The groups of the convolutions that stand in place of a layer's linear layers.
     pub convolutions: Option<Groups>,
-    /// The term that each head adds to the scores by the distance of two tokens.
     pub position_bias: Option<PositionBiasNames>,
-    /// The terms of the scores between content and distance.
     pub disentangled: Option<DisentangledNames>,
     /// The names of the frequencies of rotary positions, of which the first that a checkpoint has is read; where it has none,
     /// they are computed.
@@ -45,24 +43,19 @@ pub struct Names {
 /// The names of the embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddingNames {
-    /// Embeddings of tokens.
     pub words: &'static str,
-    /// Embeddings of positions, if there are any.
+    /// Empty: there are none.
     pub positions: &'static str,
-    /// Embeddings of segments, if there are any.
+    /// Empty: there are none.
     pub segments: &'static str,
 }
 
-/// The parts of a layer that have biases; the others have none in any checkpoint.
+/// The parts of a layer, as in [`LayerNames`], that have biases; the others have none in any checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Biases {
-    /// Queries, keys and values.
     pub query_key_value: bool,
-    /// The linear layer after the heads.
     pub attention_output: bool,
-    /// The linear layer before the activation.
     pub intermediate: bool,
-    /// The linear layer after the activation.
     pub output: bool,
     /// All normalisations, those outside of layers as well.
     pub norms: bool,
@@ -77,8 +70,11 @@ impl Biases {
     pub const NONE: Self =
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
-    /// Linear layers have none, normalisations have them.
-    pub const NORMS: Self = Self { norms: true, ..Self::NONE };
+    /// Linear layers have those that a config says for each of the two blocks, normalisations have none.
+    pub(super) fn of(attention: bool, feed_forward: bool) -> Self {
+        let (query_key_value, attention_output) = (attention, attention);
+        Self { query_key_value, attention_output, intermediate: feed_forward, output: feed_forward, norms: false }
+    }
 }
 
 /// The weights of a family before training: of its matrices, embeddings among them, and of its normalisations.
@@ -114,7 +110,6 @@ pub enum Distribution {
 pub enum PositionBiasNames {
     /// An embedding of buckets of distances (Raffel et al. 2020, section 2.1).
     Buckets {
-        /// The name of the table.
         table: &'static str,
         /// Whether each layer has its own, under this name within the layer.
         in_each_layer: bool,
@@ -142,7 +137,6 @@ pub struct DisentangledNames {
     pub keys_biased: bool,
     /// The layer's projection of places to what keys are multiplied by.
     pub queries: Option<&'static str>,
-    /// The place of each distance.
     pub places: Places,
 }
 
@@ -160,7 +154,6 @@ pub enum QueryKeyValue {
     HeadByHeadInHalves(&'static str),
     /// Head by head, without rotation and without a bias; the biases of queries and of values are vectors beside it.
     HeadByHeadBiased {
-        /// The linear layer.
         part: &'static str,
         /// The biases of queries and of values.
         biases: [&'static str; 2],
@@ -183,7 +176,6 @@ pub enum Intermediate {
 /// The names of the parts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerNames {
-    /// The linear layers to queries, keys and values.
     pub query_key_value: QueryKeyValue,
     /// The normalisations of the queries and of the keys of each head, where there are any.
     pub query_key_norms: Option<[&'static str; 2]>,
@@ -195,7 +187,6 @@ pub struct LayerNames {
     pub attention_output: &'static str,
     /// The layer normalisation of the attention block: over its sum with the residual, or before it.
     pub attention_norm: &'static str,
-    /// The linear layer before the activation.
     pub intermediate: Intermediate,
     /// The linear layer after the activation.
     pub output: &'static str,
@@ -224,12 +215,18 @@ pub struct TokenHeadNames {
 /// The names of what comes before the product with the tokens' embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransformNames {
-    /// The linear layer.
     pub dense: &'static str,
     /// The normalisation after the activation.
     pub norm: &'static str,
     /// Whether each of the two has a bias.
     pub biases: [bool; 2],
+}
+
+impl TransformNames {
+    /// The names where both have biases.
+    pub(super) const fn biased(dense: &'static str, norm: &'static str) -> Self {
+        Self { dense, norm, biases: [true, true] }
+    }
 }
 
 impl TokenHeadNames {
@@ -252,17 +249,13 @@ pub struct DiscriminatorNames {
     pub output: &'static str,
 }
 
-/// How many groups each convolution of a layer has. A convolution reads one token at a time, so it is a linear layer
+/// How many groups each convolution of a layer has, in place of its linear layers. A convolution reads one token at a time, so it is a linear layer
 /// whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// The names of the projections to queries, keys and values.
     pub query_key_value: [usize; 3],
-    /// The one after the heads.
     pub attention_output: usize,
-    /// The one before the activation.
     pub intermediate: usize,
-    /// The one after the activation.
     pub output: usize,
 }
 
@@ -279,11 +272,9 @@ pub enum PlainText {
 /// A row of an embedding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
-    /// The name of the table.
     pub table: String,
-    /// How many rows it has.
+    /// How many rows the table has.
     pub rows: usize,
-    /// The index of the row.
     pub row: usize,
 }
 
@@ -307,6 +298,14 @@ impl Names {
     /// Names of layers that share nothing: `{stem}.0` to the last.
     pub(super) fn numbered(parts: &'static LayerNames, stem: &str, config: &Config) -> Self {
         Self::of(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
+    }
+
+    /// A config that is checked, and the names of its layers as above.
+    /// Fails if its sizes fit no encoder.
+    pub(super) fn checked(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
+        let config = config.checked()?;
+        let names = Self::numbered(parts, stem, &config);
+        Ok((config, names))
     }
 
     /// Names of layers, with all else as in BERT.
@@ -336,10 +335,14 @@ impl Names {
         }
     }
 
+    /// These names and those that other checkpoints of the family have.
+    fn spellings(&self) -> impl Iterator<Item = &Self> {
+        iter::successors(Some(self), |names| names.other.as_deref())
+    }
+
     /// The name of the output projection of the first layer, in each spelling.
     pub fn signs(&self) -> Vec<String> {
-        let spellings = std::iter::successors(Some(self), |names| names.other.as_deref());
-        spellings.filter_map(Self::sign).collect()
+        self.spellings().filter_map(Self::sign).collect()
     }
 
     fn sign(&self) -> Option<String> {
@@ -348,21 +351,13 @@ impl Names {
 
     /// The number of the layer that a tensor is of, also beyond the last; `None` if it is of none.
     pub fn layer_number(&self, tensor: &str) -> Option<usize> {
-        let spellings = std::iter::successors(Some(self), |names| names.other.as_deref());
-        let mut stems = spellings.filter_map(|names| names.layers.first()?.strip_suffix('0'));
+        let mut stems = self.spellings().filter_map(|names| names.layers.first()?.strip_suffix('0'));
         stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
     }
 
     /// The names that a checkpoint has: the first that name the output projection of its first layer, or else those that
     /// the family has as a rule.
     pub fn spelled(&self, has: impl Fn(&str) -> bool) -> &Self {
-        let mut spelling = Some(self);
-        while let Some(names) = spelling {
-            if names.sign().is_some_and(|sign| has(&sign)) {
-                return names;
-            }
-            spelling = names.other.as_deref();
-        }
-        self
+        self.spellings().find(|names| names.sign().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }
 }

@@ -5,96 +5,51 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::llama::turning;
 use super::{
-    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, roberta,
+    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, llama,
+    roberta,
 };
 use crate::model::config::{
-    Activation, Config, PositionEmbedding, RotaryDefaults, RotaryScaling, Sizes, default_initializer_range, fields,
-    initializer_range, rotary, tied_by_default,
+    Activation, Config, PositionEmbedding, RotaryScaling, Sizes, default_initializer_range, fields, yes,
 };
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
-
-pub(super) const NOMIC_BERT: Family = Family {
-    model_type: "nomic_bert",
-    class: "NomicBert",
-    prefix: "bert.",
-    // As transformers 5 writes it.
-    wrappers: &["nomic_bert."],
-    needless: &[],
-    token_heads: &[NOMIC_HEAD, NATIVE_NOMIC_HEAD],
-    discriminator: None,
-    read: nomic_bert,
-};
 
 /// GTE's own name, in files that come with code.
 pub(super) const NEW: Family = Family {
     model_type: "new",
     class: "New",
     prefix: "new.",
-    wrappers: &[],
-    needless: &[],
     token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
-    discriminator: None,
     read: new,
+    ..bert::BERT
 };
 
-pub(super) const GTE: Family = Family { model_type: "gte", class: "Gte", prefix: "gte.", read: gte, ..NEW };
+pub(super) const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform: Some(NOMIC_TRANSFORM), ..bert::HEAD };
 
-/// jina-embeddings-v3 in the form of transformers, in which adapters are merged.
-pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
-    model_type: "jina_embeddings_v3",
-    class: "JinaEmbeddingsV3",
-    read: jina_embeddings_v3,
-    ..roberta::ROBERTA
-};
+const NOMIC_TRANSFORM: TransformNames =
+    TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.layer_norm");
 
 /// nomic-bert-2048 has it without biases.
-const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames {
-        dense: "cls.predictions.transform.dense",
-        norm: "cls.predictions.transform.layer_norm",
-        biases: [false, true],
-    }),
-    decoder: "cls.predictions.decoder.weight",
+pub(super) const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
+    transform: Some(TransformNames { biases: [false, true], ..NOMIC_TRANSFORM }),
     bias: None,
-    activation: None,
-};
-
-const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames {
-        dense: "cls.predictions.transform.dense",
-        norm: "cls.predictions.transform.layer_norm",
-        biases: [true, true],
-    }),
-    bias: bert::HEAD.bias,
-    ..NOMIC_HEAD
+    ..bert::HEAD
 };
 
 const GTE_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.norm", biases: [true, true] }),
+    transform: Some(TransformNames::biased("lm_head.dense", "lm_head.norm")),
     decoder: "lm_head.decoder.weight",
     bias: Some(["lm_head.decoder.bias", "lm_head.decoder.bias"]),
     activation: None,
 };
 
-const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.layer_norm", biases: [true, true] }),
-    ..GTE_HEAD
-};
+const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames { transform: roberta::HEAD.transform, ..GTE_HEAD };
 
 /// The parts of a layer as transformers has them in memory, of all three; it writes the names of their own code.
-const NATIVE: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
-    query_key_norms: None,
-    write_norms: None,
-    distances: None,
-    attention_output: "self_attn.o_proj",
-    attention_norm: "post_attention_layernorm",
-    intermediate: Intermediate::Gated(["mlp.gate_proj", "mlp.up_proj"]),
-    output: "mlp.down_proj",
-    output_norm: "post_mlp_layernorm",
-};
+const NATIVE: LayerNames =
+    LayerNames { attention_norm: "post_attention_layernorm", output_norm: "post_mlp_layernorm", ..llama::LAYER };
 
 const NOMIC_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
@@ -130,9 +85,8 @@ const NATIVE_JINA_LAYER: LayerNames =
 /// The keys that the three share beside BERT's sizes.
 #[derive(Deserialize)]
 struct Shared {
-    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
-    initializer_range: f64,
-    #[serde(default = "tied_by_default")]
+    initializer_range: Option<f64>,
+    #[serde(default = "yes")]
     tie_word_embeddings: bool,
     layer_norm_eps: Option<f64>,
     hidden_act: Option<Activation>,
@@ -150,18 +104,10 @@ fn with_rotary(
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.layer_norm_eps.unwrap_or(layer_norm_eps),
         type_vocab_size: found.type_vocab_size.unwrap_or(type_vocab_size),
-        initializer_range: found.initializer_range,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
         tie_word_embeddings: found.tie_word_embeddings,
         ..Config::of(sizes, found.hidden_act.unwrap_or(hidden_act))
     })
-}
-
-/// The rotation of every layer.
-fn turning(mut config: Config, text: &str, theta_key: &'static str, theta: f64) -> Result<Config> {
-    let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
-    let rotary = rotary(text, None, RotaryDefaults { theta_key, theta, share: 1.0, head_dim, max_positions })?;
-    config.rotary = vec![Some(rotary); config.num_hidden_layers];
-    Ok(config)
 }
 
 /// nomic-bert's own names, in files that come with code, and those of transformers. Newer files have both.
@@ -196,7 +142,7 @@ const NOMIC_SWITCHES: [(&str, &str); 10] = [
     ("num_experts", "0"),
 ];
 
-fn nomic_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     let json: Value = fields(text)?;
     for (key, expected) in NOMIC_SWITCHES {
         let Some(value) = json.get(key).filter(|value| !value.is_null()) else { continue };
@@ -208,30 +154,26 @@ fn nomic_bert(text: &str) -> Result<(Config, Names)> {
         ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
     }
     let found: NomicBertConfig = fields(text)?;
-    let missing = |names: &str| anyhow!("missing field `{names}`");
+    let either = |own: Option<usize>, other: Option<usize>, name: &str| {
+        own.or(other).ok_or_else(|| anyhow!("missing field `{name}`"))
+    };
     let longest = found.max_position_embeddings.or(found.n_positions).unwrap_or(2048);
     let sizes = Sizes {
         vocab_size: found.vocab_size,
-        hidden_size: found.hidden_size.or(found.n_embd).ok_or_else(|| missing("hidden_size"))?,
-        num_hidden_layers: found.num_hidden_layers.or(found.n_layer).ok_or_else(|| missing("num_hidden_layers"))?,
-        num_attention_heads: found
-            .num_attention_heads
-            .or(found.n_head)
-            .ok_or_else(|| missing("num_attention_heads"))?,
-        intermediate_size: found.intermediate_size.or(found.n_inner).ok_or_else(|| missing("intermediate_size"))?,
+        hidden_size: either(found.hidden_size, found.n_embd, "hidden_size")?,
+        num_hidden_layers: either(found.num_hidden_layers, found.n_layer, "num_hidden_layers")?,
+        num_attention_heads: either(found.num_attention_heads, found.n_head, "num_attention_heads")?,
+        intermediate_size: either(found.intermediate_size, found.n_inner, "intermediate_size")?,
         // Over longer texts its own code changes the base of the frequencies.
         max_position_embeddings: longest.min(found.max_trained_positions.unwrap_or(2048).max(1)),
     };
     let epsilon = found.layer_norm_epsilon.unwrap_or(1e-12);
-    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Silu, epsilon, 2))? }.checked()?;
-    let config = turning(config, text, "rotary_emb_base", 1000.0)?;
-    let native = Names { biases: Biases::NORMS, ..Names::numbered(&NATIVE, "layers", &config) };
-    let names = Names {
-        embedding_norm: Some("emb_ln"),
-        biases: Biases::NORMS,
-        other: Some(Box::new(native)),
-        ..Names::numbered(&NOMIC_LAYER, "encoder.layers", &config)
-    };
+    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Silu, epsilon, 2))? };
+    let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
+    let config = turning(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
+    let biases = Biases { norms: true, ..Biases::NONE };
+    let native = Names { biases, ..Names::numbered(&NATIVE, "layers", &config) };
+    let names = Names { embedding_norm: Some("emb_ln"), biases, other: Some(Box::new(native)), ..names };
     Ok((config, names))
 }
 
@@ -269,21 +211,20 @@ fn new(text: &str) -> Result<(Config, Names)> {
     gte(text)
 }
 
-fn gte(text: &str) -> Result<(Config, Names)> {
+pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
+    const THETA: (&str, f64) = ("rope_theta", 160_000.0);
     let (sizes, found): (Sizes, GteConfig) = (fields(text)?, fields(text)?);
-    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Gelu, 1e-12, 1))? }.checked()?;
+    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Gelu, 1e-12, 1))? };
+    let (config, names) = Names::checked(config, &GTE_LAYER, "encoder.layer")?;
     let config = match ntk(&found)? {
-        None => turning(config, text, "rope_theta", 160_000.0)?,
+        None => turning(config, text, THETA, 1.0)?,
         Some(factor) => {
             // The base times the factor, and all frequencies divided by its power of 2/d: the frequency of the last pair
             // of dimensions is then divided by the factor, that of the first hardly.
-            let plain: Value = {
-                let mut json: Value = fields(text)?;
-                json["rope_scaling"] = Value::Null;
-                json["rope_theta"] = (found.rope_theta.unwrap_or(10_000.0) * factor).into();
-                json
-            };
-            let mut config = turning(config, &plain.to_string(), "rope_theta", 160_000.0)?;
+            let mut plain: Value = fields(text)?;
+            plain["rope_scaling"] = Value::Null;
+            plain["rope_theta"] = (found.rope_theta.unwrap_or(10_000.0) * factor).into();
+            let mut config = turning(config, &plain.to_string(), THETA, 1.0)?;
             for rotary in config.rotary.iter_mut().flatten() {
                 rotary.scaling = RotaryScaling::Linear { factor: factor.powf(2.0 / rotary.dims as f64) };
             }
@@ -292,8 +233,7 @@ fn gte(text: &str) -> Result<(Config, Names)> {
     };
     let biases = Biases { intermediate: false, ..Biases::ALL };
     let native = Names { biases, ..Names::numbered(&NATIVE, "layers", &config) };
-    let own = Names { biases, other: Some(Box::new(native)), ..Names::numbered(&GTE_LAYER, "encoder.layer", &config) };
-    Ok((config, own))
+    Ok((config, Names { biases, other: Some(Box::new(native)), ..names }))
 }
 
 /// The factor of GTE's own scaling, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text.
@@ -304,18 +244,13 @@ fn ntk(found: &GteConfig) -> Result<Option<f64>> {
         return Ok(None);
     }
     let factor = scaling.get("factor").and_then(Value::as_f64).filter(|factor| factor.is_finite() && *factor > 0.0);
-    let factor = factor.ok_or_else(|| anyhow!("rope_scaling: type is ntk, and factor is no number above 0"))?;
-    Ok(Some(factor))
+    factor.map(Some).ok_or_else(|| anyhow!("rope_scaling: type is ntk, and factor is no number above 0"))
 }
 
-fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
-    let config = with_rotary(text, fields(text)?, (Activation::Gelu, 1e-5, 1))?.checked()?;
-    let config = turning(config, text, "rope_theta", 20_000.0)?;
+pub(super) fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
+    let config = with_rotary(text, fields(text)?, (Activation::Gelu, 1e-5, 1))?;
+    let (config, names) = Names::checked(config, &JINA_LAYER, "encoder.layers")?;
+    let config = turning(config, text, ("rope_theta", 20_000.0), 1.0)?;
     let native = Names::numbered(&NATIVE_JINA_LAYER, "layers", &config);
-    let own = Names {
-        embedding_norm: Some("emb_ln"),
-        other: Some(Box::new(native)),
-        ..Names::numbered(&JINA_LAYER, "encoder.layers", &config)
-    };
-    Ok((config, own))
+    Ok((config, Names { embedding_norm: Some("emb_ln"), other: Some(Box::new(native)), ..names }))
 }

@@ -56,11 +56,11 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
         Some(other) => return Err(expected(other)),
     };
     let mut stored: Vec<&String> = Vec::new();
-    stems.iter().for_each(|stem| {
+    for stem in stems {
         if !stored.contains(&stem) {
             stored.push(stem);
         }
-    });
+    }
     let mut absent = BTreeSet::new();
     for (key, value) in layers {
         let numbers = value.as_array().map(|heads| heads.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>());
@@ -74,10 +74,8 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
         let stem = stem.ok_or_else(beyond)?;
         let heads = config.num_attention_heads;
         if let Some(head) = numbers.iter().find(|&&head| head >= heads as u64) {
-            let error = anyhow!(
-                "pruned_heads names head {head} of layer {key}, which had {}, counted from 0",
-                counted(heads, "head")
-            );
+            let had = counted(heads, "head");
+            let error = anyhow!("pruned_heads names head {head} of layer {key}, which had {had}, counted from 0");
             return Err(error.of_value(head));
         }
         let error = || anyhow!("pruned_heads leaves layer {key} without a head, and transformers runs no such layer");

@@ -1,43 +1,24 @@
-//! RoBERTa (Liu et al. 2019), and what is built like it: XLM-RoBERTa (Conneau et al. 2020), CamemBERT
-//! (Martin et al. 2020), data2vec for text (Baevski et al. 2022), LUKE (Yamada et al. 2020). BERT, but positions are
-//! counted from the padding index.
+//! RoBERTa (Liu et al. 2019), which is BERT with positions counted from the padding index, and what is built like it. Some
+//! normalise what goes into their blocks and not what comes out, and once more after the last layer (Xiong et al. 2020).
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use super::{Family, Names, TokenHeadNames, TransformNames, bert};
-use crate::model::config::{Activation, Config, fields};
-
-pub(super) const ROBERTA: Family = Family {
-    model_type: "roberta",
-    class: "Roberta",
-    prefix: "roberta.",
-    wrappers: &[],
-    needless: &[],
-    token_heads: &[HEAD],
-    discriminator: None,
-    read,
+use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
+use crate::model::config::{
+    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling, Sizes,
+    default_initializer_range, fields, number, ten_to_minus, yes,
 };
+use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::system::errors::Facts;
+use crate::system::printable::shortened;
 
-pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", class: "XLMRoberta", ..ROBERTA };
-
-pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", class: "Camembert", ..ROBERTA };
-
-pub(super) const DATA2VEC_TEXT: Family =
-    Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..ROBERTA };
-
-/// Words alone: without entities, LUKE's attention from word to word is all there is.
-pub(super) const LUKE: Family = Family {
-    model_type: "luke",
-    class: "Luke",
-    prefix: "luke.",
-    needless: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
-    ..ROBERTA
-};
+pub(super) const ROBERTA: Family =
+    Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", token_heads: &[HEAD], read, ..bert::BERT };
 
 /// The masked-LM head; MPNet was made from the same source.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.layer_norm", biases: [true, true] }),
+    transform: Some(TransformNames::biased("lm_head.dense", "lm_head.layer_norm")),
     decoder: "lm_head.decoder.weight",
     bias: Some(["lm_head.bias", "lm_head.decoder.bias"]),
     activation: Some(Activation::Gelu),
@@ -45,23 +26,250 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
 
 #[derive(Deserialize)]
 struct Padding {
-    #[serde(default = "default_pad_token_id")]
+    #[serde(default = "number::<_, 1>")]
     pad_token_id: u32,
 }
 
-/// transformers' `RobertaConfig` default, for configs that leave the field out.
-fn default_pad_token_id() -> u32 {
-    1
-}
-
 /// A config of a family whose positions are counted from the padding index; not checked.
-pub(super) fn parse(text: &str) -> Result<Config> {
+fn parse(text: &str) -> Result<Config> {
     let Padding { pad_token_id } = fields(text)?;
     Ok(Config { padding: Some(pad_token_id), ..Config::parse(text)? })
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let config = parse(text)?.checked()?;
-    let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
+    Names::checked(parse(text)?, &bert::LAYER, "encoder.layer")
+}
+
+#[derive(Deserialize)]
+struct IBertConfig {
+    #[serde(default)]
+    quant_mode: bool,
+}
+
+pub(super) fn ibert(text: &str) -> Result<(Config, Names)> {
+    let IBertConfig { quant_mode } = fields(text)?;
+    ensure!(
+        !quant_mode,
+        "quant_mode is true: integer arithmetic is not supported; with false, the weights run as they are"
+    );
+    bert::absolute(parse(text)?)
+}
+
+const MPNET_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Apart(["attention.attn.q", "attention.attn.k", "attention.attn.v"]),
+    attention_output: "attention.attn.o",
+    attention_norm: "attention.LayerNorm",
+    ..bert::ABSOLUTE
+};
+
+/// `MPNetEncoder` always has this number of buckets, whatever the config says.
+const DISTANCE_BUCKETS: usize = 32;
+
+/// The rows of the embedding of distances. `MPNetEncoder` takes the first ones, so that there may be more.
+#[derive(Deserialize)]
+struct Buckets {
+    #[serde(default = "number::<_, 32>")]
+    relative_attention_num_buckets: usize,
+}
+
+pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
+    let config = Config {
+        // `MPNetEmbeddings` has no other, whatever the config says.
+        padding: Some(1),
+        type_vocab_size: 0,
+        position_embedding_type: PositionEmbedding::Absolute,
+        ..Config::parse(text)?
+    };
+    let (config, names) = Names::checked(config, &MPNET_LAYER, "encoder.layer")?;
+    let Buckets { relative_attention_num_buckets: rows } = fields(text)?;
+    ensure!(
+        (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows),
+        anyhow!(
+            "relative_attention_num_buckets is {rows}: distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and \
+             each has a row"
+        )
+        .of_value(rows)
+    );
+    let bias = PositionBiasNames::Buckets {
+        table: "encoder.relative_attention_bias",
+        in_each_layer: false,
+        rows,
+        buckets: DISTANCE_BUCKETS,
+        // `MPNetEncoder`'s default.
+        furthest: 128,
+    };
+    Ok((config, Names { position_bias: Some(bias), ..names }))
+}
+
+#[derive(Deserialize)]
+struct LongformerConfig {
+    #[serde(default = "windows")]
+    attention_window: Windows,
+}
+
+/// Tokens that each token attends to, half of them on either side: one number, or one for each layer.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Windows {
+    OfAll(usize),
+    OfEach(Vec<usize>),
+}
+
+fn windows() -> Windows {
+    Windows::OfAll(512)
+}
+
+pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
+    let LongformerConfig { attention_window } = fields(text)?;
+    let (config, names) = bert::absolute(parse(text)?)?;
+    let layers = config.num_hidden_layers;
+    let windows = match attention_window {
+        Windows::OfAll(window) => vec![window; layers],
+        Windows::OfEach(windows) => windows,
+    };
+    let given = windows.len();
+    let other = || anyhow!("attention_window has {given} entries, and num_hidden_layers is {layers}");
+    ensure!(given == layers, other().of_value(given));
+    for window in &windows {
+        let odd = || anyhow!("attention_window is {window}: an even number of 2 or more is expected").of_value(window);
+        ensure!(*window >= 2 && window.is_multiple_of(2), odd());
+    }
+    // Nothing is global, as in transformers unless a task says so.
+    let visibility: Vec<Visibility> = windows.into_iter().map(|window| Visibility::window(window / 2)).collect();
+    Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
+}
+
+pub(super) fn roberta_pre_layer_norm(text: &str) -> Result<(Config, Names)> {
+    const LAYER: LayerNames =
+        LayerNames { attention_norm: "attention.LayerNorm", output_norm: "intermediate.LayerNorm", ..bert::ABSOLUTE };
+    let config = Config { blocks: BlockPlan::Pre, ..parse(text)? };
+    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
+    Ok((config, Names { final_norm: Some("LayerNorm"), ..names }))
+}
+
+pub(super) fn megatron_bert(text: &str) -> Result<(Config, Names)> {
+    const LAYER: LayerNames = LayerNames { attention_norm: "attention.ln", output_norm: "ln", ..bert::ABSOLUTE };
+    let config = Config { blocks: BlockPlan::Pre, ..Config::parse(text)? };
+    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
+    Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.ln"), ..names }))
+}
+
+pub(super) fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
+    const LAYER: LayerNames =
+        LayerNames { attention_norm: "attention.self_attn_layer_norm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
+    let Epsilon { layer_norm_eps } = fields(text)?;
+    let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse(text)? };
+    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
+    Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
+}
+
+/// Not [`Config`]'s: the default is another, that of transformers' `XLMRobertaXLConfig`.
+#[derive(Deserialize)]
+struct Epsilon {
+    #[serde(default = "ten_to_minus::<5>")]
+    layer_norm_eps: f64,
+}
+
+const ESM_LAYER: LayerNames =
+    LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
+
+/// The frequencies of ESM: their name in transformers 5, in the files that it writes (5.23 leaves a star in it), and in those of
+/// before. One layer's serve for all: they are read and not computed because they "may have been saved in float16"
+/// (transformers' `EsmModel.load_hook`).
+const FREQUENCIES: &[&str] = &[
+    "rotary_embeddings.inv_freq",
+    "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",
+    "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
+];
+
+/// The keys that transformers' `EsmConfig` has beside BERT's sizes, with its defaults.
+#[derive(Deserialize)]
+struct EsmConfig {
+    #[serde(default = "absolute")]
+    position_embedding_type: String,
+    emb_layer_norm_before: Option<bool>,
+    #[serde(default)]
+    token_dropout: bool,
+    #[serde(default)]
+    is_folding_model: bool,
+    mask_token_id: Option<u32>,
+    #[serde(default = "number::<_, 1>")]
+    pad_token_id: u32,
+    #[serde(default = "ten_to_minus::<12>")]
+    layer_norm_eps: f64,
+    initializer_range: Option<f64>,
+    #[serde(default = "yes")]
+    tie_word_embeddings: bool,
+}
+
+fn absolute() -> String {
+    "absolute".to_owned()
+}
+
+pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, EsmConfig) = (fields(text)?, fields(text)?);
+    ensure!(
+        !found.is_folding_model,
+        "is_folding_model is true: only the language model of a folding model is supported"
+    );
+    let (position_embedding_type, padding, turns) = match found.position_embedding_type.as_str() {
+        "rotary" => (PositionEmbedding::None, None, true),
+        "absolute" => (PositionEmbedding::Absolute, Some(found.pad_token_id), false),
+        other => {
+            let shown = shortened(other);
+            let error = anyhow!("position_embedding_type {shown:?} is not supported (supported: rotary, absolute)");
+            bail!(error.of_value(other))
+        }
+    };
+    let embedding_scale = match found.mask_token_id.filter(|_| found.token_dropout) {
+        Some(mask) => EmbeddingScale::WithoutMasks { mask },
+        None if found.token_dropout => bail!("token_dropout is true, and mask_token_id is missing"),
+        None => EmbeddingScale::One,
+    };
+    let config = Config {
+        blocks: BlockPlan::Pre,
+        position_embedding_type,
+        padding,
+        embedding_scale,
+        layer_norm_eps: found.layer_norm_eps,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
+        tie_word_embeddings: found.tie_word_embeddings,
+        // The head has it written out, whatever `hidden_act` says.
+        ..Config::of(sizes, Activation::Gelu)
+    };
+    let (config, mut names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;
+    let rotary = Rotary { theta: 10_000.0, dims: config.head_dim() / 2 * 2, scaling: RotaryScaling::Default };
+    ensure!(!turns || rotary.dims == config.head_dim(), "heads of {} values do not turn: it is odd", config.head_dim());
+    let config = Config { rotary: vec![turns.then_some(rotary); config.num_hidden_layers], ..config };
+    names.embedding_norm = found.emb_layer_norm_before.unwrap_or(false).then_some("embeddings.layer_norm");
+    names.frequencies = FREQUENCIES;
+    names.final_norm = Some("encoder.emb_layer_norm_after");
     Ok((config, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visibility(more: &str) -> Result<LayerClasses> {
+        let text = format!(
+            r#"{{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 4098{more}}}"#
+        );
+        Ok(longformer(&text)?.0.visibility)
+    }
+
+    #[test]
+    fn a_token_sees_half_of_the_window_on_either_side() {
+        let of = |more: &str| [0, 1].map(|layer| visibility(more).unwrap().of_layer(layer));
+        assert_eq!(of(""), [Visibility::window(256); 2]);
+        assert_eq!(of(r#", "attention_window": 64"#), [Visibility::window(32); 2]);
+        assert_eq!(of(r#", "attention_window": [64, 32]"#), [Visibility::window(32), Visibility::window(16)]);
+        let error = |more: &str| visibility(more).unwrap_err().to_string();
+        assert_eq!(error(r#", "attention_window": []"#), "attention_window has 0 entries, and num_hidden_layers is 2");
+        for window in ["0", "7"] {
+            let found = error(&format!(r#", "attention_window": {window}"#));
+            assert_eq!(found, format!("attention_window is {window}: an even number of 2 or more is expected"));
+        }
+    }
 }

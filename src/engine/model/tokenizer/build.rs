@@ -1,13 +1,16 @@
-//! A tokenizer of each set of files, with the defaults that transformers has for it.
+//! A tokenizer of each set of files, with the defaults that transformers has for it. Some cut words which another program finds:
+//! `MeCab` and its like for Japanese (`BertJapaneseTokenizer`), a word segmenter for Vietnamese (`PhobertTokenizer`). A treebank has
+//! the words already, so only what is done within them is here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
-use tokenizers::normalizers::BertNormalizer;
+use tokenizers::normalizers::{BertNormalizer, Lowercase, NFKC, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -21,11 +24,17 @@ use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, Spl
 use super::bounds::{
     BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer, ensure_bounded, ensure_few, ensure_short_tokens,
 };
+use super::codes::{self, Codes};
 use super::config::{Kind, TokenizerConfig, named};
 use super::marks::each;
 use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
 use crate::system::errors::Facts;
+
+/// An error of the library about the vocabulary in a file.
+fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
+    move |error| anyhow!("{error}").cannot("use vocabulary", path.display())
+}
 
 /// A tokenizer that is in one file.
 ///
@@ -50,7 +59,7 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     let kind = settings.kind();
     if kind == Some(Kind::WordPiece)
         && let Some(NormalizerWrapper::BertNormalizer(normalizer)) =
-            tokenizer.get_normalizer().map(BoundedNormalizer::whole)
+            tokenizer.get_normalizer().map(|normalizer| &normalizer.whole)
     {
         let mut wanted = bert_normalizer(settings)?;
         wanted.clean_text = normalizer.clean_text;
@@ -69,9 +78,9 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     }
     let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
     if special == 0
-        && let Some(defaults) = defaults(settings)
+        && let Some(kind) = kind
     {
-        surround(&mut tokenizer, settings, defaults, path)?;
+        surround(&mut tokenizer, settings, defaults(kind, settings), path)?;
     }
     Ok(tokenizer)
 }
@@ -87,9 +96,8 @@ fn bert_normalizer(settings: &TokenizerConfig) -> Result<BertNormalizer> {
 pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     settings.ensure_kind(Kind::WordPiece, path)?;
-    let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
-    let bytes = file.bytes(LONGEST_TOKENIZER)?;
-    let vocabulary = WordPiece::read_bytes(&bytes).map_err(unusable)?;
+    let unusable = unusable(path);
+    let vocabulary = WordPiece::read_bytes(&file.bytes(LONGEST_TOKENIZER)?).map_err(unusable)?;
     ensure_short_tokens(vocabulary.keys()).cannot("use vocabulary", path.display())?;
     let unknown = settings.special("unk_token", "[UNK]");
     ensure!(
@@ -100,34 +108,27 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
             .hint("is it whole?")
     );
     let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
-    let mut tokenizer = Tokenizer::new(BoundedModel::from(ModelWrapper::from(model)));
+    let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
     tokenizer.with_normalizer(Some(bert_normalizer(settings)?)).map_err(unusable)?;
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(BertPreTokenizer.into())));
-    let defaults = if settings.is_mpnet() { &MPNET } else { &BERT };
-    add_tokens(&mut tokenizer, settings, defaults, path)?;
-    surround(&mut tokenizer, settings, defaults, path)?;
-    Ok(tokenizer)
+    finished(tokenizer, settings, Kind::WordPiece, path)
 }
 
 /// ESM's tokenizer of a `vocab.txt`, a residue a line: each letter is a token, and white space between them means nothing. Its
 /// defaults are those of transformers' `EsmTokenizer`.
 pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
-    let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
+    let unusable = unusable(path);
     let text = file.text(LONGEST_TOKENIZER)?;
     let tokens: Vec<String> = text.lines().map(|token| token.trim().to_owned()).collect();
     ensure_short_tokens(&tokens).cannot("use vocabulary", path.display())?;
     let vocabulary = tokens.into_iter().zip(0..).collect();
     let unknown = settings.special("unk_token", ESM.unknown);
     let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
-    let mut tokenizer = Tokenizer::new(BoundedModel::from(ModelWrapper::from(model)));
-    let letter = SplitPattern::Regex(".".to_owned());
-    let split = Split::new(letter, SplitDelimiterBehavior::Isolated, false).map_err(unusable)?;
-    let parts = [PreTokenizerWrapper::WhitespaceSplit(WhitespaceSplit), PreTokenizerWrapper::Split(split)];
-    tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts.into()).into())));
-    add_tokens(&mut tokenizer, settings, &ESM, path)?;
-    surround(&mut tokenizer, settings, &ESM, path)?;
-    Ok(tokenizer)
+    let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
+    let parts = vec![WhitespaceSplit.into(), each_match(".").map_err(unusable)?];
+    tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
+    finished(tokenizer, settings, Kind::Residues, path)
 }
 
 /// RoBERTa's tokenizer of a `vocab.json` and a `merges.txt`; its defaults are those of transformers' `RobertaTokenizer` and
@@ -148,14 +149,11 @@ pub(super) fn byte_level_bpe(
     let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?).cannot("use merges", merges.path().display())?;
     let model =
         BPE::builder().vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges).build().map_err(unusable)?;
-    let mut tokenizer = Tokenizer::new(BoundedModel::from(ModelWrapper::from(model)));
+    let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
     let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
     let byte_level = ByteLevel::default().add_prefix_space(prefix_space);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(byte_level.into())));
-    let defaults = byte_level_defaults(settings);
-    add_tokens(&mut tokenizer, settings, defaults, path)?;
-    surround(&mut tokenizer, settings, defaults, path)?;
-    Ok(tokenizer)
+    finished(tokenizer, settings, Kind::ByteLevel, path)
 }
 
 /// The pairs of a `merges.txt`, one a line, the first to be merged first.
@@ -170,20 +168,102 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     lines.map(pair).collect()
 }
 
+/// The tokenizer of transformers' `BertJapaneseTokenizer` within words: their compatibility forms cut by `WordPiece` or into
+/// characters.
+pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+    let path = file.path();
+    let unusable = unusable(path);
+    let vocabulary = WordPiece::read_bytes(&file.bytes(LONGEST_TOKENIZER)?).map_err(unusable)?;
+    ensure_short_tokens(vocabulary.keys()).cannot("use vocabulary", path.display())?;
+    let unknown = settings.special("unk_token", BERT.unknown);
+    let subwords = settings.values.get("subword_tokenizer_type").and_then(serde_json::Value::as_str);
+    let is_of_characters = match subwords {
+        None | Some("wordpiece") => false,
+        Some("character") => true,
+        Some(other) => {
+            let error = anyhow!("subword_tokenizer_type is `{other}`: wordpiece and character are read");
+            bail!(error.of_value(other).cannot("use vocabulary", path.display()))
+        }
+    };
+    let model: ModelWrapper = if is_of_characters {
+        let vocabulary = vocabulary.into_iter().collect();
+        WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?.into()
+    } else {
+        WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?.into()
+    };
+    let mut tokenizer = Tokenizer::new(model.into());
+    let lowercase = settings.switch("do_lower_case")?.unwrap_or(false);
+    let mut parts: Vec<PreTokenizerWrapper> = Vec::new();
+    let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
+    if settings.needs_words_of(false).is_some() {
+        normalizers.push(NFKC.into());
+        normalizers.extend(lowercase.then(|| Lowercase.into()));
+    } else {
+        normalizers.push(BertNormalizer::new(true, false, None, lowercase).into());
+        normalizers.extend(is_of_characters.then(|| NFKC.into()));
+        parts.push(BertPreTokenizer.into());
+    }
+    if is_of_characters {
+        parts.push(each_match("(?s).").map_err(unusable)?);
+    }
+    tokenizer.with_normalizer(Some(BoundedNormalizer::from(Normalizers::new(normalizers)))).map_err(unusable)?;
+    if !parts.is_empty() {
+        tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
+    }
+    finished(tokenizer, settings, Kind::Japanese, path)
+}
+
+/// The tokenizer of transformers' `PhobertTokenizer` and `BertweetTokenizer` within words; white space
+/// separates the words of a text.
+pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+    let path = vocabulary.path();
+    let ids = codes::vocabulary(&vocabulary.text(LONGEST_TOKENIZER)?);
+    ensure_short_tokens(ids.keys()).cannot("use vocabulary", path.display())?;
+    ensure!(ids.len() > codes::FIRST.len(), anyhow!("vocabulary `{}` is empty", path.display()).about(path.display()));
+    let codes = Codes::parse(&merges.text(LONGEST_TOKENIZER)?).cannot("use merges", merges.path().display())?;
+    let unknown = settings.special("unk_token", ROBERTA.unknown);
+    let model = WordLevel::builder().vocab(ids.into_iter().collect()).unk_token(unknown).build();
+    let model = model.map_err(unusable(path))?;
+    let mut model = BoundedModel::from(ModelWrapper::from(model));
+    model.codes = Some(Arc::new(codes));
+    let mut tokenizer = Tokenizer::new(model);
+    tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
+    // Beyond the pieces, which do not list it.
+    let mask = AddedToken::from(settings.special("mask_token", ROBERTA.mask), true);
+    let defaults = defaults(Kind::Codes, settings);
+    add_tokens(&mut tokenizer, settings, defaults, path)?;
+    tokenizer.add_special_tokens([mask]).map_err(unusable(path))?;
+    surround(&mut tokenizer, settings, defaults, path)?;
+    Ok(tokenizer)
+}
+
+/// A part of a pre-tokenizer by which each match of a pattern is a word.
+fn each_match(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
+    Ok(Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)?.into())
+}
+
+/// A tokenizer with the special tokens of its class in texts and around them.
+fn finished(mut tokenizer: Tokenizer, settings: &TokenizerConfig, kind: Kind, path: &Path) -> Result<Tokenizer> {
+    let defaults = defaults(kind, settings);
+    add_tokens(&mut tokenizer, settings, defaults, path)?;
+    surround(&mut tokenizer, settings, defaults, path)?;
+    Ok(tokenizer)
+}
+
 /// The special tokens of a family, where no file names them.
-pub(super) struct Defaults {
+struct Defaults {
     first: &'static str,
     separator: &'static str,
-    pub unknown: &'static str,
+    unknown: &'static str,
     padding: &'static str,
-    pub mask: &'static str,
+    mask: &'static str,
     /// Whether a mask in a text takes the space before it along.
     mask_takes_space: bool,
     /// Whether there are two separators between the texts of a pair, which are of one segment.
     pairs_apart: bool,
 }
 
-pub(super) const BERT: Defaults = Defaults {
+const BERT: Defaults = Defaults {
     first: "[CLS]",
     separator: "[SEP]",
     unknown: "[UNK]",
@@ -208,39 +288,26 @@ const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pai
 
 const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
 
-/// `PhoBERT`'s and `BERTweet`'s.
-pub(super) const PHOBERT: Defaults = ROBERTA;
-
 /// DeBERTa's first version cuts words as RoBERTa does, and has BERT's special tokens.
 const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
 
-fn byte_level_defaults(settings: &TokenizerConfig) -> &'static Defaults {
-    if settings.is_deberta() { &DEBERTA } else { &ROBERTA }
-}
-
-/// The special tokens that a tokenizer's class has where no file names them; `None` if it is left as its file has it.
-fn defaults(settings: &TokenizerConfig) -> Option<&'static Defaults> {
-    match settings.kind()? {
-        Kind::WordPiece if settings.is_mpnet() => Some(&MPNET),
-        Kind::WordPiece | Kind::Japanese => Some(&BERT),
-        Kind::ByteLevel => Some(byte_level_defaults(settings)),
-        Kind::Codes => Some(&PHOBERT),
-        Kind::Residues => Some(&ESM),
+/// The special tokens that a tokenizer's class has where no file names them.
+fn defaults(kind: Kind, settings: &TokenizerConfig) -> &'static Defaults {
+    match kind {
+        Kind::WordPiece if settings.is_of("MPNetTokenizer", "mpnet") => &MPNET,
+        Kind::ByteLevel if settings.is_of("DebertaTokenizer", "deberta") => &DEBERTA,
+        Kind::WordPiece | Kind::Japanese => &BERT,
+        Kind::ByteLevel | Kind::Codes => &ROBERTA,
+        Kind::Residues => &ESM,
     }
 }
 
 /// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
-pub(super) fn add_tokens(
-    tokenizer: &mut Tokenizer,
-    settings: &TokenizerConfig,
-    defaults: &Defaults,
-    path: &Path,
-) -> Result<()> {
-    let cannot = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
+fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     ensure_few(settings.added.values()).cannot("use vocabulary", path.display())?;
     for (&id, token) in &settings.added {
         let content = token.content.clone();
-        tokenizer.add_tokens([token.clone()]).map_err(cannot)?;
+        tokenizer.add_tokens([token.clone()]).map_err(unusable(path))?;
         ensure_id(tokenizer, &content, id, path)?;
     }
     let takes_space = defaults.mask_takes_space;
@@ -264,7 +331,7 @@ pub(super) fn add_tokens(
         let token = AddedToken::from(content, true)
             .lstrip(strips("lstrip").unwrap_or(takes_space))
             .rstrip(strips("rstrip").unwrap_or(false));
-        tokenizer.add_special_tokens([token]).map_err(cannot)?;
+        tokenizer.add_special_tokens([token]).map_err(unusable(path))?;
     }
     Ok(())
 }
@@ -295,12 +362,7 @@ pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<
 }
 
 /// Puts the first special token before each text and the separator after it.
-pub(super) fn surround(
-    tokenizer: &mut Tokenizer,
-    settings: &TokenizerConfig,
-    defaults: &Defaults,
-    path: &Path,
-) -> Result<()> {
+fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     let cls = settings.special("cls_token", defaults.first);
     let sep = settings.special("sep_token", defaults.separator);
     let id = |token: &str| {
@@ -314,8 +376,8 @@ pub(super) fn surround(
         });
         found.about(path.display())
     };
-    let ids = (id(&cls)?, id(&sep)?);
-    let (cls, sep) = ((cls, ids.0), (sep, ids.1));
+    let (first, last) = (id(&cls)?, id(&sep)?);
+    let (cls, sep) = ((cls, first), (sep, last));
     if defaults.pairs_apart {
         // Which characters a token is of stays as the pre-tokenizer has it.
         let apart = RobertaProcessing::new(sep, cls).trim_offsets(false);

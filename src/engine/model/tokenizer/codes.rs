@@ -73,11 +73,7 @@ impl Codes {
 /// A count after a piece is passed over, as in transformers.
 pub(super) fn vocabulary(text: &str) -> Vocab {
     let pieces = text.lines().map(|line| line.trim().rsplit_once(' ').map_or(line.trim(), |(piece, _)| piece));
-    let mut ids = Vocab::default();
-    for (token, id) in FIRST.into_iter().chain(pieces).zip(0..) {
-        ids.insert(token.to_owned(), id);
-    }
-    ids
+    FIRST.into_iter().chain(pieces).map(str::to_owned).zip(0..).collect()
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl TokenizerConfig {
             if let Some(file) = files.get(ADDED_TOKENS) {
                 for (token, id) in read_json::<BTreeMap<String, u32>>(file)? {
                     let special =
-                        NAMED.iter().any(|name| named(&values, name).is_some_and(|(other, _)| other == token));
+                        ROLES.iter().any(|name| named(&values, name).is_some_and(|(other, _)| other == token));
                     added.insert(id, AddedToken::from(token, special));
                 }
             }
@@ -94,13 +94,11 @@ impl TokenizerConfig {
         {
             return Some(Kind::Japanese);
         }
-        let Some(class) = &self.class else {
-            let of_family = |(families, _): &&(&[&str], Kind)| families.contains(&self.model_type.as_str());
-            return KIND_OF_FAMILIES.iter().find(of_family).map(|(_, kind)| *kind);
+        let is_own = |(known, _, families): &&(&str, Kind, &[&str])| match &self.class {
+            Some(class) => class == known,
+            None => families.contains(&self.model_type.as_str()),
         };
-        [Kind::WordPiece, Kind::ByteLevel, Kind::Residues, Kind::Japanese, Kind::Codes]
-            .into_iter()
-            .find(|kind| kind.classes().contains(&class.as_str()))
+        CLASSES.iter().find(is_own).map(|(_, kind, _)| *kind)
     }
 
     /// The program that finds the words of a text for the tokenizer's class, where that is another one; `has_codes` if
@@ -114,19 +112,14 @@ impl TokenizerConfig {
         }
     }
 
-    /// Whether the tokenizer has MPNet's special tokens, where no file names them.
-    pub fn is_mpnet(&self) -> bool {
-        self.class.as_ref().map_or(self.model_type == "mpnet", |class| class == "MPNetTokenizer")
-    }
-
-    /// Whether the tokenizer has the special tokens of DeBERTa's first version, where no file names them.
-    pub fn is_deberta(&self) -> bool {
-        self.class.as_ref().map_or(self.model_type == "deberta", |class| class == "DebertaTokenizer")
+    /// Whether the tokenizer is of a class or, where no file names one, of a family whose own it is.
+    pub fn is_of(&self, class: &str, family: &str) -> bool {
+        self.class.as_ref().map_or(self.model_type == family, |own| own == class)
     }
 
     /// Refuses a vocabulary whose class, if a file names one, is of another kind.
     pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
-        let known = kind.classes();
+        let known: Vec<&str> = CLASSES.iter().filter(|(_, of, _)| *of == kind).map(|(class, ..)| *class).collect();
         match &self.class {
             Some(class) if !known.contains(&class.as_str()) => {
                 let way_out = format!(
@@ -159,50 +152,25 @@ pub(super) enum Kind {
     Codes,
 }
 
-impl Kind {
-    /// The classes of transformers that are of this kind.
-    fn classes(self) -> &'static [&'static str] {
-        match self {
-            Self::WordPiece => &[
-                "BertTokenizer",
-                "DistilBertTokenizer",
-                "ElectraTokenizer",
-                "MPNetTokenizer",
-                "MobileBertTokenizer",
-                "DPRContextEncoderTokenizer",
-                "DPRQuestionEncoderTokenizer",
-                "LayoutLMTokenizer",
-                "SqueezeBertTokenizer",
-                "SplinterTokenizer",
-            ],
-            Self::ByteLevel => &["RobertaTokenizer", "LongformerTokenizer", "DebertaTokenizer"],
-            Self::Residues => &["EsmTokenizer"],
-            Self::Japanese => &["BertJapaneseTokenizer"],
-            Self::Codes => &["PhobertTokenizer", "BertweetTokenizer"],
-        }
-    }
-}
-
-/// The families whose own class in transformers is of a kind, by their `model_type`.
-const KIND_OF_FAMILIES: [(&[&str], Kind); 3] = [
-    (
-        &[
-            "bert",
-            "distilbert",
-            "electra",
-            "mpnet",
-            "dpr",
-            "ernie",
-            "layoutlm",
-            "megatron-bert",
-            "splinter",
-            "squeezebert",
-            "visual_bert",
-        ],
-        Kind::WordPiece,
-    ),
-    (&["roberta", "data2vec-text", "deberta", "ibert", "longformer", "luke", "roberta-prelayernorm"], Kind::ByteLevel),
-    (&["esm"], Kind::Residues),
+/// The classes of transformers of each kind, with the families whose own class it is, by their `model_type`.
+const CLASSES: [(&str, Kind, &[&str]); 17] = [
+    ("BertTokenizer", Kind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
+    ("DistilBertTokenizer", Kind::WordPiece, &["distilbert"]),
+    ("ElectraTokenizer", Kind::WordPiece, &["electra"]),
+    ("MPNetTokenizer", Kind::WordPiece, &["mpnet"]),
+    ("MobileBertTokenizer", Kind::WordPiece, &[]),
+    ("DPRContextEncoderTokenizer", Kind::WordPiece, &["dpr"]),
+    ("DPRQuestionEncoderTokenizer", Kind::WordPiece, &["dpr"]),
+    ("LayoutLMTokenizer", Kind::WordPiece, &["layoutlm"]),
+    ("SqueezeBertTokenizer", Kind::WordPiece, &["squeezebert"]),
+    ("SplinterTokenizer", Kind::WordPiece, &["splinter"]),
+    ("RobertaTokenizer", Kind::ByteLevel, &["roberta", "data2vec-text", "ibert", "luke", "roberta-prelayernorm"]),
+    ("LongformerTokenizer", Kind::ByteLevel, &["longformer"]),
+    ("DebertaTokenizer", Kind::ByteLevel, &["deberta"]),
+    ("EsmTokenizer", Kind::Residues, &["esm"]),
+    ("BertJapaneseTokenizer", Kind::Japanese, &[]),
+    ("PhobertTokenizer", Kind::Codes, &[]),
+    ("BertweetTokenizer", Kind::Codes, &[]),
 ];
 
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
@@ -217,8 +185,9 @@ fn listed(token: &Value) -> Option<AddedToken> {
     }
 }
 
-/// The keys under which special tokens are named.
-const NAMED: [&str; 7] = ["unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "bos_token", "eos_token"];
+/// The keys under which special tokens are named, in the order in which transformers adds them to a vocabulary.
+pub(super) const ROLES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// A special token by the key that names it: a string, or an object with the string as `content`; then the object too.
 pub(super) fn named<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {

@@ -31,7 +31,7 @@ enum Begin {
 impl Marks {
     pub fn of(tokenizer: &Tokenizer) -> Self {
         let (mut begin, mut end) = (Begin::None, None);
-        let joint = tokenizer.get_model().has_codes().then_some(JOINT);
+        let joint = tokenizer.get_model().codes.is_some().then_some(JOINT);
         match &tokenizer.get_model().model {
             ModelWrapper::WordPiece(model) => {
                 let begin = Begin::Continuation(model.continuing_subword_prefix.clone());
@@ -46,7 +46,7 @@ impl Marks {
             NormalizerWrapper::Prepend(prepend) => prepend.prepend.starts_with(SENTENCEPIECE_SPACE),
             _ => false,
         };
-        if tokenizer.get_normalizer().is_some_and(|normalizer| normalizer.parts().iter().any(puts_mark)) {
+        if tokenizer.get_normalizer().is_some_and(|normalizer| normalizer.parts.iter().any(puts_mark)) {
             begin = Begin::Mark(SENTENCEPIECE_SPACE);
         }
         if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
@@ -118,8 +118,8 @@ pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
             [('[', ']'), ('<', '>')].iter().any(|&(open, close)| token.starts_with(open) && token.ends_with(close));
         !bracketed && marks.begins_word(token) && marks.surface(token).chars().any(char::is_alphabetic)
     };
-    let vocabulary = tokenizer.get_vocab(true);
-    let mut ids: Vec<u32> = vocabulary.into_iter().filter(|(token, _)| is_word(token)).map(|(_, id)| id).collect();
+    let words = tokenizer.get_vocab(true).into_iter().filter(|(token, _)| is_word(token));
+    let mut ids: Vec<u32> = words.map(|(_, id)| id).collect();
     ids.sort_unstable();
     ids
 }
@@ -127,9 +127,8 @@ pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
 /// Whether the surface of each id of the vocabulary is all Unicode punctuation.
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
     let marks = Marks::of(tokenizer);
-    let vocabulary = tokenizer.get_vocab(true);
     let mut table = Vec::new();
-    for (token, id) in vocabulary {
+    for (token, id) in tokenizer.get_vocab(true) {
         if is_punctuation(&marks.surface(&token)) {
             let id = id as usize;
             table.resize(table.len().max(id + 1), false);

@@ -1,41 +1,39 @@
 //! A model's tokenizer: how one is built of each set of files (`build.rs`), as transformers does.
-//!
 //! Files of unknown origin reach a library here, which may panic at them: see [`contained`].
 //!
 //! `tokenizer.json` is a whole tokenizer; `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` and `merges.txt` one
 //! of byte-level BPE, `spm.model` and its like are models of sentencepiece (`sentencepiece/`); what they leave open is in
 //! `tokenizer_config.json` (`config.rs`) or has the defaults of the class.
 
-mod beginning;
 mod bounds;
 mod build;
 mod codes;
 mod config;
 mod entries;
-mod looked_up;
 mod marks;
 mod properties;
 pub mod residues;
 pub mod round_trip;
 mod sentencepiece;
-mod within_words;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use tokenizers::{EncodeInput, Encoding, InputSequence, TruncationDirection};
+use tokenizers::models::wordlevel::WordLevel;
+use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
+use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, TruncationDirection};
 
 use super::files::names::{BPE_CODES, BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
 use crate::system::errors::{Class, Facts};
 use crate::system::time_limit;
-use beginning::Beginning;
-use bounds::Tokenizer;
+use bounds::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
 use config::{Kind, TokenizerConfig};
 use entries::Entries;
 pub use entries::{Scripts, script_of};
-use properties::{for_words, separator, splits_at_spaces, unknown};
+use properties::{Beginning, for_words, joins_by_a_space, named_beginning, separator, splits_at_spaces, unknown};
 use round_trip::RoundTrip;
 
 /// How a run has the tokenizer read text.
@@ -58,31 +56,35 @@ pub struct ModelTokenizer {
     words: Option<Tokenizer>,
     /// Rows of the token embedding: ids are below.
     rows: usize,
-    separator: Option<u32>,
-    mask: Option<u32>,
-    unknown: Option<u32>,
+    /// The id of `[SEP]` or `</s>`.
+    pub separator: Option<u32>,
+    /// The id of `[MASK]` or `<mask>`.
+    pub mask: Option<u32>,
+    /// The id of the token for text that is not in the vocabulary: `[UNK]`, `<unk>`.
+    pub unknown: Option<u32>,
     /// Whether the surface of each id is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
-    joins_by_a_space: bool,
-    /// How sequences of residues are parted for it, if its tokens are residues.
-    parting: Option<residues::Parting>,
+    /// Whether a text that follows another takes a space before it, as a part of its first token.
+    pub joins_by_a_space: bool,
+    /// How sequences are parted for it, if its tokens are residues of proteins or of nucleic acids, so that the model knows no words.
+    pub parting: Option<residues::Parting>,
     /// The token for the beginning of text, where a file names one.
     named_beginning: Option<u32>,
     /// The program that finds the words of a text, where that is another one.
     needs_words_of: Option<String>,
     /// The tokens before a text.
     beginning: Beginning,
-    /// The entries of its vocabulary that it gives back.
-    round_trip: RoundTrip,
+    /// The entries of its vocabulary that it gives back when it reads them.
+    pub round_trip: RoundTrip,
     /// The scripts of its vocabulary.
-    scripts: Scripts,
-    /// The characters of an entry of its vocabulary, where nearly all have as many.
-    entry_length: Option<usize>,
-    /// All entries of a small vocabulary, with their ids; empty of a larger one.
-    few_entries: Vec<(u32, String)>,
-    /// Whether each word is looked up as one entry of the vocabulary.
-    looks_up_words: bool,
+    pub scripts: Scripts,
+    /// The characters of an entry of its vocabulary, where nearly all have as many: letters, or k-mers of one length.
+    pub entry_length: Option<usize>,
+    /// All entries of the vocabulary that are no special tokens, with their ids, where they are 100 at most; none of a larger one.
+    pub few_entries: Vec<(u32, String)>,
+    /// Whether each given word is looked up as one entry of the vocabulary.
+    pub looks_up_words: bool,
 }
 
 impl ModelTokenizer {
@@ -98,9 +100,9 @@ impl ModelTokenizer {
         let kind = settings.kind();
         let build = || {
             let mut text = match (*name, others) {
-                (WORDPIECE_VOCABULARY, [(BPE_CODES, merges), ..]) => within_words::codes(file, merges, &settings)?,
+                (WORDPIECE_VOCABULARY, [(BPE_CODES, merges), ..]) => build::codes(file, merges, &settings)?,
                 (WORDPIECE_VOCABULARY, _) if kind == Some(Kind::Residues) => build::residues(file, &settings)?,
-                (WORDPIECE_VOCABULARY, _) if kind == Some(Kind::Japanese) => within_words::japanese(file, &settings)?,
+                (WORDPIECE_VOCABULARY, _) if kind == Some(Kind::Japanese) => build::japanese(file, &settings)?,
                 (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
                 (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
                 (name, _) if SENTENCEPIECE.contains(&name) => sentencepiece::sentencepiece(file, &settings)?,
@@ -118,18 +120,18 @@ impl ModelTokenizer {
                 separator: separator(&text, &settings)?,
                 mask: build::mask(&text, &settings),
                 round_trip: round_trip::of(&text, &entries, unknown),
-                scripts: entries.scripts().clone(),
                 entry_length: entries.length(),
-                few_entries: entries.few().to_vec(),
                 looks_up_words: false,
                 unknown,
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
-                joins_by_a_space: beginning::joins_by_a_space(&text),
-                named_beginning: beginning::of(&text, &settings, rows),
+                joins_by_a_space: joins_by_a_space(&text),
+                named_beginning: named_beginning(&text, &settings, rows),
                 beginning: Beginning::Own,
                 needs_words_of: settings.needs_words_of(files.iter().any(|(name, _)| *name == BPE_CODES)),
                 parting: letters.or_else(|| residues::Parting::of(&text, &entries)),
+                scripts: entries.scripts,
+                few_entries: entries.few,
                 words: for_words(&text),
                 text,
             };
@@ -137,12 +139,50 @@ impl ModelTokenizer {
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
-        let place = {
-            let shown = path.display().to_string();
-            move |error: Error| error.cannot("use tokenizer", &shown).class(Class::Model)
-        };
+        let shown = path.display().to_string();
+        let place = move |error: Error| error.cannot("use tokenizer", &shown).class(Class::Model);
         let bytes = files.iter().map(|(_, file)| file.size()).sum();
         time_limit::within(bytes, place, || contained(build)).cannot("use tokenizer", path.display())?
+    }
+
+    /// The tokenizer as a run asks for it: words looked up as entries of the vocabulary, or text cut as the files say and
+    /// residues parted as the options say.
+    /// Fails if text is to be cut and the tokenizer does not give back the entries of its vocabulary.
+    pub fn reading(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
+        if options.tokens_as_words {
+            return self.clone().looking_up_words().map(Cow::Owned);
+        }
+        if self.round_trip.fails() {
+            return Err(self.round_trip.error(&self.path.display().to_string())).class(Class::Model);
+        }
+        Ok(match options.residues {
+            Some(parting) => Cow::Owned(Self { parting: Some(parting), ..self.clone() }),
+            None => Cow::Borrowed(self),
+        })
+    }
+
+    /// Looks up each given word as one entry of the vocabulary; a word that is no entry becomes the unknown token. White space
+    /// separates the words of running text.
+    /// Fails if there is no such tokenizer.
+    fn looking_up_words(self) -> Result<Self> {
+        let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();
+        let vocabulary = self.text.get_vocab(false).into_iter().collect();
+        let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build();
+        let model = BoundedModel::from(ModelWrapper::from(model.map_err(|error| anyhow!("{error}"))?));
+        let mut words = self.text;
+        words.with_model(model);
+        words.with_normalizer(None::<BoundedNormalizer>).map_err(|error| anyhow!("{error}"))?;
+        words.with_pre_tokenizer(None::<BoundedPreTokenizer>);
+        let mut text: Tokenizer = words.clone();
+        text.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
+        Ok(Self {
+            splits_at_spaces: splits_at_spaces(&text),
+            joins_by_a_space: false,
+            looks_up_words: true,
+            text,
+            words: Some(words),
+            ..self
+        })
     }
 
     /// Encodes running text, with the special tokens around it if `special`.
@@ -220,11 +260,6 @@ impl ModelTokenizer {
         Ok(around.get_tokens().first().filter(|_| is_special).cloned())
     }
 
-    /// Whether a text that follows another takes a space before it, as a part of its first token.
-    pub fn joins_by_a_space(&self) -> bool {
-        self.joins_by_a_space
-    }
-
     /// The token of an id, as the vocabulary has it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.text.id_to_token(id)
@@ -235,21 +270,6 @@ impl ModelTokenizer {
         self.text.token_to_id(token)
     }
 
-    /// The id of the separator: `[SEP]`, `</s>`.
-    pub fn separator(&self) -> Option<u32> {
-        self.separator
-    }
-
-    /// The id of the mask: `[MASK]`, `<mask>`.
-    pub fn mask(&self) -> Option<u32> {
-        self.mask
-    }
-
-    /// The id of the token for text that is not in the vocabulary: `[UNK]`, `<unk>`.
-    pub fn unknown(&self) -> Option<u32> {
-        self.unknown
-    }
-
     /// The tokens of the vocabulary that begin a word and have a letter, ascending by id, without special tokens and
     /// without tokens in brackets such as `[unused1]`, which have no text.
     pub fn word_beginnings(&self) -> Vec<u32> {
@@ -258,11 +278,6 @@ impl ModelTokenizer {
         let mut words = marks::word_beginnings(&self.text);
         words.retain(|&id| !special(id));
         words
-    }
-
-    /// Whether its tokens are residues of proteins or of nucleic acids, so that the model knows no words.
-    pub fn is_of_residues(&self) -> bool {
-        self.parting.is_some()
     }
 
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
@@ -281,34 +296,12 @@ impl ModelTokenizer {
         self.looks_up_words || self.needs_words_of.is_some()
     }
 
-    /// Number of vocabulary entries that the tokenizer gives back when it reads them.
-    pub fn round_trip(&self) -> &RoundTrip {
-        &self.round_trip
-    }
-
     /// Whether it reads words in lower case although its vocabulary has capitals.
     pub fn lower_cases(&self) -> bool {
         self.round_trip.lower_cases() && !self.looks_up_words
     }
 
-    /// The scripts of its vocabulary.
-    pub fn scripts(&self) -> &Scripts {
-        &self.scripts
-    }
-
-    /// The characters of an entry of its vocabulary, where nearly all have as many: letters, or k-mers of one length.
-    pub fn entry_length(&self) -> Option<usize> {
-        self.entry_length
-    }
-
-    /// All entries of the vocabulary that are no special tokens, with their ids, where they are 100 at most; none of a larger one.
-    pub fn few_entries(&self) -> &[(u32, String)] {
-        &self.few_entries
-    }
-
-    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if no such
-    /// place is known.
-    ///
+    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if none is known.
     /// If the tokenizer splits at spaces, each part between spaces that has an ASCII letter or digit has at least one
     /// token of its own.
     pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {

@@ -1,8 +1,8 @@
 //! Properties of a tokenizer that no file names outright: they follow from its parts, or from what it makes of a short text.
 
 use anyhow::{Result, anyhow};
-use tokenizers::ModelWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::{Encoding, ModelWrapper, TruncationDirection};
 
 use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named};
@@ -68,4 +68,55 @@ pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
         });
     }
     splits && tokenizer.get_added_tokens_decoder().values().all(|token| !token.content.contains(' '))
+}
+
+/// The tokens before a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// The tokens that the tokenizer puts there.
+    Own,
+    /// This token, unless the tokenizer puts a special one there.
+    Token(u32),
+    /// No special token.
+    Nothing,
+}
+
+/// The token for the beginning of text: the one that `bos_token` names, or else that of `bos_token_id`.
+pub(super) fn named_beginning(tokenizer: &Tokenizer, settings: &TokenizerConfig, rows: usize) -> Option<u32> {
+    let by_name = named(&settings.values, "bos_token").and_then(|(name, _)| tokenizer.token_to_id(name));
+    let by_id = settings.beginning.filter(|&id| (id as usize) < rows && tokenizer.id_to_token(id).is_some());
+    by_name.or(by_id)
+}
+
+impl Beginning {
+    /// An encoding with its special tokens that begins so.
+    pub fn applied(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
+        let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
+        match self {
+            Self::Token(id) if !has_own => {
+                let tokens = vec![tokenizer.id_to_token(id).unwrap_or_default()];
+                let (one, nothing, ranges) = (vec![1], Vec::new(), std::iter::empty().collect());
+                let (words, offsets) = (vec![None], vec![(0, 0)]);
+                let first = Encoding::new(vec![id], vec![0], tokens, words, offsets, one.clone(), one, nothing, ranges);
+                Encoding::merge([first, encoding], false)
+            }
+            Self::Nothing if has_own => {
+                encoding.truncate(encoding.len() - 1, 0, TruncationDirection::Left);
+                encoding
+            }
+            _ => encoding,
+        }
+    }
+}
+
+/// Whether a text that follows another takes a space before it, as a part of its first token.
+///
+/// Byte-level BPE cuts `a a` into `a` and `Ġa`; a tokenizer that marks the beginning of every text as that of a word, or cuts
+/// at white space, needs none.
+pub(super) fn joins_by_a_space(tokenizer: &Tokenizer) -> bool {
+    let ids =
+        |text: &str| tokenizer.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default();
+    let (alone, spaced, both) = (ids("a"), ids(" a"), ids("a a"));
+    let after = |text: Vec<u32>| [alone.clone(), text].concat();
+    both != after(alone.clone()) && both == after(spaced)
 }

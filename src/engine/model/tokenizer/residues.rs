@@ -148,11 +148,6 @@ fn kmers(entries: &[&str]) -> Option<usize> {
 }
 
 impl ModelTokenizer {
-    /// How sequences of residues are parted for it; `None` if it is no tokenizer of residues.
-    pub fn parting(&self) -> Option<Parting> {
-        self.parting
-    }
-
     /// A text as the tokenizer needs it: the letters of residues parted, and any other text as it is.
     ///
     /// A word that is an entry of the vocabulary already is left alone, so a parted text stays as it is.

@@ -1,13 +1,9 @@
 //! The round trip of a vocabulary: how many of its entries the tokenizer gives back when it reads them.
 //!
-//! A vocabulary says what its model was trained on, and a folder with a vocabulary alone does not say how text was cut
-//! into its entries. Read with the wrong defaults, a vocabulary of chemical reactions or of residues is lower-cased and
-//! split at punctuation, and all text becomes unknown tokens. So each entry that is a whole word or character is read by
-//! itself: an entry is *given back* if it comes out as one token, itself.
-//!
-//! Entries that come out as other known pieces of one word lose nothing: byte-pair encoding never makes some entries of
-//! its vocabulary, and a tokenizer may lower-case by intention. An entry is *lost* if it comes out as the unknown token, or as
-//! several words.
+//! A vocabulary says what its model was trained on, and not how text was cut into its entries: with the wrong defaults all
+//! text becomes unknown tokens. So each entry that is a whole word or character is read by itself: it is *given back* if it
+//! comes out as one token, itself, and *lost* if it comes out as the unknown token, or as several words. Entries that come out
+//! as other known pieces of one word lose nothing: byte-pair encoding never makes some, and lower case may be intended.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;
@@ -82,11 +78,8 @@ impl RoundTrip {
     fn example(&self) -> String {
         let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
         const SHOWN: usize = 6;
-        let mut shown: Vec<String> =
-            tokens.iter().take(SHOWN).map(|token| format!("`{}`", token.escape_debug())).collect();
-        if tokens.len() > SHOWN {
-            shown.push("...".to_owned());
-        }
+        let first = tokens.iter().take(SHOWN).map(|token| format!("`{}`", token.escape_debug()));
+        let shown: Vec<String> = first.chain((tokens.len() > SHOWN).then(|| "...".to_owned())).collect();
         format!("of `{}` it makes {}", entry.escape_debug(), shown.join(" "))
     }
 
@@ -129,7 +122,7 @@ impl RoundTrip {
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut found = RoundTrip::default();
     let mut worst = Outcome::Pieces;
-    for VocabularyEntry { id, token, text } in entries.iter() {
+    for VocabularyEntry { id, token, text } in &entries.whole {
         let Ok(Ok((outcome, tokens))) = contained(|| read(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };

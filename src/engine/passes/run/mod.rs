@@ -318,7 +318,7 @@ impl Runner<'_> {
         let (tokenizer, Model { id, objective, .. }) = (self.tokenizer, self.model);
         let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
             Objective::MaskedTokens => {
-                Noise::Mask(tokenizer.mask().with_context(|| format!("the tokenizer of `{id}` has no mask token"))?)
+                Noise::Mask(tokenizer.mask.with_context(|| format!("the tokenizer of `{id}` has no mask token"))?)
             }
             Objective::ReplacedTokens => {
                 let unigrams = self.counts.as_ref().and_then(|counts| counts.unigrams());
@@ -329,7 +329,7 @@ impl Runner<'_> {
                 bail!("`{id}` was loaded with the head that classifies, which predicts no token")
             }
         };
-        Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
+        Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown })
     }
 
     /// The encoder with other weights than the model's, those of a control; `None` with its own.

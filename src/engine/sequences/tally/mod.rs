@@ -236,9 +236,9 @@ impl Legibility {
             let word = sequence.form(place);
             self.lower_cased += u64::from(tokenizer.lower_cases() && word.contains(char::is_uppercase));
             self.add_characters(word, tokenizer);
-            let is_unknown = span.len() == 1 && Some(sequence.ids[span.start()]) == tokenizer.unknown();
+            let is_unknown = span.len() == 1 && Some(sequence.ids[span.start()]) == tokenizer.unknown;
             let is_longer = |length| word.chars().nth(length).is_some();
-            is_unparted |= is_unknown && tokenizer.entry_length().is_some_and(is_longer);
+            is_unparted |= is_unknown && tokenizer.entry_length.is_some_and(is_longer);
         }
         self.unparted += u64::from(is_unparted);
         self.of_one_token += u64::from(sequence.text().nth(1).is_none());
@@ -249,7 +249,7 @@ impl Legibility {
             self.characters += u64::from(!c.is_whitespace());
             let Some(script) = script_of(c) else { continue };
             self.letters += 1;
-            if !tokenizer.scripts().know(script) {
+            if !tokenizer.scripts.know(script) {
                 *self.foreign.entry(script.to_owned()).or_default() += 1;
             }
         }

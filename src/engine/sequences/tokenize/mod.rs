@@ -63,7 +63,7 @@ impl<'a> SentenceTokenizer<'a> {
             (*id, Arc::new(WordClass { key: Arc::clone(&key), name: token.as_str().into() }))
         };
         Self {
-            classes: tokenizer.few_entries().iter().map(class).collect(),
+            classes: tokenizer.few_entries.iter().map(class).collect(),
             tokenizer,
             max_tokens,
             truncate,
@@ -111,7 +111,7 @@ impl<'a> SentenceTokenizer<'a> {
             move |error: Error| cannot(error, &origin).class(Class::Input)
         };
         let is_later = self.context == Reads::Document && index != document;
-        let follows_a_space = is_later && !sentence.is_glued && self.tokenizer.joins_by_a_space();
+        let follows_a_space = is_later && !sentence.is_glued && self.tokenizer.joins_by_a_space;
         let before = if follows_a_space { " " } else { "" };
         let mut left_out = LeftOutWords::default();
         // Of a longer text only the beginning is tokenised.
@@ -157,7 +157,7 @@ impl<'a> SentenceTokenizer<'a> {
         let document = document.max(segment);
         let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..sequence };
         let special = self.context == Reads::Sentence;
-        self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()), &left_out);
+        self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown), &left_out);
         self.tally.legibility.add(&sequence, self.tokenizer);
         Ok(Tokenized::Sequence(Box::new(sequence)))
     }
@@ -254,7 +254,7 @@ impl<'a> SentenceTokenizer<'a> {
 
     fn ensure_of_words(&self) -> Result<()> {
         ensure!(
-            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
+            self.tokenizer.parting.is_none() || self.tokenizer.looks_up_words,
             anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
                 .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
         );
@@ -356,7 +356,7 @@ pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> 
     let kind = |(position, &id): (usize, &u32)| {
         if special[position] == 0 {
             if tokenizer.is_punctuation(id) { TokenKind::Punctuation } else { TokenKind::Text }
-        } else if Some(id) == tokenizer.separator() {
+        } else if Some(id) == tokenizer.separator {
             TokenKind::Separator
         } else if Some(position) == first {
             TokenKind::FirstSpecial

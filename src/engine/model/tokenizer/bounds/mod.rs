@@ -1,15 +1,10 @@
-//! Bounds on what a tokenizer's files say, and on what the library makes of a text by them: memory and time are those of
-//! the text, whatever the files say.
-//!
-//! A file is checked before the library builds anything of it (`file.rs`), the result of a step on a text before
-//! the step (`steps.rs`).
+//! Bounds on memory and time, whatever a tokenizer's files say: a file is checked before the library builds anything of it
+//! (`file.rs`), the result of a step on a text before the step (`steps.rs`).
 
 mod file;
-mod lengths;
 mod steps;
 
-pub(super) use file::{ensure_bounded, ensure_short_replacements};
-pub(super) use lengths::{ensure_few, ensure_short_tokens, ensure_small_tree};
+pub(super) use file::{ensure_bounded, ensure_few, ensure_short_replacements, ensure_short_tokens, ensure_small_tree};
 pub(super) use steps::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
 
 #[cfg(test)]

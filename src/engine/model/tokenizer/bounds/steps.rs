@@ -15,7 +15,7 @@ use tokenizers::{
     PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Token, TokenizerImpl,
 };
 
-use super::lengths::LONGEST_TOKEN;
+use super::file::LONGEST_TOKEN;
 use crate::model::tokenizer::codes::{Codes, JOINT};
 use crate::system::contained::break_off;
 use crate::system::time_limit;
@@ -40,9 +40,9 @@ const PIECE: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "NormalizerWrapper")]
 pub(in crate::model::tokenizer) struct BoundedNormalizer {
-    whole: NormalizerWrapper,
+    pub whole: NormalizerWrapper,
     /// Its innermost parts, in order.
-    parts: Vec<NormalizerWrapper>,
+    pub parts: Vec<NormalizerWrapper>,
 }
 
 impl<T: Into<NormalizerWrapper>> From<T> for BoundedNormalizer {
@@ -51,18 +51,6 @@ impl<T: Into<NormalizerWrapper>> From<T> for BoundedNormalizer {
         let whole = normalizer.into();
         flatten(&whole, &mut parts);
         Self { whole, parts }
-    }
-}
-
-impl BoundedNormalizer {
-    /// Its innermost parts, in order.
-    pub fn parts(&self) -> &[NormalizerWrapper] {
-        &self.parts
-    }
-
-    /// The normaliser that it is.
-    pub fn whole(&self) -> &NormalizerWrapper {
-        &self.whole
     }
 }
 
@@ -80,8 +68,7 @@ impl Normalizer for BoundedNormalizer {
         let most = LONGEST_NORMALIZED.min(bytes.saturating_mul(times).saturating_add(more));
         for part in &self.parts {
             time_limit::check();
-            let needed = needed(part, text.get());
-            if needed > LONGEST_NORMALIZED {
+            if needed(part, text.get()) > LONGEST_NORMALIZED {
                 break_off(too_long(bytes, LONGEST_NORMALIZED));
             }
             part.normalize(text)?;
@@ -167,8 +154,8 @@ pub(in crate::model::tokenizer) struct BoundedModel {
     pub model: ModelWrapper,
     /// The bytes of the longest token.
     longest: usize,
-    /// How words are cut into the pieces that the model looks up, where it does not cut them itself.
-    codes: Option<Arc<Codes>>,
+    /// The `bpe.codes` by which words are cut into the pieces that the model looks up, where it does not cut them itself.
+    pub codes: Option<Arc<Codes>>,
 }
 
 impl From<ModelWrapper> for BoundedModel {
@@ -184,16 +171,6 @@ impl From<ModelWrapper> for BoundedModel {
 }
 
 impl BoundedModel {
-    /// As above, for a tokenizer that looks up the pieces of words.
-    pub fn cut_by(self, codes: Arc<Codes>) -> Self {
-        Self { codes: Some(codes), ..self }
-    }
-
-    /// Whether words are cut into pieces by `bpe.codes`.
-    pub fn has_codes(&self) -> bool {
-        self.codes.is_some()
-    }
-
     /// The tokens of the pieces of a word.
     fn of_pieces(&self, pieces: Vec<String>) -> tokenizers::Result<Vec<Token>> {
         let mut tokens = Vec::new();

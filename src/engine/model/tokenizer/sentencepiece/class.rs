@@ -1,7 +1,5 @@
 //! The classes of transformers whose tokenizer is made of a sentencepiece model, and what each makes of it.
-//!
-//! They are those of transformers 5 (`models/*/tokenization_*.py`, and `convert_from_spm` in
-//! `convert_slow_tokenizer.py`).
+//! They are those of transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
 
 use anyhow::{Result, anyhow, ensure};
 use tokenizers::NormalizerWrapper;
@@ -14,7 +12,7 @@ use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::tokenizer::normalizer::SplitDelimiterBehavior;
 
 use super::proto::SentencePiece;
-use crate::model::tokenizer::config::{TokenizerConfig, named};
+use crate::model::tokenizer::config::{ROLES, TokenizerConfig, named};
 use crate::system::errors::Facts;
 
 /// A class of transformers whose tokenizer is made of a sentencepiece model.
@@ -44,10 +42,6 @@ const CLASSES: [(&str, Class, &[&str]); 8] = [
     ("XLMRobertaTokenizer", Class::XlmRoberta, &["xlm-roberta", "xlm-roberta-xl"]),
 ];
 
-/// Where a special token stands, in the order in which transformers adds them to a vocabulary.
-pub(super) const ROLES: [&str; 7] =
-    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
-
 /// The most sentinels of T5 that are added to a vocabulary; it has 100.
 const MOST_SENTINELS: u64 = 1 << 16;
 
@@ -70,17 +64,16 @@ impl Class {
         })
     }
 
-    /// The special tokens where no file names them, in the order of [`ROLES`].
-    pub fn special(self) -> [Option<&'static str>; 7] {
-        let [bos, eos, unknown, separator, padding, first, mask] = match self {
+    /// The special tokens where no file names them, in the order of [`ROLES`]; empty where the class has none.
+    fn special(self) -> [&'static str; 7] {
+        match self {
             Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
             Self::BigBird => ["<s>", "</s>", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
             Self::Camembert | Self::XlmRoberta => ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"],
             Self::DebertaV2 => ["[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
-            Self::Llama => return [Some("<s>"), Some("</s>"), Some("<unk>"), None, None, None, None],
-            Self::T5 => return [None, Some("</s>"), Some("<unk>"), None, Some("<pad>"), None, None],
-        };
-        [bos, eos, unknown, separator, padding, first, mask].map(Some)
+            Self::Llama => ["<s>", "</s>", "<unk>", "", "", "", ""],
+            Self::T5 => ["", "</s>", "<unk>", "", "<pad>", "", ""],
+        }
     }
 
     /// Whether a mask in a text takes the space before it along, where no file says so.
@@ -91,8 +84,6 @@ impl Class {
     /// The pieces with their scores by the ids of the class, and the id of the unknown token.
     pub fn vocabulary(self, model: SentencePiece, settings: &TokenizerConfig) -> Result<(Vec<(String, f64)>, usize)> {
         let special = |role: &str| (self.named(settings, role).unwrap_or_default(), 0.0);
-        let position =
-            |tokens: &[(String, f64)], wanted: &dyn Fn(&(String, f64)) -> bool| tokens.iter().position(wanted);
         let own_unknown = usize::try_from(model.unknown).unwrap_or(0);
         let pieces = model.pieces.into_iter().map(|piece| (piece.text, f64::from(piece.score)));
         let unknown = special("unk_token");
@@ -113,7 +104,7 @@ impl Class {
                     unused("<unk>NOTUSED", -100.0),
                 ];
                 let tokens: Vec<_> = first.into_iter().chain(pieces.skip(1)).chain([special("mask_token")]).collect();
-                let id = position(&tokens, &|(token, _)| *token == unknown.0).unwrap_or(0);
+                let id = tokens.iter().position(|(token, _)| *token == unknown.0).unwrap_or(0);
                 (tokens, id)
             }
             Self::T5 => {
@@ -125,7 +116,7 @@ impl Class {
             Self::BigBird | Self::DebertaV2 | Self::Llama => {
                 let tokens: Vec<_> = pieces.collect();
                 let otherwise = if self == Self::BigBird { 100 } else { own_unknown };
-                let id = position(&tokens, &|token| *token == unknown).unwrap_or(otherwise);
+                let id = tokens.iter().position(|token| *token == unknown).unwrap_or(otherwise);
                 (tokens, id)
             }
         })
@@ -144,7 +135,7 @@ impl Class {
             Self::Albert | Self::RemBert => {
                 all.extend([replace("``", "\"")?, replace("''", "\"")?]);
                 if self == Self::RemBert {
-                    all.push(replace_all(" {2,}", " ")?);
+                    all.push(replace(regex(" {2,}"), " ")?);
                 }
                 if !is("keep_accents", self == Self::RemBert)? {
                     all.extend([NFKD.into(), StripAccents.into()]);
@@ -154,12 +145,12 @@ impl Class {
                 }
                 all.extend(replacements.map(Into::into));
             }
-            Self::BigBird => all.push(replace_all(" {2,}", "▁")?),
+            Self::BigBird => all.push(replace(regex(" {2,}"), "▁")?),
             Self::DebertaV2 => {
                 if is("do_lower_case", false)? {
                     all.push(Lowercase.into());
                 }
-                all.extend([replace_all(r"\s{2,}|[\n\r\t]", " ")?, NFC.into(), Strip::new(false, true).into()]);
+                all.extend([replace(regex(r"\s{2,}|[\n\r\t]"), " ")?, NFC.into(), Strip::new(false, true).into()]);
             }
             Self::Llama => {}
         }
@@ -224,7 +215,8 @@ impl Class {
 
     /// The token of a role: what a file names, or that of the class.
     pub fn named(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
-        let default = || ROLES.iter().position(|known| *known == role).and_then(|place| self.special()[place]);
+        let own = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
+        let default = || own().filter(|token| !token.is_empty());
         named(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
     }
 }
@@ -243,14 +235,10 @@ pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     Ok((0..count.unwrap_or(0)).map(|place| format!("<extra_id_{place}>")).collect())
 }
 
-fn replace(text: &str, by: &str) -> Result<NormalizerWrapper> {
-    replacing(ReplacePattern::String(text.to_owned()), by)
-}
-
-fn replace_all(pattern: &str, by: &str) -> Result<NormalizerWrapper> {
-    replacing(ReplacePattern::Regex(pattern.to_owned()), by)
-}
-
-fn replacing(pattern: ReplacePattern, by: &str) -> Result<NormalizerWrapper> {
+fn replace(pattern: impl Into<ReplacePattern>, by: &str) -> Result<NormalizerWrapper> {
     Ok(Replace::new(pattern, by).map_err(|error| anyhow!("{error}"))?.into())
+}
+
+fn regex(pattern: &str) -> ReplacePattern {
+    ReplacePattern::Regex(pattern.to_owned())
 }

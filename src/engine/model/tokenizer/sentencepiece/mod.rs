@@ -18,12 +18,12 @@ use super::bounds::{
     ensure_small_tree,
 };
 use super::build::ensure_id;
-use super::config::{TokenizerConfig, named};
+use super::config::{ROLES, TokenizerConfig, named};
 use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER};
 use crate::system::errors::Facts;
-use class::{Class, ROLES, sentinels};
-use proto::{Algorithm, SentencePiece};
+use class::{Class, sentinels};
+use proto::{Algorithm, CONTROL, SentencePiece, USER_DEFINED};
 
 /// The tokenizer of a sentencepiece model.
 /// Fails if it is none, no class here is made of it, or its tokens do not fit those that the files beside it name.
@@ -118,9 +118,9 @@ fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -
     if let Some(tokens) = &settings.extra {
         return Ok(tokens.clone());
     }
-    let whole = model.pieces.iter().filter(|piece| piece.is_control() || piece.is_user_defined());
+    let whole = model.pieces.iter().filter(|piece| [CONTROL, USER_DEFINED].contains(&piece.kind));
     let token = |text: &str, special| AddedToken::from(text, special).normalized(false);
-    let mut tokens: Vec<AddedToken> = whole.map(|piece| token(&piece.text, piece.is_control())).collect();
+    let mut tokens: Vec<AddedToken> = whole.map(|piece| token(&piece.text, piece.kind == CONTROL)).collect();
     if class == Class::T5 && !tokens.iter().any(|token| token.content.contains("<extra_id_")) {
         tokens.extend(sentinels(settings)?.into_iter().map(|text| token(&text, true)));
     }

@@ -1,7 +1,5 @@
 //! A sentencepiece model as it is stored: the fields of `ModelProto` (`sentencepiece_model.proto`) that make a tokenizer.
-//!
-//! The format is protocol buffers' (<https://protobuf.dev/programming-guides/encoding>), of which four of the six wire
-//! types are in use.
+//! The format is protocol buffers' (<https://protobuf.dev/programming-guides/encoding>).
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -25,27 +23,15 @@ pub(super) struct Piece {
     pub text: String,
     /// The logarithm of its probability, or the negative rank of its merge.
     pub score: f32,
-    /// Its `Type`.
-    kind: Option<u64>,
+    /// Its `SentencePiece.Type`.
+    pub kind: Option<u64>,
 }
 
-impl Piece {
-    /// Whether it stands for no text, as `<s>` does.
-    pub fn is_control(&self) -> bool {
-        self.kind == Some(CONTROL)
-    }
+/// The type of a piece that stands for no text, as `<s>` does.
+pub(super) const CONTROL: Option<u64> = Some(3);
 
-    /// Whether it is whole wherever a text has it.
-    pub fn is_user_defined(&self) -> bool {
-        self.kind == Some(USER_DEFINED)
-    }
-}
-
-/// `SentencePiece.Type` of a control piece.
-const CONTROL: u64 = 3;
-
-/// `SentencePiece.Type` of a piece that the user of the trainer named.
-const USER_DEFINED: u64 = 4;
+/// The type of a piece that the user of the trainer named, which is whole wherever a text has it.
+pub(super) const USER_DEFINED: Option<u64> = Some(4);
 
 /// How text is cut into pieces: `TrainerSpec.ModelType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +55,7 @@ impl SentencePiece {
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         // What is not written has the default of sentencepiece_model.proto.
         let mut model = Self { pieces: vec![], algorithm: Algorithm::Unigram, unknown: 0, replacements: vec![] };
-        for field in Fields::of(bytes) {
+        for field in Fields(bytes) {
             match field? {
                 (1, Field::Bytes(piece)) => {
                     ensure!(model.pieces.len() < MOST_PIECES, "it has more than {MOST_PIECES} pieces");
@@ -78,7 +64,7 @@ impl SentencePiece {
                 }
                 (2, Field::Bytes(trainer)) => model.read_trainer(trainer).context("trainer_spec")?,
                 (3, Field::Bytes(normalizer)) => {
-                    for field in Fields::of(normalizer) {
+                    for field in Fields(normalizer) {
                         if let (2, Field::Bytes(replacements)) = field.context("normalizer_spec")? {
                             model.replacements = replacements.to_vec();
                         }
@@ -92,7 +78,7 @@ impl SentencePiece {
     }
 
     fn read_trainer(&mut self, trainer: &[u8]) -> Result<()> {
-        for field in Fields::of(trainer) {
+        for field in Fields(trainer) {
             match field? {
                 (3, Field::Varint(1)) => self.algorithm = Algorithm::Unigram,
                 (3, Field::Varint(2)) => self.algorithm = Algorithm::Bpe,
@@ -108,14 +94,11 @@ impl SentencePiece {
 impl Piece {
     fn parse(bytes: &[u8]) -> Result<Self> {
         let mut piece = Self::default();
-        for field in Fields::of(bytes) {
+        for field in Fields(bytes) {
             match field? {
                 (1, Field::Bytes(text)) => {
-                    ensure!(
-                        text.len() <= LONGEST_PIECE,
-                        "it has {} bytes, at most {LONGEST_PIECE} are read",
-                        text.len()
-                    );
+                    let bytes = text.len();
+                    ensure!(bytes <= LONGEST_PIECE, "it has {bytes} bytes, at most {LONGEST_PIECE} are read");
                     str::from_utf8(text).context("its text is not UTF-8")?.clone_into(&mut piece.text);
                 }
                 (2, Field::Fixed32(score)) => piece.score = f32::from_le_bytes(score),
@@ -140,15 +123,9 @@ enum Field<'a> {
 }
 
 /// The fields of a message by their numbers, one after the other; it ends with the first error.
-struct Fields<'a> {
-    rest: &'a [u8],
-}
+struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn of(message: &'a [u8]) -> Self {
-        Self { rest: message }
-    }
-
     fn field(&mut self) -> Result<(u64, Field<'a>)> {
         let tag = self.varint()?;
         let field = match tag & 7 {
@@ -172,8 +149,8 @@ impl<'a> Fields<'a> {
         let mut value = 0;
         // Ten groups hold 64 bits.
         for shift in (0..70).step_by(7) {
-            let [byte, rest @ ..] = self.rest else { bail!("it ends within a number") };
-            self.rest = rest;
+            let [byte, rest @ ..] = self.0 else { bail!("it ends within a number") };
+            self.0 = rest;
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Ok(value);
@@ -183,9 +160,9 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
-        let split = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
+        let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
         let (taken, rest) = split.with_context(|| format!("{length} bytes are said to follow, and fewer do"))?;
-        self.rest = rest;
+        self.0 = rest;
         Ok(taken)
     }
 }
@@ -194,12 +171,12 @@ impl<'a> Iterator for Fields<'a> {
     type Item = Result<(u64, Field<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
+        if self.0.is_empty() {
             return None;
         }
         let field = self.field();
         if field.is_err() {
-            self.rest = &[];
+            self.0 = &[];
         }
         Some(field)
     }
@@ -226,7 +203,7 @@ mod tests {
         let model = [bytes(1, &named), bytes(1, &[&bytes(1, b"<s>")[..], &[0x18, 3]].concat())].concat();
         let read = SentencePiece::parse(&model).unwrap();
         assert_eq!((read.pieces[0].text.as_str(), read.pieces[0].score), ("▁a", -1.0));
-        assert!(read.pieces[0].is_user_defined() && read.pieces[1].is_control());
+        assert!(read.pieces[0].kind == USER_DEFINED && read.pieces[1].kind == CONTROL);
         assert_eq!((read.algorithm, read.unknown, &read.replacements[..]), (Algorithm::Unigram, 0, &[][..]));
         // Unknown fields are passed over; a negative id has ten bytes.
         let trainer = [&[0x18, 2, 0xc0, 0x02][..], &[0xff; 9], &[1, 0x09], &[0; 8]].concat();

@@ -59,8 +59,8 @@ fn a_model_is_read_as_transformers_reads_it() {
             assert_eq!(tokenizer.encode_words(&words).unwrap().get_ids(), ids(&case["ids"]), "{words:?} by {name}");
         }
         let separator = golden["separator"].as_u64().map(|id| u32::try_from(id).unwrap());
-        assert_eq!(tokenizer.separator(), separator, "{name}");
-        assert_eq!((tokenizer.unknown(), tokenizer.mask()), (Some(unknown), Some(mask)), "{name}");
+        assert_eq!(tokenizer.separator, separator, "{name}");
+        assert_eq!((tokenizer.unknown, tokenizer.mask), (Some(unknown), Some(mask)), "{name}");
         let begins = tokenizer.word_beginnings();
         assert!(!begins.is_empty(), "{name}");
         assert!(begins.iter().all(|&id| tokenizer.token(id).unwrap().starts_with('▁')), "{name}");
@@ -80,7 +80,7 @@ fn a_class_that_a_file_names_counts_for_more_than_the_family() {
     );
     assert_eq!(encoding.get_tokens().last().unwrap(), "</s>");
     assert_eq!(t5.id("<extra_id_1>"), Some(226));
-    assert_eq!(t5.separator(), t5.id("</s>"));
+    assert_eq!(t5.separator, t5.id("</s>"));
 }
 
 #[test]

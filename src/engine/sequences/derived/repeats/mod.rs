@@ -70,7 +70,7 @@ impl Repeats {
         });
         let plain = drawn.map(|(draw, tokens)| (copied(&frame, &draw, &tokens), draw));
         let plain_alone = |(sequence, _): (Sequence, Draw)| sequence;
-        Ok(match (self, tokenizer.mask()) {
+        Ok(match (self, tokenizer.mask) {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
             (Self::Predicted, _) => {
                 // The ids of the first copy, and of the tokens between the copies.

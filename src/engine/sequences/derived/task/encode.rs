@@ -125,7 +125,7 @@ impl TaskReader<'_> {
     }
 
     fn known(&self, id: u32) -> Result<u32> {
-        if Some(id) == self.tokenizer.unknown() { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
+        if Some(id) == self.tokenizer.unknown { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }
 }
 

@@ -1,34 +1,31 @@
-//! The encoders of T5 (Raffel et al. 2020), mT5 (Xue et al. 2021) and umT5 (Chung et al. 2023): pre-norm by the root of the mean
-//! square, with a bias for buckets of distances, scores that are not scaled, and no biases of linear layers.
+//! The encoders of models that write a text by another one: T5 (Raffel et al. 2020), mT5 (Xue et al. 2021), umT5 (Chung et al. 2023),
+//! BART (Lewis et al. 2020) and mBART (Liu et al. 2020). Their decoders were trained through, so that there is no head of their own.
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{
     Biases, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
+    bert, gpt,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, LARGEST_SIZE, NormKind, PositionEmbedding, Sizes, fields, named,
+    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, Sizes,
+    default_initializer_range, fields, named, number, ten_to_minus,
 };
 use crate::system::errors::Facts;
 
-/// Its decoder was trained through, so that there is no head of its own.
+/// T5 is pre-norm by the root of the mean square, with a bias for buckets of distances, scores that are not scaled, and no biases of
+/// linear layers.
 pub(super) const T5: Family = Family {
     model_type: "t5",
     class: "T5",
     prefix: "transformer.",
-    wrappers: &[],
     // Copies of the shared embeddings.
     needless: &["embed_tokens"],
     token_heads: &[],
-    discriminator: None,
-    read,
+    read: |text| t5(text, "relu", false),
+    ..bert::BERT
 };
-
-pub(super) const MT5: Family = Family { model_type: "mt5", class: "MT5", ..T5 };
-
-/// Every layer has a bias of its own.
-pub(super) const UMT5: Family = Family { model_type: "umt5", class: "UMT5", read: umt5, ..T5 };
 
 const PLAIN: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart([
@@ -36,14 +33,12 @@ const PLAIN: LayerNames = LayerNames {
         "layer.0.SelfAttention.k",
         "layer.0.SelfAttention.v",
     ]),
-    query_key_norms: None,
-    write_norms: None,
-    distances: None,
     attention_output: "layer.0.SelfAttention.o",
     attention_norm: "layer.0.layer_norm",
     intermediate: Intermediate::Plain("layer.1.DenseReluDense.wi"),
     output: "layer.1.DenseReluDense.wo",
     output_norm: "layer.1.layer_norm",
+    ..bert::ABSOLUTE
 };
 
 const GATED: LayerNames = LayerNames {
@@ -60,34 +55,18 @@ struct T5Config {
     d_ff: usize,
     num_layers: usize,
     num_heads: usize,
-    #[serde(default = "num_buckets")]
+    #[serde(default = "number::<_, 32>")]
     relative_attention_num_buckets: usize,
-    #[serde(default = "max_distance")]
+    #[serde(default = "number::<_, 128>")]
     relative_attention_max_distance: usize,
-    #[serde(default = "layer_norm_epsilon")]
+    #[serde(default = "ten_to_minus::<6>")]
     layer_norm_epsilon: f64,
     feed_forward_proj: Option<String>,
-    #[serde(default = "initializer_factor")]
+    #[serde(default = "number::<_, 1>")]
     initializer_factor: f64,
     /// The length of text that it was trained on; nothing in the model depends on it.
-    #[serde(default = "n_positions")]
+    #[serde(default = "number::<_, 512>")]
     n_positions: usize,
-}
-
-fn num_buckets() -> usize {
-    32
-}
-
-fn max_distance() -> usize {
-    128
-}
-
-fn layer_norm_epsilon() -> f64 {
-    1e-6
-}
-
-fn initializer_factor() -> f64 {
-    1.0
 }
 
 /// Each matrix begins with the deviation that keeps its products as wide as what goes in (transformers' `T5PreTrainedModel`).
@@ -108,19 +87,7 @@ fn fresh_weights(found: &T5Config) -> FreshWeights {
     FreshWeights { scales, norms: found.initializer_factor, ..FreshWeights::default() }
 }
 
-fn n_positions() -> usize {
-    512
-}
-
-fn read(text: &str) -> Result<(Config, Names)> {
-    with_default(text, "relu", false)
-}
-
-fn umt5(text: &str) -> Result<(Config, Names)> {
-    with_default(text, "gated-gelu", true)
-}
-
-fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
+pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
     let found: T5Config = fields(text)?;
     let function = found.feed_forward_proj.as_deref().unwrap_or(feed_forward_proj);
     let (gated, activation) = match function {
@@ -141,14 +108,12 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
         anyhow!("relative_attention_max_distance is {furthest}: {} to {FURTHEST} are expected", buckets / 4 + 1)
             .of_value(furthest)
     );
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: found.d_model,
-        num_hidden_layers: found.num_layers,
-        num_attention_heads: found.num_heads,
-        intermediate_size: found.d_ff,
-        max_position_embeddings: found.n_positions,
-    };
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.d_model, found.d_ff],
+        [found.num_layers, found.num_heads],
+        found.n_positions,
+    );
     let config = Config {
         head_size: Some(found.d_kv),
         score_scale: Some(1.0),
@@ -159,25 +124,72 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
         is_unbounded: true,
         layer_norm_eps: found.layer_norm_epsilon,
         ..Config::of(sizes, activation)
-    }
-    .checked()?;
+    };
+    let (config, mut names) = Names::checked(config, if gated { &GATED } else { &PLAIN }, "encoder.block")?;
     let table = if in_each_layer {
         "layer.0.SelfAttention.relative_attention_bias"
     } else {
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
-    let parts = if gated { &GATED } else { &PLAIN };
-    let names = Names {
-        embeddings: &EmbeddingNames { words: "shared", positions: "", segments: "" },
-        fresh: fresh_weights(&found),
-        embedding_norm: None,
-        biases: Biases::NONE,
-        position_bias: Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest }),
-        final_norm: Some("encoder.final_layer_norm"),
-        ..Names::numbered(parts, "encoder.block", &config)
-    };
+    names.embeddings = &EmbeddingNames { words: "shared", positions: "", segments: "" };
+    names.fresh = fresh_weights(&found);
+    names.embedding_norm = None;
+    names.biases = Biases::NONE;
+    names.position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
+    names.final_norm = Some("encoder.final_layer_norm");
     Ok((config, names))
 }
 
 /// The largest distance that may have a bucket of its own: a table of all distances up to it is kept. Models have 128.
 const FURTHEST: usize = 1 << 12;
+
+pub(super) const BART: Family = Family {
+    model_type: "bart",
+    class: "Bart",
+    prefix: "model.",
+    read: |text| bart(text, BlockPlan::Post, None),
+    ..T5
+};
+
+/// The part of transformers' `BartConfig` that is about the encoder.
+#[derive(Deserialize)]
+struct BartConfig {
+    vocab_size: usize,
+    d_model: usize,
+    encoder_layers: usize,
+    encoder_attention_heads: usize,
+    encoder_ffn_dim: usize,
+    #[serde(default)]
+    activation_function: Activation,
+    max_position_embeddings: usize,
+    #[serde(default)]
+    scale_embedding: bool,
+    #[serde(default = "default_initializer_range")]
+    init_std: f64,
+}
+
+pub(super) fn bart(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
+    let found: BartConfig = fields(text)?;
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.d_model, found.encoder_ffn_dim],
+        [found.encoder_layers, found.encoder_attention_heads],
+        found.max_position_embeddings.saturating_add(gpt::FIRST_POSITION),
+    );
+    #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
+    let scale = (found.d_model as f64).sqrt() as f32;
+    let config = Config {
+        blocks,
+        first_position: gpt::FIRST_POSITION,
+        embedding_scale: if found.scale_embedding { EmbeddingScale::Constant(scale) } else { EmbeddingScale::One },
+        // Not in the config: PyTorch's default.
+        layer_norm_eps: 1e-5,
+        initializer_range: found.init_std,
+        ..Config::of(sizes, found.activation_function)
+    };
+    let (config, mut names) = Names::checked(config, &gpt::OPT_LAYER, "encoder.layers")?;
+    names.embeddings = &EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" };
+    names.embedding_norm = Some("encoder.layernorm_embedding");
+    names.final_norm = final_norm;
+    Ok((config, names))
+}

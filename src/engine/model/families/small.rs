@@ -1,0 +1,249 @@
+//! BERTs made smaller: DistilBERT, SqueezeBERT, and those with narrow embeddings, which a linear layer widens.
+
+use anyhow::{Result, anyhow, ensure};
+use serde::Deserialize;
+
+use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
+use crate::model::config::{Activation, Config, Sizes, default_initializer_range, fields, number, yes};
+use crate::system::errors::Facts;
+
+const DISTILBERT_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
+    attention_output: "attention.out_lin",
+    attention_norm: "sa_layer_norm",
+    intermediate: Intermediate::Plain("ffn.lin1"),
+    output: "ffn.lin2",
+    output_norm: "output_layer_norm",
+    ..bert::ABSOLUTE
+};
+
+/// The names of transformers' `DistilBertConfig`.
+#[derive(Deserialize)]
+struct DistilBertConfig {
+    vocab_size: usize,
+    dim: usize,
+    n_layers: usize,
+    n_heads: usize,
+    hidden_dim: usize,
+    activation: Activation,
+    max_position_embeddings: usize,
+    initializer_range: Option<f64>,
+    #[serde(default = "yes")]
+    tie_word_embeddings: bool,
+}
+
+pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
+    let found: DistilBertConfig = fields(text)?;
+    let sizes = Sizes::of(
+        found.vocab_size,
+        [found.dim, found.hidden_dim],
+        [found.n_layers, found.n_heads],
+        found.max_position_embeddings,
+    );
+    let config = Config {
+        // Not in the config: `DistilBertModel` has no other.
+        layer_norm_eps: 1e-12,
+        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
+        tie_word_embeddings: found.tie_word_embeddings,
+        ..Config::of(sizes, found.activation)
+    };
+    Names::checked(config, &DISTILBERT_LAYER, "transformer.layer")
+}
+
+const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Apart(["attention.query", "attention.key", "attention.value"]),
+    attention_output: "post_attention.conv1d",
+    attention_norm: "post_attention.layernorm",
+    intermediate: Intermediate::Plain("intermediate.conv1d"),
+    output: "output.conv1d",
+    output_norm: "output.layernorm",
+    ..bert::ABSOLUTE
+};
+
+/// The layer normalisations within layers of SqueezeBERT have no other, whatever the config says.
+const EPSILON: f64 = 1e-12;
+
+/// The keys that transformers' `SqueezeBertConfig` has beside BERT's names, with its defaults.
+#[derive(Deserialize)]
+struct SqueezeBertConfig {
+    embedding_size: Option<usize>,
+    #[serde(default = "number::<_, 4>")]
+    q_groups: usize,
+    #[serde(default = "number::<_, 4>")]
+    k_groups: usize,
+    #[serde(default = "number::<_, 4>")]
+    v_groups: usize,
+    #[serde(default = "number::<_, 1>")]
+    post_attention_groups: usize,
+    #[serde(default = "number::<_, 4>")]
+    intermediate_groups: usize,
+    #[serde(default = "number::<_, 4>")]
+    output_groups: usize,
+}
+
+pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
+    let found: SqueezeBertConfig = fields(text)?;
+    let (config, names) = Names::checked(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
+    let (hidden, wide) = (config.hidden_size, config.intermediate_size);
+    let width = found.embedding_size.unwrap_or(hidden);
+    ensure!(width == hidden, "embedding_size is {width}, hidden_size {hidden}: nothing leads from one to the other");
+    let same = config.layer_norm_eps == EPSILON;
+    ensure!(same, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
+    let divides = |groups: usize, channels: usize| groups > 0 && channels.is_multiple_of(groups);
+    for (name, groups) in [
+        ("q_groups", found.q_groups),
+        ("k_groups", found.k_groups),
+        ("v_groups", found.v_groups),
+        ("post_attention_groups", found.post_attention_groups),
+    ] {
+        let unfit = || anyhow!("{name} is {groups}: it has to divide hidden_size {hidden}").of_value(groups);
+        ensure!(divides(groups, hidden), unfit());
+    }
+    for (name, groups) in [("intermediate_groups", found.intermediate_groups), ("output_groups", found.output_groups)] {
+        ensure!(
+            divides(groups, hidden) && divides(groups, wide),
+            anyhow!("{name} is {groups}: it has to divide hidden_size {hidden} and intermediate_size {wide}")
+                .of_value(groups)
+        );
+    }
+    let convolutions = Groups {
+        query_key_value: [found.q_groups, found.k_groups, found.v_groups],
+        attention_output: found.post_attention_groups,
+        intermediate: found.intermediate_groups,
+        output: found.output_groups,
+    };
+    Ok((config, Names { convolutions: Some(convolutions), ..names }))
+}
+
+#[derive(Deserialize)]
+struct Embedding {
+    embedding_size: usize,
+}
+
+pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
+    let Embedding { embedding_size } = fields(text)?;
+    let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? };
+    let (config, names) = Names::checked(config, &bert::LAYER, "encoder.layer")?;
+    // A model with equal widths has no such layer.
+    let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
+    Ok((config, Names { projection, ..names }))
+}
+
+/// The linear layer that widens embeddings, of RemBERT and ALBERT.
+const WIDENING: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
+
+#[derive(Deserialize)]
+struct RemBertConfig {
+    input_embedding_size: usize,
+    output_embedding_size: usize,
+    /// Not [`Config`]'s: the default is another.
+    #[serde(default)]
+    tie_word_embeddings: bool,
+}
+
+pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
+    let found: RemBertConfig = fields(text)?;
+    ensure!(!found.tie_word_embeddings, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
+    let config = Config {
+        embedding_size: Some(found.input_embedding_size),
+        output_embedding_size: Some(found.output_embedding_size),
+        tie_word_embeddings: false,
+        ..Config::parse(text)?
+    };
+    let (config, names) = bert::absolute(config)?;
+    Ok((config, Names { projection: WIDENING, ..names }))
+}
+
+const ALBERT_LAYER: LayerNames = LayerNames {
+    attention_output: "attention.dense",
+    attention_norm: "attention.LayerNorm",
+    intermediate: Intermediate::Plain("ffn"),
+    output: "ffn_output",
+    output_norm: "full_layer_layer_norm",
+    ..SQUEEZEBERT_LAYER
+};
+
+/// The keys that transformers' `AlbertConfig` has beside BERT's names, with its defaults.
+#[derive(Deserialize)]
+struct AlbertConfig {
+    embedding_size: usize,
+    #[serde(default = "number::<_, 1>")]
+    num_hidden_groups: usize,
+    #[serde(default = "number::<_, 1>")]
+    inner_group_num: usize,
+}
+
+pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
+    let AlbertConfig { embedding_size, num_hidden_groups: groups, inner_group_num: inner } = fields(text)?;
+    let config = Config::parse(text)?;
+    let passes = config.num_hidden_layers;
+    ensure!(groups > 0 && inner > 0, "num_hidden_groups is {groups} and inner_group_num {inner}: neither can be 0");
+    // A pass runs all layers of its group.
+    let layers = passes.saturating_mul(inner);
+    let config = Config { embedding_size: Some(embedding_size), num_hidden_layers: layers, ..config }.checked()?;
+    let name = |layer: usize| {
+        // The floating-point computation of transformers, so that rounding is the same.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the number of groups")]
+        let group = ((layer / inner) as f64 / (passes as f64 / groups as f64)) as usize;
+        format!("encoder.albert_layer_groups.{group}.albert_layers.{}", layer % inner)
+    };
+    let names = Names::of(&ALBERT_LAYER, (0..layers).map(name).collect());
+    Ok((config, Names { projection: WIDENING, ..names }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_together() {
+        let error = |more: &str| {
+            let text = format!(
+                r#"{{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+                "intermediate_size": 12, "hidden_act": "gelu", "max_position_embeddings": 9{more}}}"#
+            );
+            squeezebert(&text).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(error(""), Ok(()));
+        assert_eq!(error(r#", "k_groups": 0"#), Err("k_groups is 0: it has to divide hidden_size 8".to_owned()));
+        assert_eq!(error(r#", "v_groups": 3"#), Err("v_groups is 3: it has to divide hidden_size 8".to_owned()));
+        assert_eq!(
+            error(r#", "output_groups": 8"#),
+            Err("output_groups is 8: it has to divide hidden_size 8 and intermediate_size 12".to_owned())
+        );
+        assert_eq!(
+            error(r#", "embedding_size": 4"#),
+            Err("embedding_size is 4, hidden_size 8: nothing leads from one to the other".to_owned())
+        );
+        assert_eq!(
+            error(r#", "layer_norm_eps": 1e-5"#),
+            Err("layer_norm_eps is 1e-5: within layers it is 1e-12 in SqueezeBERT".to_owned())
+        );
+    }
+
+    fn layers(passes: usize, groups: usize, inner: usize) -> Result<Vec<String>> {
+        let text = format!(
+            r#"{{"vocab_size": 9, "embedding_size": 4, "hidden_size": 8, "num_hidden_layers": {passes},
+            "num_hidden_groups": {groups}, "inner_group_num": {inner}, "num_attention_heads": 2,
+            "intermediate_size": 8, "hidden_act": "gelu_new", "max_position_embeddings": 10}}"#
+        );
+        let (_, names) = albert(&text)?;
+        let short = |name: &String| name.replace("encoder.albert_layer_groups.", "").replace(".albert_layers.", "/");
+        Ok(names.layers.iter().map(short).collect())
+    }
+
+    #[test]
+    fn layers_of_a_group_share_their_parameters() {
+        assert_eq!(layers(3, 1, 1).unwrap(), ["0/0"; 3]);
+        assert_eq!(layers(4, 2, 1).unwrap(), ["0/0", "0/0", "1/0", "1/0"]);
+        assert_eq!(layers(3, 2, 2).unwrap(), ["0/0", "0/1", "0/0", "0/1", "1/0", "1/1"]);
+    }
+
+    #[test]
+    fn numbers_that_overflow() {
+        let error = layers(1 << 9, 1, 1 << 60).unwrap_err().to_string();
+        assert!(error.starts_with("num_hidden_layers is "), "{error}");
+        let error = layers(2, 0, 1).unwrap_err().to_string();
+        assert_eq!(error, "num_hidden_groups is 0 and inner_group_num 1: neither can be 0");
+    }
+}

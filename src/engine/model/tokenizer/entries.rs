@@ -1,0 +1,193 @@
+//! The entries of a vocabulary that stand for text of their own, and the scripts in which it has words.
+
+use std::collections::BTreeMap;
+
+use unicode_script::{Script, UnicodeScript};
+
+use super::bounds::Tokenizer;
+use super::marks::Marks;
+
+/// The entries of a vocabulary that are whole words or characters, with their ids: no special token, none that is kept free,
+/// and no piece of a word or of a character.
+pub(super) struct Entries {
+    pub whole: Vec<VocabularyEntry>,
+    /// The scripts of all entries, pieces among them.
+    pub scripts: Scripts,
+    /// All entries, pieces among them, with their ids; empty where there are more than [`FEW`].
+    pub few: Vec<(u32, String)>,
+}
+
+/// An entry of a vocabulary.
+pub(super) struct VocabularyEntry {
+    pub id: u32,
+    /// As the vocabulary has it.
+    pub token: String,
+    /// Its text, with the space before it where it has one.
+    pub text: String,
+}
+
+/// The most ids that are looked at, spread evenly over the vocabulary. The standard error of a share of nine in ten is half
+/// a per cent then, and reading so many entries takes some 20 ms.
+const MOST: usize = 1 << 12;
+
+/// The most entries of a small vocabulary, whose tokens are classes of words by themselves: residues, or 3-mers of four letters.
+const FEW: usize = 100;
+
+/// The share of entries of one length in a vocabulary of letters or of k-mers, as in [`super::residues`].
+const OF_ONE_LENGTH: f64 = 0.9;
+
+impl Entries {
+    /// The entries of a tokenizer's vocabulary, ascending by id; of a large one a part. `unknown` is the token for what the
+    /// vocabulary lacks.
+    pub fn of(tokenizer: &Tokenizer, unknown: Option<u32>) -> Self {
+        let marks = Marks::of(tokenizer);
+        let special = tokenizer.get_added_tokens_decoder();
+        let mut all: Vec<(u32, String)> =
+            tokenizer.get_vocab(false).into_iter().map(|(token, id)| (id, token)).collect();
+        all.sort_unstable();
+        let step = all.len().div_ceil(MOST).max(1);
+        let is_text =
+            |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
+        let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
+        let scripts = Scripts::of(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token)));
+        let mut few: Vec<(u32, String)> = all.iter().filter(|entry| is_text(entry)).take(FEW + 1).cloned().collect();
+        if few.len() > FEW {
+            few.clear();
+        }
+        Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts, few }
+    }
+
+    /// The characters of an entry, where nine in ten have as many: letters, or k-mers of one length.
+    pub fn length(&self) -> Option<usize> {
+        let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
+        for entry in &self.whole {
+            *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1;
+        }
+        let (length, entries) = lengths.into_iter().max_by_key(|(_, entries)| *entries)?;
+        (entries as f64 >= OF_ONE_LENGTH * self.whole.len() as f64).then_some(length)
+    }
+
+    /// The id of each entry by its text.
+    pub fn texts(&self) -> BTreeMap<&str, u32> {
+        self.whole.iter().map(|entry| (entry.text.trim_start_matches(' '), entry.id)).collect()
+    }
+}
+
+/// Whether an entry has no text: a special token in brackets, a place kept free (`[unused7]`, `madeupword0001` of fairseq),
+/// or a byte of sentencepiece (`<0x0A>`).
+fn is_reserved(entry: &str) -> bool {
+    let within = |open: char, close: char| entry.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+    let is_name = |text: &str| text.contains(|c: char| c.is_alphanumeric());
+    within('<', '>').is_some_and(is_name)
+        || within('[', ']').is_some_and(|text| text.starts_with("unused") || SPECIAL.contains(&text))
+        || entry.starts_with("madeupword")
+        || entry.ends_with("NOTUSED")
+}
+
+/// The names of special tokens in vocabularies of BERT, whatever the class of the tokenizer calls special.
+const SPECIAL: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
+
+/// The scripts of a vocabulary, with the numbers of its entries in each.
+#[derive(Clone, Debug, Default)]
+pub struct Scripts {
+    /// All entries of each script, and those of at least two letters.
+    entries: BTreeMap<&'static str, [usize; 2]>,
+    /// Entries that have a letter.
+    all: usize,
+}
+
+/// The least entries of several letters by which a vocabulary knows a script, and their share of a small vocabulary. A
+/// vocabulary that has no words of a script may still have its alphabet: bert-base-uncased has 8 such entries in Cyrillic and 4
+/// in Greek, of 28,000.
+const FEWEST_OF_SEVERAL: usize = 100;
+const SHARE_OF_SEVERAL: f64 = 0.01;
+
+/// The least entries of any length, for scripts whose letters are words, and their share of a small vocabulary. The 1,000 most
+/// frequent characters make up some nine tenths of Chinese text (Da 2004); bert-base-uncased knows no Chinese, and has 488 entries in
+/// Han: 1.8 % of all with letters.
+const FEWEST: usize = 1000;
+const SHARE: f64 = 0.02;
+
+impl Scripts {
+    /// The scripts of these entries; an entry is of the script of its first letter.
+    pub(super) fn of(texts: impl Iterator<Item = String>) -> Self {
+        let mut scripts = Self::default();
+        for text in texts {
+            let mut letters = text.chars().filter_map(script_of);
+            let Some(script) = letters.next() else { continue };
+            scripts.all += 1;
+            let [all, of_several_letters] = scripts.entries.entry(script).or_default();
+            *all += 1;
+            *of_several_letters += usize::from(letters.next().is_some());
+        }
+        scripts
+    }
+
+    /// Whether the vocabulary has more than a few entries in a script.
+    pub fn know(&self, script: &str) -> bool {
+        let enough = |count: usize, fewest: usize, share: f64| {
+            count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64)
+        };
+        self.entries.get(script).is_some_and(|&[all, of_several_letters]| {
+            enough(of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL) || enough(all, FEWEST, SHARE)
+        })
+    }
+}
+
+/// The script of a letter; `None` of other characters, and of letters that several scripts share.
+pub fn script_of(c: char) -> Option<&'static str> {
+    if c.is_ascii() {
+        return c.is_ascii_alphabetic().then(|| Script::Latin.full_name());
+    }
+    let is_of_one = |script: &Script| !matches!(script, Script::Common | Script::Inherited | Script::Unknown);
+    c.is_alphabetic().then(|| c.script()).filter(is_of_one).map(Script::full_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(entries: &[(&str, usize)], script: &str) -> bool {
+        let texts = entries.iter().flat_map(|&(text, count)| std::iter::repeat_n(text.to_owned(), count));
+        Scripts::of(texts).know(script)
+    }
+
+    #[test]
+    fn letters_have_scripts_and_signs_have_none() {
+        let scripts = ["a", "é", "я", "λ", "語", "か", "1", "-", "\u{301}", "ー", "\u{20000}"]
+            .map(|text| script_of(text.chars().next().unwrap()));
+        let latin = Some("Latin");
+        let expected = [
+            latin,
+            latin,
+            Some("Cyrillic"),
+            Some("Greek"),
+            Some("Han"),
+            Some("Hiragana"),
+            None,
+            None,
+            None,
+            None,
+            Some("Han"),
+        ];
+        assert_eq!(scripts, expected);
+    }
+
+    #[test]
+    fn an_alphabet_is_no_language() {
+        // As in bert-base-uncased.
+        let english = [("the", 26534), ("a", 229), ("я", 78), ("на", 8), ("語", 488)];
+        assert_eq!(
+            ["Latin", "Cyrillic", "Han", "Greek"].map(|script| known(&english, script)),
+            [true, false, false, false]
+        );
+        // Vocabularies of words in several scripts, of Chinese characters, and of amino acids.
+        assert!(known(&[("the", 50_000), ("και", 100)], "Greek"));
+        assert!(known(&[("the", 50_000), ("語", 1000)], "Han"));
+        assert!(known(&[("M", 20)], "Latin"));
+        assert!(known(&[("語", 3800), ("か", 83)], "Hiragana"));
+        // Few entries, and all of signs.
+        assert!(known(&[("dog", 1), ("!", 500)], "Latin"));
+        assert!(!known(&[("!", 500)], "Latin"));
+    }
+}
