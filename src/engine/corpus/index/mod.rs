@@ -195,9 +195,9 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
     }
 
     /// Ends the index; how many segments it has.
-    pub(super) fn finish(mut self, files: Vec<IndexedFile>, repeats: Repeats, marks: UnitMarks) -> Result<usize> {
+    pub(super) fn finish(mut self, files: &[IndexedFile], repeats: Repeats, marks: UnitMarks) -> Result<usize> {
         let segments = self.lengths.len();
-        let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), &files, repeats, marks, &self.lengths))?;
+        let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), files, repeats, marks, &self.lengths))?;
         let length = (contents.len() - DIGEST_BYTES) as u64;
         ensure!(
             length <= LONGEST_CONTENTS,

@@ -25,7 +25,7 @@ fn what_is_no_index_is_refused() {
     })
     .unwrap();
     records.add(&Segment::default()).unwrap();
-    assert_eq!(records.finish(Vec::new(), Repeats::default(), UnitMarks::default()).unwrap(), 1);
+    assert_eq!(records.finish(&[], Repeats::default(), UnitMarks::default()).unwrap(), 1);
     let open = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         Index::open(&path)

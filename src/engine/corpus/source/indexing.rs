@@ -61,7 +61,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
     };
     let files: Vec<IndexedFile> = files.into_iter().zip(about).map(file).collect();
     let (count, sentences) = (files.len(), repeats.read);
-    Ok(IndexCounts { files: count, sentences, segments: records.finish(files, repeats, marks)? })
+    Ok(IndexCounts { files: count, sentences, segments: records.finish(&files, repeats, marks)? })
 }
 
 impl Corpus {

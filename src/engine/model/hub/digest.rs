@@ -24,7 +24,7 @@ impl Digest {
     pub(super) fn of(name: &str) -> Option<Self> {
         let value = name.to_ascii_lowercase();
         let is_hexadecimal = value.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_hexadecimal && [40, 64].contains(&value.len())).then(|| Self { of_git: value.len() == 40, value })
+        (is_hexadecimal && [40, 64].contains(&value.len())).then_some(Self { of_git: value.len() == 40, value })
     }
 
     /// Begins to hash content of this many bytes in the same way.

@@ -60,7 +60,8 @@ impl ObserverSet {
     /// requested it.
     pub fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
         // Every observer is asked: those that did not request it skip it.
-        self.observers.iter_mut().fold(false, |some, observer| observer.begin_variant(removed, is_direct) || some)
+        let requested = self.observers.iter_mut().map(|observer| observer.begin_variant(removed, is_direct));
+        requested.filter(|&requested| requested).count() > 0
     }
 
     /// Shows an event of the `number`-th sequence of the pack to the observers that need it.

@@ -24,7 +24,8 @@ impl<'a> ClassOfLayers<'a> {
         let sums = &sums.keys[key];
         let (blocks, of_class) = (&sums.blocks, &sums.classes[class]);
         let (key, class) = (blocks.with_total(), of_class.with_total());
-        let without = blocks.iter().zip(of_class.iter()).map(|(block, of_class)| Some((&block.pairs, &of_class.targets)));
+        let without =
+            blocks.iter().zip(of_class.iter()).map(|(block, of_class)| Some((&block.pairs, &of_class.targets)));
         let rates =
             without.chain([None]).map(|block| key.total().pairs.rates_of(&class.total().targets, block)).collect();
         Self { key, class, rates }
