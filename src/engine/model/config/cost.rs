@@ -32,7 +32,7 @@ impl Config {
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
         let grams = product(&[stored, heads, size, size]);
-        self.parameters_stored(stored).saturating_add(grams).saturating_mul(VALUE)
+        self.parameters(stored).saturating_add(grams).saturating_mul(VALUE)
     }
 
     /// The cost of a pass over sequences of these lengths side by side.

@@ -181,11 +181,10 @@ impl BigBirdConfig {
                 ensure!(tokens > 0, anyhow!("block_size is 0").of_value(0));
                 Ok(Some(tokens))
             }
-            other => {
-                let error =
-                    anyhow!("attention_type {other:?} is not supported (supported: original_full, block_sparse)");
-                Err(error.of_value(other))
-            }
+            other => bail!(
+                anyhow!("attention_type {other:?} is not supported (supported: original_full, block_sparse)")
+                    .of_value(other)
+            ),
         }
     }
 }

@@ -46,8 +46,7 @@ pub struct Family {
     pub class: &'static str,
     /// The prefix of the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
-    /// The prefixes of all names in a checkpoint, before [`prefix`](Self::prefix), where its encoders are parts of
-    /// something larger.
+    /// The prefixes of all names in a checkpoint, before `prefix`, where its encoders are parts of something larger.
     pub wrappers: &'static [&'static str],
     /// Tensors of the encoder that text alone, read as here, does not need: ends of names, or parts of names with all that is
     /// in them.

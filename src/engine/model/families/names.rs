@@ -200,8 +200,7 @@ pub struct LayerNames {
 /// product with an embedding of each token, plus a bias; some families have the product alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenHeadNames {
-    /// The linear layer and the normalisation after the activation; a checkpoint that has the former, or where there is none
-    /// the tokens' embeddings, has a masked-LM head.
+    /// The linear layer and the normalisation after the activation.
     pub transform: Option<TransformNames>,
     /// The tokens' embeddings, `[vocab, embedding width]`: the input embeddings, if they are tied.
     pub decoder: &'static str,
@@ -245,7 +244,6 @@ impl TokenHeadNames {
 pub struct DiscriminatorNames {
     /// The first linear layer; a checkpoint that has it is a discriminator.
     pub dense: &'static str,
-    /// The layer to the logit.
     pub output: &'static str,
 }
 

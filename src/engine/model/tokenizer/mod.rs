@@ -316,9 +316,8 @@ impl ModelTokenizer {
 /// later may have none: they are looked at where a text has them.
 fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     let added = tokenizer.get_added_tokens_decoder();
-    let vocabulary = tokenizer.get_vocab(false).into_iter();
-    let largest = vocabulary.filter(|(_, id)| !added.contains_key(id)).max_by_key(|(_, id)| *id);
-    match largest {
+    let vocabulary = tokenizer.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
+    match vocabulary.max_by_key(|(_, id)| *id) {
         Some((token, id)) if id as usize >= rows => Err(misfit(path, &token, id, rows)),
         _ => Ok(()),
     }
