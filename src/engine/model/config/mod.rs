@@ -31,7 +31,6 @@ pub struct Config {
     /// Width of the hidden states.
     pub hidden_size: usize,
     pub num_hidden_layers: usize,
-    /// Heads per layer.
     pub num_attention_heads: usize,
     /// Width of one head's queries, keys and values where the heads are not as wide as the hidden states together.
     #[serde(skip)]
@@ -84,8 +83,7 @@ pub struct Config {
     /// Whether `max_position_embeddings` is nominal, as nothing in the model depends on a position alone.
     #[serde(skip)]
     pub is_unbounded: bool,
-    /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
-    /// sequences do not run, as their attention is not `[n, n]` weights. `None`: there is no limit.
+    /// The longest sequence in which every token attends to all: longer ones, over which attention is sparse, do not run.
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter.
@@ -174,8 +172,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The same, unless its sizes fit no encoder.
-    /// Fails if they do not.
+    /// This config with its sizes checked.
+    /// Fails if they fit no encoder.
     pub fn checked(self) -> Result<Self> {
         let sizes = [
             ("vocab_size", self.vocab_size, LARGEST_SIZE),

@@ -14,8 +14,7 @@ use crate::model::config::{
 };
 use crate::system::errors::Facts;
 
-/// T5 is pre-norm by the root of the mean square, with a bias for buckets of distances, scores that are not scaled, and no biases of
-/// linear layers.
+/// T5 is pre-norm by the root of the mean square, with a bias for buckets of distances, unscaled scores, and no biases.
 pub(super) const T5: Family = Family {
     model_type: "t5",
     class: "T5",

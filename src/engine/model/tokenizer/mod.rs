@@ -161,8 +161,7 @@ impl ModelTokenizer {
         })
     }
 
-    /// Looks up each given word as one entry of the vocabulary; a word that is no entry becomes the unknown token. White space
-    /// separates the words of running text.
+    /// Looks up each given word as one entry of the vocabulary, or as the unknown token; white space separates those of running text.
     /// Fails if there is no such tokenizer.
     fn looking_up_words(self) -> Result<Self> {
         let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();
@@ -197,9 +196,8 @@ impl ModelTokenizer {
         self.checked(true, || self.text.encode((first, second), true))
     }
 
-    /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
-    /// `is_split_into_words=True`, and, for byte-level BPE, `add_prefix_space=True`, without which all words but the
-    /// first would be cut as if they continued the word before.
+    /// Encodes words that were split beforehand, with the special tokens around them, as transformers does with
+    /// `is_split_into_words=True`; of byte-level BPE each as one that begins a word (`add_prefix_space=True`).
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
