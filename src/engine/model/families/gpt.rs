@@ -189,10 +189,10 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     };
     let (config, mut names) = Names::checked(config, &GPT_NEOX_LAYER, "layers")?;
     let config = turning(config, text, ("rotary_emb_base", 10_000.0), found.rotary_pct.unwrap_or(0.25))?;
-    let attention = found.attention_bias;
     names.embeddings = &EmbeddingNames { words: "embed_in", positions: "", segments: "" };
     names.embedding_norm = None;
-    names.biases = Biases { query_key_value: attention, attention_output: attention, ..Biases::ALL };
+    names.biases =
+        Biases { attention_output: found.attention_bias, query_key_value: found.attention_bias, ..Biases::ALL };
     names.final_norm = Some("final_layer_norm");
     Ok((config, names))
 }

@@ -273,9 +273,7 @@ impl ModelTokenizer {
     pub fn word_beginnings(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
-        let mut words = marks::word_beginnings(&self.text);
-        words.retain(|&id| !special(id));
-        words
+        marks::word_beginnings(&self.text).into_iter().filter(|&id| !special(id)).collect()
     }
 
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
