@@ -11,7 +11,6 @@ pub struct Cost {
     pub weights: u64,
 }
 
-/// The bytes of a value.
 const VALUE: u64 = size_of::<f32>() as u64;
 
 /// Bytes for each pair of tokens of the longest sequence: one head's attention, as f32, and what statistics make of it, which is that

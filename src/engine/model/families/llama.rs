@@ -93,7 +93,6 @@ struct Defaults {
     key_value_heads: Option<usize>,
     head_dim: Option<usize>,
     theta: f64,
-    /// Whether the head predicts tokens by their input embeddings.
     tied: bool,
     /// Whether queries, keys and values have biases, and what the heads write has none.
     biased: bool,

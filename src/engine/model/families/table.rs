@@ -6,7 +6,6 @@ use super::{
 };
 use crate::model::config::{Activation, BlockPlan};
 
-/// The families that can be loaded.
 pub(super) const FAMILIES: &[Family] = &[
     bert::BERT,
     roberta::ROBERTA,

@@ -73,11 +73,9 @@ pub struct ModelTokenizer {
     named_beginning: Option<u32>,
     /// The program that finds the words of a text, where that is another one.
     needs_words_of: Option<String>,
-    /// The tokens before a text.
     beginning: Beginning,
     /// The entries of its vocabulary that it gives back when it reads them.
     pub round_trip: RoundTrip,
-    /// The scripts of its vocabulary.
     pub scripts: Scripts,
     /// The characters of an entry of its vocabulary, where nearly all have as many: letters, or k-mers of one length.
     pub entry_length: Option<usize>,
