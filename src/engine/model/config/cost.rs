@@ -11,7 +11,6 @@ pub struct Cost {
     pub weights: u64,
 }
 
-/// The bytes of a value.
 const VALUE: u64 = size_of::<f32>() as u64;
 
 /// Bytes for each pair of tokens of the longest sequence: one head's attention, as f32, and what statistics make of it, which is that
@@ -32,7 +31,7 @@ impl Config {
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
         let grams = product(&[stored, heads, size, size]);
-        self.parameters_stored(stored).saturating_add(grams).saturating_mul(VALUE)
+        self.parameters(stored).saturating_add(grams).saturating_mul(VALUE)
     }
 
     /// The cost of a pass over sequences of these lengths side by side.

@@ -31,13 +31,11 @@ pub struct Config {
     /// Width of the hidden states.
     pub hidden_size: usize,
     pub num_hidden_layers: usize,
-    /// Heads per layer.
     pub num_attention_heads: usize,
     /// Width of one head's queries, keys and values where the heads are not as wide as the hidden states together.
     #[serde(skip)]
     pub head_size: Option<usize>,
-    /// The number of heads that have keys and values of their own, where several heads of queries share them (Ainslie et
-    /// al. 2023); `None`: every one.
+    /// The heads that have keys and values of their own, which others share (Ainslie et al. 2023); `None`: every one.
     #[serde(skip)]
     pub key_value_heads: Option<usize>,
     /// The factor of the scores; `None`: `1 / sqrt(head_dim)`.
@@ -67,8 +65,7 @@ pub struct Config {
     /// The way positions enter.
     #[serde(default)]
     pub position_embedding_type: PositionEmbedding,
-    /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the
-    /// position after it. `None`: positions are counted from 0.
+    /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the one after it.
     #[serde(skip)]
     pub padding: Option<u32>,
     /// The position of the first token, where padding does not say it.
@@ -86,8 +83,7 @@ pub struct Config {
     /// Whether `max_position_embeddings` is nominal, as nothing in the model depends on a position alone.
     #[serde(skip)]
     pub is_unbounded: bool,
-    /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
-    /// sequences do not run, as their attention is not `[n, n]` weights. `None`: there is no limit.
+    /// The longest sequence in which every token attends to all: longer ones, over which attention is sparse, do not run.
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter.
@@ -139,6 +135,17 @@ impl Sizes {
     }
 }
 
+/// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
+/// The product of two sizes and a small number then fits into 64 bits.
+pub(super) const LARGEST_SIZE: usize = 1 << 24;
+
+/// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
+const MOST_LAYERS: usize = 1 << 10;
+
+/// A bound above any model that a machine runs: Llama 70B (Touvron et al. 2023) has 80 layers of 64 heads. The sums of each head
+/// take about 100 KB in each worker.
+pub const MOST_HEADS: usize = 1 << 13;
+
 impl Config {
     /// An encoder of these sizes with BERT's parts and no embeddings of segments.
     pub fn of(sizes: Sizes, hidden_act: Activation) -> Self {
@@ -156,20 +163,7 @@ impl Config {
             ..Self::default()
         }
     }
-}
 
-/// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
-/// The product of two sizes and a small number then fits into 64 bits.
-pub(super) const LARGEST_SIZE: usize = 1 << 24;
-
-/// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
-const MOST_LAYERS: usize = 1 << 10;
-
-/// A bound above any model that a machine runs: Llama 70B (Touvron et al. 2023) has 80 layers of 64 heads. The sums of each head
-/// take about 100 KB in each worker.
-pub const MOST_HEADS: usize = 1 << 13;
-
-impl Config {
     /// Reads the text of a `config.json` that has BERT's names.
     /// Fails if a field is missing or has a value that is not supported.
     pub fn parse(text: &str) -> Result<Self> {
@@ -178,8 +172,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The same, unless its sizes fit no encoder.
-    /// Fails if they do not.
+    /// This config with its sizes checked.
+    /// Fails if they fit no encoder.
     pub fn checked(self) -> Result<Self> {
         let sizes = [
             ("vocab_size", self.vocab_size, LARGEST_SIZE),
@@ -262,13 +256,8 @@ impl Config {
         self.output_embedding_size.unwrap_or(self.embedding_width())
     }
 
-    /// How many parameters the encoder has, biases and norms left out, as if no layers shared theirs.
-    pub fn parameters(&self) -> u64 {
-        self.parameters_stored(self.num_hidden_layers)
-    }
-
-    /// Number of parameters in a checkpoint that stores `layers` layers; layers may share their parameters.
-    fn parameters_stored(&self, layers: usize) -> u64 {
+    /// Number of parameters in a checkpoint that stores `layers` layers, biases and norms left out; layers may share theirs.
+    pub fn parameters(&self, layers: usize) -> u64 {
         let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
         let feed_forward = self.feed_forward_width() + self.intermediate_size;
         let layer = (4 * self.heads_width() + feed_forward) * self.hidden_size;
@@ -352,7 +341,7 @@ mod tests {
         let found = Config::parse(text).unwrap();
         assert_eq!((found.initializer_range, found.hidden_act), (0.02, Activation::Gelu));
         // Three tables of 8 columns and 9 + 10 + 2 rows, and one layer of 4 * 8 * 8 + 2 * 8 * 8 weights.
-        assert_eq!(found.parameters(), 21 * 8 + 6 * 64);
+        assert_eq!(found.parameters(1), 21 * 8 + 6 * 64);
     }
 
     #[test]

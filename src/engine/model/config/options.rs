@@ -13,8 +13,7 @@ pub enum Activation {
     /// `x Phi(x)` by the error function, as transformers' `gelu` and `gelu_python`; the default of most families.
     #[default]
     Gelu,
-    /// The tanh approximation of Hendrycks & Gimpel 2016, as transformers' `gelu_new`, `gelu_pytorch_tanh`,
-    /// `gelu_fast` and `gelu_accurate`, which differ in how they are computed.
+    /// The tanh approximation of Hendrycks & Gimpel 2016; its names differ in how transformers computes it.
     GeluTanh,
     /// `max(x, 0)`.
     Relu,

@@ -50,7 +50,6 @@ pub enum RotaryScaling {
         fast: f64,
         /// Dimensions that turn less often than this are divided.
         slow: f64,
-        /// The length of text of the first training.
         original: f64,
         /// Whether the bounds between dimensions are rounded to whole ones.
         truncate: bool,

@@ -91,9 +91,8 @@ struct AlibiConfig {
     initializer_range: Option<f64>,
 }
 
-/// A BERT whose heads subtract a multiple of the distance from their scores (ALiBi, Press et al. 2022), in both directions, with
-/// gated linear units and without embeddings of positions, if a `config.json` is of one: JinaBERT v2 (Günther et al. 2023),
-/// MosaicBERT (Portes et al. 2023) and DNABERT-2 (Zhou et al. 2024), whose `model_type` is `bert`.
+/// A BERT whose heads subtract a multiple of the distance from their scores (ALiBi, Press et al. 2022), in both directions, if a
+/// `config.json` is of one: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
 /// Fails if a field has a value that is not supported.
 fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
     /// The keys by which they are told: a BERT's other keys may be anything.
@@ -169,7 +168,6 @@ fn block_sparse() -> String {
 
 impl BigBirdConfig {
     /// The longest sequence over which every token attends to all; `None` if there is no limit.
-    ///
     /// `BigBirdModel` computes full attention up to the blocks that block-sparse attention needs at least: two that are
     /// global, three of the window, and the random ones twice.
     fn full_attention(&self) -> Result<Option<usize>> {
@@ -181,11 +179,10 @@ impl BigBirdConfig {
                 ensure!(tokens > 0, anyhow!("block_size is 0").of_value(0));
                 Ok(Some(tokens))
             }
-            other => {
-                let error =
-                    anyhow!("attention_type {other:?} is not supported (supported: original_full, block_sparse)");
-                Err(error.of_value(other))
-            }
+            other => bail!(
+                anyhow!("attention_type {other:?} is not supported (supported: original_full, block_sparse)")
+                    .of_value(other)
+            ),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Gemma 2 and 3 (Gemma Team 2024, 2025), decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3 with attention
-//! in both directions. Its blocks normalise what goes in and what they write, its heads normalise queries and keys and share keys, and
-//! its layers have windows.
+//! in both directions: Llama's body with windows, whose blocks also normalise what they write, and whose heads share keys.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;

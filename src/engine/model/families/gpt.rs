@@ -129,12 +129,8 @@ struct GptNeoConfig {
 pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let found: GptNeoConfig = fields(text)?;
     let wide = found.intermediate_size.unwrap_or(found.hidden_size.saturating_mul(WIDER));
-    let sizes = Sizes::of(
-        found.vocab_size,
-        [found.hidden_size, wide],
-        [found.num_layers, found.num_heads],
-        found.max_position_embeddings,
-    );
+    let numbers = [found.num_layers, found.num_heads];
+    let sizes = Sizes::of(found.vocab_size, [found.hidden_size, wide], numbers, found.max_position_embeddings);
     let config = Config {
         score_scale: Some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
@@ -193,10 +189,10 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     };
     let (config, mut names) = Names::checked(config, &GPT_NEOX_LAYER, "layers")?;
     let config = turning(config, text, ("rotary_emb_base", 10_000.0), found.rotary_pct.unwrap_or(0.25))?;
-    let attention = found.attention_bias;
     names.embeddings = &EmbeddingNames { words: "embed_in", positions: "", segments: "" };
     names.embedding_norm = None;
-    names.biases = Biases { query_key_value: attention, attention_output: attention, ..Biases::ALL };
+    names.biases =
+        Biases { attention_output: found.attention_bias, query_key_value: found.attention_bias, ..Biases::ALL };
     names.final_norm = Some("final_layer_norm");
     Ok((config, names))
 }
@@ -270,12 +266,9 @@ pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
         anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
             .of_value(width)
     );
-    let sizes = Sizes::of(
-        found.vocab_size,
-        [hidden, found.ffn_dim],
-        [found.num_hidden_layers, found.num_attention_heads],
-        found.max_position_embeddings.saturating_add(FIRST_POSITION),
-    );
+    let numbers = [found.num_hidden_layers, found.num_attention_heads];
+    let positions = found.max_position_embeddings.saturating_add(FIRST_POSITION);
+    let sizes = Sizes::of(found.vocab_size, [hidden, found.ffn_dim], numbers, positions);
     let config = Config {
         first_position: FIRST_POSITION,
         // transformers' `OPTDecoder` has no other.
@@ -343,12 +336,9 @@ pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
 
 fn clip_text(text: &str) -> Result<(Config, Names)> {
     let found: ClipConfig = fields(text)?;
-    let sizes = Sizes::of(
-        found.vocab_size,
-        [found.hidden_size, found.intermediate_size],
-        [found.num_hidden_layers, found.num_attention_heads],
-        found.max_position_embeddings,
-    );
+    let widths = [found.hidden_size, found.intermediate_size];
+    let numbers = [found.num_hidden_layers, found.num_attention_heads];
+    let sizes = Sizes::of(found.vocab_size, widths, numbers, found.max_position_embeddings);
     let config = Config {
         layer_norm_eps: found.layer_norm_eps,
         initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),

@@ -93,7 +93,6 @@ struct Defaults {
     key_value_heads: Option<usize>,
     head_dim: Option<usize>,
     theta: f64,
-    /// Whether the head predicts tokens by their input embeddings.
     tied: bool,
     /// Whether queries, keys and values have biases, and what the heads write has none.
     biased: bool,
@@ -248,12 +247,8 @@ pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     let found: NeoBertConfig = fields(text)?;
     // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
     let wide = (found.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
-    let sizes = Sizes::of(
-        found.vocab_size,
-        [found.hidden_size, wide],
-        [found.num_hidden_layers, found.num_attention_heads],
-        found.max_length,
-    );
+    let numbers = [found.num_hidden_layers, found.num_attention_heads];
+    let sizes = Sizes::of(found.vocab_size, [found.hidden_size, wide], numbers, found.max_length);
     let config = Config {
         layer_norm_eps: found.norm_eps,
         initializer_range: found.decoder_init_range.unwrap_or_else(default_initializer_range),

@@ -40,17 +40,14 @@ const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "Que
 /// A family of encoders.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The `model_type` of its `config.json`.
     pub model_type: &'static str,
     /// The beginning of the names of its classes in transformers, before `Model`, `For...` or `Encoder`.
     pub class: &'static str,
     /// The prefix of the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
-    /// The prefixes of all names in a checkpoint, before [`prefix`](Self::prefix), where its encoders are parts of
-    /// something larger.
+    /// The prefixes of all names in a checkpoint, before `prefix`, where its encoders are parts of something larger.
     pub wrappers: &'static [&'static str],
-    /// Tensors of the encoder that text alone, read as here, does not need: ends of names, or parts of names with all that is
-    /// in them.
+    /// Tensors of the encoder that text alone does not need: ends of names, or parts of names with all that is in them.
     pub needless: &'static [&'static str],
     /// The names of the parts of its masked-LM head, by all spellings that checkpoints have; none: it has no such head.
     pub token_heads: &'static [TokenHeadNames],

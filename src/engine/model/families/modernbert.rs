@@ -118,9 +118,8 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let written = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
-    let cutoff = found.initializer_cutoff_factor.unwrap_or(3.0);
     names.fresh = FreshWeights {
-        distribution: Distribution::CutNormal(cutoff),
+        distribution: Distribution::CutNormal(found.initializer_cutoff_factor.unwrap_or(3.0)),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
         ..FreshWeights::default()
     };

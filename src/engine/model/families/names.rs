@@ -40,13 +40,11 @@ pub struct Names {
     pub other: Option<Box<Names>>,
 }
 
-/// The names of the embeddings.
+/// The names of the embeddings; empty where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddingNames {
     pub words: &'static str,
-    /// Empty: there are none.
     pub positions: &'static str,
-    /// Empty: there are none.
     pub segments: &'static str,
 }
 
@@ -62,11 +60,9 @@ pub struct Biases {
 }
 
 impl Biases {
-    /// Every part has one.
     pub const ALL: Self =
         Self { query_key_value: true, attention_output: true, intermediate: true, output: true, norms: true };
 
-    /// None has one.
     pub const NONE: Self =
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
@@ -195,13 +191,11 @@ pub struct LayerNames {
 }
 
 /// The names of the parts of a masked-LM head, the prefix of the encoder left out.
-///
 /// It is a linear layer from the hidden states to the width of the embeddings, an activation, a normalisation, and the
 /// product with an embedding of each token, plus a bias; some families have the product alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenHeadNames {
-    /// The linear layer and the normalisation after the activation; a checkpoint that has the former, or where there is none
-    /// the tokens' embeddings, has a masked-LM head.
+    /// The linear layer and the normalisation after the activation.
     pub transform: Option<TransformNames>,
     /// The tokens' embeddings, `[vocab, embedding width]`: the input embeddings, if they are tied.
     pub decoder: &'static str,
@@ -245,12 +239,11 @@ impl TokenHeadNames {
 pub struct DiscriminatorNames {
     /// The first linear layer; a checkpoint that has it is a discriminator.
     pub dense: &'static str,
-    /// The layer to the logit.
     pub output: &'static str,
 }
 
-/// How many groups each convolution of a layer has, in place of its linear layers. A convolution reads one token at a time, so it is a linear layer
-/// whose outputs see the inputs of their own group alone.
+/// How many groups each convolution of a layer has, in place of its linear layers. A convolution reads one token at a time, so
+/// it is a linear layer whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     pub query_key_value: [usize; 3],

@@ -14,8 +14,7 @@ use crate::model::config::{
 };
 use crate::system::errors::Facts;
 
-/// T5 is pre-norm by the root of the mean square, with a bias for buckets of distances, scores that are not scaled, and no biases of
-/// linear layers.
+/// T5 is pre-norm by the root of the mean square, with a bias for buckets of distances, unscaled scores, and no biases.
 pub(super) const T5: Family = Family {
     model_type: "t5",
     class: "T5",
@@ -108,12 +107,8 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         anyhow!("relative_attention_max_distance is {furthest}: {} to {FURTHEST} are expected", buckets / 4 + 1)
             .of_value(furthest)
     );
-    let sizes = Sizes::of(
-        found.vocab_size,
-        [found.d_model, found.d_ff],
-        [found.num_layers, found.num_heads],
-        found.n_positions,
-    );
+    let numbers = [found.num_layers, found.num_heads];
+    let sizes = Sizes::of(found.vocab_size, [found.d_model, found.d_ff], numbers, found.n_positions);
     let config = Config {
         head_size: Some(found.d_kv),
         score_scale: Some(1.0),
@@ -170,12 +165,9 @@ struct BartConfig {
 
 pub(super) fn bart(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
     let found: BartConfig = fields(text)?;
-    let sizes = Sizes::of(
-        found.vocab_size,
-        [found.d_model, found.encoder_ffn_dim],
-        [found.encoder_layers, found.encoder_attention_heads],
-        found.max_position_embeddings.saturating_add(gpt::FIRST_POSITION),
-    );
+    let numbers = [found.encoder_layers, found.encoder_attention_heads];
+    let positions = found.max_position_embeddings.saturating_add(gpt::FIRST_POSITION);
+    let sizes = Sizes::of(found.vocab_size, [found.d_model, found.encoder_ffn_dim], numbers, positions);
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (found.d_model as f64).sqrt() as f32;
     let config = Config {

@@ -34,12 +34,8 @@ struct DistilBertConfig {
 
 pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
     let found: DistilBertConfig = fields(text)?;
-    let sizes = Sizes::of(
-        found.vocab_size,
-        [found.dim, found.hidden_dim],
-        [found.n_layers, found.n_heads],
-        found.max_position_embeddings,
-    );
+    let numbers = [found.n_layers, found.n_heads];
+    let sizes = Sizes::of(found.vocab_size, [found.dim, found.hidden_dim], numbers, found.max_position_embeddings);
     let config = Config {
         // Not in the config: `DistilBertModel` has no other.
         layer_norm_eps: 1e-12,

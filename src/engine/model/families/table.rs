@@ -6,7 +6,6 @@ use super::{
 };
 use crate::model::config::{Activation, BlockPlan};
 
-/// The families that can be loaded.
 pub(super) const FAMILIES: &[Family] = &[
     bert::BERT,
     roberta::ROBERTA,
@@ -219,8 +218,8 @@ pub(super) const FAMILIES: &[Family] = &[
         read: |text| seq2seq::bart(text, BlockPlan::Pre, Some("encoder.layer_norm")),
         ..seq2seq::BART
     },
-    // The first version of DeBERTa: queries, keys and values of each head together, a place for each distance, and heads as wide as the hidden
-    // states have room for.
+    // The first version of DeBERTa: queries, keys and values of each head together, a place for each distance, and heads as wide
+    // as the hidden states have room for.
     Family { model_type: "deberta", class: "Deberta", read: deberta::read_first, ..deberta::DEBERTA_V2 },
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,

@@ -172,7 +172,7 @@ fn largest(architecture: &Architecture) -> u64 {
 
 /// The bytes of an encoder in float32.
 fn encoder_bytes(architecture: &Architecture) -> u64 {
-    architecture.config.parameters().saturating_mul(4)
+    architecture.config.parameters(architecture.config.num_hidden_layers).saturating_mul(4)
 }
 
 /// Refuses weights that are far larger than the encoder that `config.json` describes, before they are hashed and read.

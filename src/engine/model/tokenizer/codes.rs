@@ -1,6 +1,5 @@
 //! Byte-pair encoding within words as fastBPE and subword-nmt write it (Sennrich et al. 2016): `bpe.codes` with a merge of
 //! two symbols and its count in each line, and `vocab.txt` with a piece and its count in each line.
-//!
 //! A piece that another one of its word follows ends in `@@`; a symbol of the merges that ends its word ends in `</w>`.
 
 use std::collections::HashMap;

@@ -14,7 +14,6 @@ use crate::model::files::names::{
 use crate::model::files::{ModelFile, TokenizerFiles};
 use crate::system::errors::Facts;
 
-/// Settings of a tokenizer from the files beside its vocabulary.
 pub(super) struct TokenizerConfig {
     /// `tokenizer_config.json`, and what `special_tokens_map.json` adds to it.
     pub values: Map<String, Value>,

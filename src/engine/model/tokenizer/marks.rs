@@ -128,12 +128,10 @@ pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
     let marks = Marks::of(tokenizer);
     let mut table = Vec::new();
-    for (token, id) in tokenizer.get_vocab(true) {
-        if is_punctuation(&marks.surface(&token)) {
-            let id = id as usize;
-            table.resize(table.len().max(id + 1), false);
-            table[id] = true;
-        }
+    let signs = tokenizer.get_vocab(true).into_iter().filter(|(token, _)| is_punctuation(&marks.surface(token)));
+    for id in signs.map(|(_, id)| id as usize) {
+        table.resize(table.len().max(id + 1), false);
+        table[id] = true;
     }
     table
 }

@@ -73,11 +73,9 @@ pub struct ModelTokenizer {
     named_beginning: Option<u32>,
     /// The program that finds the words of a text, where that is another one.
     needs_words_of: Option<String>,
-    /// The tokens before a text.
     beginning: Beginning,
     /// The entries of its vocabulary that it gives back when it reads them.
     pub round_trip: RoundTrip,
-    /// The scripts of its vocabulary.
     pub scripts: Scripts,
     /// The characters of an entry of its vocabulary, where nearly all have as many: letters, or k-mers of one length.
     pub entry_length: Option<usize>,
@@ -161,8 +159,7 @@ impl ModelTokenizer {
         })
     }
 
-    /// Looks up each given word as one entry of the vocabulary; a word that is no entry becomes the unknown token. White space
-    /// separates the words of running text.
+    /// Looks up each given word as one entry of the vocabulary, or as the unknown token; white space separates those of running text.
     /// Fails if there is no such tokenizer.
     fn looking_up_words(self) -> Result<Self> {
         let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();
@@ -197,9 +194,8 @@ impl ModelTokenizer {
         self.checked(true, || self.text.encode((first, second), true))
     }
 
-    /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
-    /// `is_split_into_words=True`, and, for byte-level BPE, `add_prefix_space=True`, without which all words but the
-    /// first would be cut as if they continued the word before.
+    /// Encodes words that were split beforehand, with the special tokens around them, as transformers does with
+    /// `is_split_into_words=True`; of byte-level BPE each as one that begins a word (`add_prefix_space=True`).
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
@@ -275,9 +271,7 @@ impl ModelTokenizer {
     pub fn word_beginnings(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
-        let mut words = marks::word_beginnings(&self.text);
-        words.retain(|&id| !special(id));
-        words
+        marks::word_beginnings(&self.text).into_iter().filter(|&id| !special(id)).collect()
     }
 
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
@@ -316,9 +310,8 @@ impl ModelTokenizer {
 /// later may have none: they are looked at where a text has them.
 fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     let added = tokenizer.get_added_tokens_decoder();
-    let vocabulary = tokenizer.get_vocab(false).into_iter();
-    let largest = vocabulary.filter(|(_, id)| !added.contains_key(id)).max_by_key(|(_, id)| *id);
-    match largest {
+    let vocabulary = tokenizer.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
+    match vocabulary.max_by_key(|(_, id)| *id) {
         Some((token, id)) if id as usize >= rows => Err(misfit(path, &token, id, rows)),
         _ => Ok(()),
     }

@@ -110,7 +110,6 @@ impl Beginning {
 }
 
 /// Whether a text that follows another takes a space before it, as a part of its first token.
-///
 /// Byte-level BPE cuts `a a` into `a` and `Ġa`; a tokenizer that marks the beginning of every text as that of a word, or cuts
 /// at white space, needs none.
 pub(super) fn joins_by_a_space(tokenizer: &Tokenizer) -> bool {

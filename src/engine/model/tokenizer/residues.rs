@@ -149,7 +149,6 @@ fn kmers(entries: &[&str]) -> Option<usize> {
 
 impl ModelTokenizer {
     /// A text as the tokenizer needs it: the letters of residues parted, and any other text as it is.
-    ///
     /// A word that is an entry of the vocabulary already is left alone, so a parted text stays as it is.
     pub fn parted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };

@@ -117,7 +117,6 @@ impl RoundTrip {
 }
 
 /// Reads the entries of a tokenizer's vocabulary; `unknown` is the token for what the vocabulary lacks.
-///
 /// A tokenizer that fails on one is not judged: a sentence will tell why.
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut found = RoundTrip::default();

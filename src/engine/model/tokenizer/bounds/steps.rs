@@ -1,5 +1,4 @@
 //! The steps of a tokenizer, each of which looks at what it is given before the library does its work.
-//!
 //! The library passes over an error of a normaliser, so a step [breaks off](break_off) instead.
 
 use std::collections::HashMap;
