@@ -295,7 +295,7 @@ impl Report {
     pub fn into_parts(self) -> (ReportContext, Results) {
         let standard_errors = self.standard_errors().collect();
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
-        let mut estimates = Estimates { chance, chance_ci95, denominators, standard_errors, ..Estimates::default() };
+        let mut estimates = Estimates { standard_errors, chance, chance_ci95, denominators, ..Estimates::default() };
         for head in heads {
             estimates.heads.push(head.metrics);
             estimates.ci95.push(head.ci95);

@@ -14,6 +14,9 @@ use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
+/// The aim of a label, and the metric that is the mean of it over the corpus where that is not the score.
+pub type AimOfLabel = (Aim, Option<String>);
+
 #[derive(Clone, Copy)]
 pub struct Card {
     /// Its name: on the command line, in reports, in partials.
@@ -69,7 +72,7 @@ pub struct Card {
     pub verdicts: &'static [VerdictRule],
     /// The aim of one of its labels, if it is visible in a sentence, and the metric that is the mean of it over the corpus, if
     /// that is not the label's score.
-    pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
+    pub aim: fn(&Label) -> Option<AimOfLabel>,
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.

@@ -16,6 +16,8 @@ use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 
+type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
+
 /// A pass that a study observes, with sums of its own.
 pub struct PassSpec {
     pub pass: Pass,
@@ -23,7 +25,7 @@ pub struct PassSpec {
     pub follows: bool,
     /// Activations that a pass of the first stage over the same sequences may keep for this one.
     pub keep: Option<Keep>,
-    make: Box<dyn Fn(&Subject<'_>) -> Box<dyn Observer>>,
+    make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
 

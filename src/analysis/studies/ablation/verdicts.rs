@@ -148,7 +148,6 @@ impl HeadEffect {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub fn is_zero(count: &usize) -> bool {
     *count == 0
 }

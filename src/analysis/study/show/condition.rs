@@ -17,8 +17,11 @@ pub struct Condition {
     value: String,
 }
 
-/// Every relation as it is written; one that begins with another stands before it.
-const RELATIONS: [(&str, fn(Ordering) -> bool); 6] = [
+/// A relation as it is written, and the orders that it admits.
+type Relation = (&'static str, fn(Ordering) -> bool);
+
+/// Every relation; one that begins with another stands before it.
+const RELATIONS: [Relation; 6] = [
     ("!=", Ordering::is_ne),
     (">=", Ordering::is_ge),
     ("<=", Ordering::is_le),

@@ -53,7 +53,9 @@ const BY_KIND: Keys = Keys::Each(KINDS.len() * WAYS.len(), |cell| key(cell / WAY
 
 const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
-pub const METRICS: &[Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>] = &[
+type CoreferenceMetric = Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>;
+
+pub const METRICS: &[CoreferenceMetric] = &[
     Metric {
         explanation: Explanation {
             name: "coreference_accuracy",

@@ -46,7 +46,9 @@ pub use relation::{
 pub struct Dependency;
 
 /// Metrics of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
-const METRICS: &[Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>] = &[Metric {
+type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
+
+const METRICS: &[DependencyMetric] = &[Metric {
     explanation: Explanation {
         name: "uas",
         measures: "How often the most attended word is the word's head in the gold tree, in each direction.",

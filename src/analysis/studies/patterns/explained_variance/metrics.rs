@@ -91,7 +91,9 @@ const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \
     one family have like tokens at like places, which makes it larger.";
 
-pub(super) const METRICS: &[Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>] = &[
+type ExplainedMetric = Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>;
+
+pub(super) const METRICS: &[ExplainedMetric] = &[
     Metric {
         explanation: Explanation {
             name: "explained_all",

@@ -322,8 +322,10 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
 const TEXT: bool = true;
 const NUMBER: bool = false;
 
-/// Columns, each with its name, whether it holds text, and what it says of a type.
-const COLUMNS: [(&str, bool, fn(&LinkMetrics) -> String); 11] = [
+/// Its name, whether it holds text, and what it says of a type.
+type Column = (&'static str, bool, fn(&LinkMetrics) -> String);
+
+const COLUMNS: [Column; 11] = [
     ("links", TEXT, |links| one_line(&links.title())),
     ("sources", NUMBER, |links| links.count.to_string()),
     ("head", TEXT, |links| links.place.to_string()),

@@ -41,7 +41,9 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
     (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
 const NOISE: &str = "0: what noise would explain is taken off";
 
-pub const METRICS: &[Metric<fn(&SegmentInputs<'_>) -> Fraction>] = &[
+type SegmentMetric = Metric<fn(&SegmentInputs<'_>) -> Fraction>;
+
+pub const METRICS: &[SegmentMetric] = &[
     Metric {
         explanation: Explanation {
             name: "same_segment_share",

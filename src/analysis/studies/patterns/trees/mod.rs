@@ -22,7 +22,9 @@ use spanning::{GoldEdges, TreeBuffers};
 /// How much of the gold tree is in each head's attention.
 pub struct Trees;
 
-const METRICS: &[Metric<fn(&TreeCounts, usize) -> Fraction>] = &[Metric {
+type TreeMetric = Metric<fn(&TreeCounts, usize) -> Fraction>;
+
+const METRICS: &[TreeMetric] = &[Metric {
     explanation: Explanation {
         name: "uuas",
         measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",

@@ -204,7 +204,7 @@ impl ClassRules {
     }
 
     pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
-        let rule = |class: &Box<str>| self.own.get(class).unwrap_or(&self.shared).as_ref();
+        let rule = |class: &str| self.own.get(class).unwrap_or(&self.shared).as_ref();
         hits.iter().filter_map(|(class, hits)| Some(hits.hits(rule(class)?))).sum()
     }
 }

@@ -1,7 +1,7 @@
 //! The attention of each head to each class of words, from the sums.
 
 use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
-use super::sums::{ClassBlock, ClassesSums, KeyBlock, KeySums};
+use super::sums::{ClassBlock, ClassesSums, KeyBlock};
 use crate::passes::observer::by_class::ByClass;
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, PerBlock, WithTotal};
@@ -56,14 +56,16 @@ impl<'a> ClassOfLayers<'a> {
 pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
     let keys = &sums.each()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
-    let kind = |(key, sums): (&Box<str>, &KeySums)| ClassKind {
-        key: key.to_string(),
-        classes: sums.classes.len() as u64,
-        is_crowded: sums.is_crowded,
-    };
     ClassesSection {
         classes: in_parallel(context.threads, names, |(key, class)| of_class(sums, (key, class), context)),
-        class_kinds: keys.iter().map(kind).collect(),
+        class_kinds: keys
+            .iter()
+            .map(|(key, sums)| ClassKind {
+                key: key.to_string(),
+                classes: sums.classes.len() as u64,
+                is_crowded: sums.is_crowded,
+            })
+            .collect(),
     }
 }
 
