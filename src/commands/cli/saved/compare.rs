@@ -317,7 +317,7 @@ pub struct SidesArguments {
     /// Another
     b: PathBuf,
     /// Label both sides by a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any())]
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policies())]
     presets: Vec<String>,
     /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
     #[arg(long, value_name = "FILE")]

@@ -27,7 +27,6 @@ pub(super) mod scope;
 mod selected;
 
 use links::{LinkOptions, LinksBeside};
-use scope::{Decided, ReadPart, Scope};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -53,7 +52,7 @@ pub struct Corpus {
     met_sentences: u64,
     links: LinksBeside,
     begins_file: bool,
-    scope: Scope,
+    scope: scope::Scope,
     /// So many more sentences are read of the file that is open.
     left: u64,
     families: Families,
@@ -82,7 +81,7 @@ impl Corpus {
     /// Opens the corpus as a run reads it. Fails as its parts, or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
-        scope: &Scope,
+        scope: &scope::Scope,
         columns: FurtherColumns<'_>,
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
@@ -100,7 +99,7 @@ impl Corpus {
         corpus.indexed(index)
     }
 
-    pub fn within(self, scope: &Scope) -> Self {
+    pub fn within(self, scope: &scope::Scope) -> Self {
         Self { scope: scope.clone(), ..self }
     }
 
@@ -204,8 +203,8 @@ impl Corpus {
         }
         let decided = self.decided();
         let documents = match &decided.part {
-            ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
-            ReadPart::All | ReadPart::First(_) | ReadPart::OfFiles(_) => None,
+            scope::ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
+            scope::ReadPart::All | scope::ReadPart::First(_) | scope::ReadPart::OfFiles(_) => None,
         };
         self.close().class(Class::Input)?;
         while self.advance().class(Class::Input)? {
@@ -217,7 +216,7 @@ impl Corpus {
         Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit: decided.unit, documents })
     }
 
-    pub fn scope(&mut self) -> &Scope {
+    pub fn scope(&mut self) -> &scope::Scope {
         self.decided();
         &self.scope
     }
@@ -227,7 +226,7 @@ impl Corpus {
         self.decided().unit
     }
 
-    fn decided(&mut self) -> Arc<Decided> {
+    fn decided(&mut self) -> Arc<scope::Decided> {
         if self.scope.decided.is_none() {
             self.scope = self.scope.decide(self.files.as_slice());
         }
@@ -242,9 +241,9 @@ impl Corpus {
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
         self.left = match self.scope.part() {
-            Some(ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
-            Some(ReadPart::OfFiles(shares)) => shares[self.done.len()],
-            None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
+            Some(scope::ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
+            Some(scope::ReadPart::OfFiles(shares)) => shares[self.done.len()],
+            None | Some(scope::ReadPart::All | scope::ReadPart::Documents { .. }) => u64::MAX,
         };
         self.current = Some((name, kind.format, lines));
         self.begins_file = true;
@@ -268,7 +267,7 @@ impl Corpus {
             self.links.add(&mut sentence, number, format, &mut self.context.links)?;
             return Ok(Some(sentence));
         }
-        let is_whole = self.decided().part == ReadPart::All;
+        let is_whole = self.decided().part == scope::ReadPart::All;
         loop {
             let Some((parsed, index)) = self.parsed()? else {
                 if is_whole {
@@ -311,7 +310,7 @@ impl Corpus {
             // A file begins a document, too.
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
-            if let Some(ReadPart::Documents { taken, .. }) = self.scope.part() {
+            if let Some(scope::ReadPart::Documents { taken, .. }) = self.scope.part() {
                 let number = self.met_documents - 1;
                 if taken.last().is_none_or(|last| *last < number) {
                     self.left = 0;
@@ -330,7 +329,7 @@ impl Corpus {
             }
             return Ok(Some((parsed, index)));
         }
-        let is_cut = matches!(self.scope.part(), Some(ReadPart::OfFiles(_)));
+        let is_cut = matches!(self.scope.part(), Some(scope::ReadPart::OfFiles(_)));
         // Sentences that a limit leaves out of a file count for the numbers of those after it.
         while is_cut && self.links.go_by_number() && (format.entry().read)(lines, &mut self.context)?.is_some() {
             self.met_sentences += 1;

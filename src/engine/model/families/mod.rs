@@ -87,7 +87,10 @@ impl Architecture {
             match json.get(flag) {
                 None | Some(Value::Null | Value::Bool(false)) => {}
                 Some(Value::Bool(true)) => {
-                    bail!("{flag} is true: only encoders are supported, whose tokens attend in both directions")
+                    bail!(
+                        "{flag} is true: of this model_type only encoders are supported, whose tokens attend in both \
+                         directions"
+                    )
                 }
                 Some(other) => {
                     let error = anyhow!("{flag} is {}: expected true or false", shortened(&other.to_string()));

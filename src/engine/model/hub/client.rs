@@ -12,7 +12,7 @@ use super::backoff::{Failure, unavailable};
 use super::cache::{Cache, is_file_name};
 use super::commit::Commit;
 use super::digest::{Digest, ExpectedFile};
-use super::environment::Environment;
+use super::environment::{Environment, WAY_OUT};
 use crate::system::errors::Facts;
 
 /// How often a file's address may lead on to another one.
@@ -114,11 +114,12 @@ impl<'a> Client<'a> {
                 .or_else(described)
                 .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
                 .filter(|etag| is_file_name(etag))
-                .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))?;
+                .with_context(|| format!("{} sent no usable ETag with it", self.environment.endpoint))
+                .hint(WAY_OUT)?;
             let expected = self.expected(commit, file, &etag, size.and_then(|bytes| bytes.parse().ok()))?;
             if expected.bytes > most {
-                let found = format!("{file} of `{}` has {} bytes", self.id, expected.bytes);
-                return Err(anyhow!("{found}: more than {most} are not read").into());
+                let bytes = expected.bytes;
+                return Err(anyhow!("it has {bytes} bytes, and more than {most} are not read").into());
             }
             let opened = (answer.status == 200).then_some(answer.body);
             return Ok(Remote { etag, expected, url, opened });
@@ -144,7 +145,7 @@ impl<'a> Client<'a> {
             _ => Err(anyhow!(
                 "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked"
             )
-            .hint("set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder")),
+            .hint(WAY_OUT)),
         }
     }
 
@@ -194,7 +195,10 @@ impl<'a> Client<'a> {
         let location = answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
         let next = follow(url, location);
         let is_web = ["http://", "https://"].iter().any(|scheme| next.starts_with(scheme));
-        ensure!(is_web, "{} leads on to `{}`, which is no address of the web", origin(url), origin(&next));
+        ensure!(
+            is_web,
+            anyhow!("{} leads on to `{}`, which is no address of the web", origin(url), origin(&next)).hint(WAY_OUT)
+        );
         // The endpoint may be unencrypted, for a mirror in the house; an encrypted one must stay encrypted.
         let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
         ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use super::backoff::{Failure, unavailable};
 use super::cache::{is_file_name, is_relative_path};
 use super::digest::{Digest, ExpectedFile};
+use super::environment::WAY_OUT;
+use crate::system::errors::Facts;
 
 #[derive(Debug)]
 pub(super) struct Commit {
@@ -26,7 +28,9 @@ impl Commit {
             .context("it answered with something other than the description of a model")
             .map_err(unavailable)?;
         if !is_file_name(&sha) {
-            return Err(Failure::Refused(anyhow!("{endpoint} calls `{sha}` a commit of `{id}`")));
+            return Err(Failure::Refused(
+                anyhow!("{endpoint} calls `{sha}` a commit of `{id}`, which is the name of none").hint(WAY_OUT),
+            ));
         }
         let files = || siblings.iter().filter(|sibling| is_relative_path(&sibling.rfilename));
         let expected = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.expected()?));

@@ -19,6 +19,7 @@ use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, signed};
 use crate::study::{Estimates, EstimationContext, Policy, Summary};
+use crate::system::counted::counted;
 
 const SHOWN: usize = 5;
 
@@ -277,8 +278,9 @@ impl Integrated {
         let Self { steps, loss_without_heads, loss_difference, sum, completeness_error, .. } = self;
         writeln!(
             out,
-            "\nIntegrated gradients, all heads coming in together in {steps} steps: the loss falls by {loss_difference:.4} nats a token, \
+            "\nIntegrated gradients, all heads coming in together in {}: the loss falls by {loss_difference:.4} nats a token, \
              from {loss_without_heads:.4} without any head, and the heads sum up to {sum:.4}{}.",
+            counted(*steps, "step"),
             completeness_error.map_or_else(String::new, |error| format!(", off by {:.2} %", 100.0 * error))
         )?;
         if completeness_error.is_some_and(|error| error > MOST_MISSED) {

@@ -17,6 +17,10 @@ mod tests;
 /// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What to do about an endpoint that does not answer as the Hub does.
+pub(super) const WAY_OUT: &str =
+    "set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder";
+
 /// Settings of the Hub from environment variables, under the names that `huggingface_hub` gives them.
 #[derive(Debug)]
 pub(super) struct Environment {
