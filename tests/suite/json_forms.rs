@@ -46,7 +46,7 @@ fn reports_are_written_compact_and_packed_and_read_again() {
 
 #[test]
 fn numbers_have_six_digits_unless_all_are_asked_for() {
-    /// Only of a head below its relation's best offset is there less in the one than in the other.
+    /// A head below its relation's best offset, and the standard errors of a head, have less in the one than in the other.
     fn check(rounded: &Value, all: &Value, is_below: bool) {
         match (rounded, all) {
             (Value::Number(rounded), Value::Number(all)) if all.is_f64() => {
@@ -66,7 +66,9 @@ fn numbers_have_six_digits_unless_all_are_asked_for() {
                 assert!(rounded.keys().all(|key| all.contains_key(key)));
                 for (key, value) in all {
                     match rounded.get(key) {
-                        Some(rounded) if !rounded.is_null() || !is_below => check(rounded, value, is_below),
+                        Some(rounded) if !rounded.is_null() || !is_below => {
+                            check(rounded, value, is_below || key == "standard_errors");
+                        }
                         _ => assert!(is_below, "{key}"),
                     }
                 }
@@ -85,6 +87,25 @@ fn numbers_have_six_digits_unless_all_are_asked_for() {
     let [rounded, all] = [&short, &whole].map(|file| serde_json::from_str(&read(file)).unwrap());
     check(&rounded, &all, false);
     assert!(read(&short).len() * 10 < read(&whole).len() * 6);
+
+    // A standard error that is left out follows from the interval.
+    let [of_short, of_whole] = [&short, &whole].map(|file| {
+        let table = at("metrics.csv");
+        run(&["export", path(file), "--table", "metrics", "-o", path(&table)]).unwrap();
+        let table = read(&table);
+        let column = table.lines().next().unwrap().split(',').position(|name| name == "standard_error").unwrap();
+        let error = |line: &str| line.split(',').nth(column).unwrap().parse::<f64>().ok();
+        table.lines().skip(1).map(error).collect::<Vec<_>>()
+    });
+    assert_eq!(of_short.len(), of_whole.len());
+    for (short, whole) in of_short.into_iter().zip(of_whole) {
+        assert_eq!(short.is_some(), whole.is_some());
+        let (short, whole) = (short.unwrap_or_default(), whole.unwrap_or_default());
+        // Once as much as is left out, and once as much as four digits round.
+        assert!((short - whole).abs() <= 1e-3 * whole, "{short} {whole}");
+    }
+    let errors = |report: &Value| report["heads"][0]["standard_errors"].as_object().unwrap().len();
+    assert!(errors(&rounded) < errors(&all));
 
     // The summary is of the numbers that are saved.
     assert_eq!(run(&["show", path(&short)]).unwrap(), printed);
