@@ -65,8 +65,9 @@ fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
     let shift = registry::removing_without_loss().card().name;
     writeln!(
         out,
-        "\nThe model has no output layer that predicts words, so it has no loss: `headscope analyze --with {shift}` measures the angle by which its output turns without each head, and \
-         `--task FILE` scores each head on texts of yours."
+        "\nNot measured: what the model loses without the head, since it has no output layer that predicts words. \
+         `headscope analyze --with {shift}` removes one head at a time and measures how far the output vector turns; `--task FILE` \
+         measures what each head does on a task of yours."
     )
 }
 
@@ -93,6 +94,13 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         out.table_without(labels(rows.into_iter().map(|row| (row, None))), &LABELS_MAY_GO);
         if has_q {
             writeln!(out, "{Q}")?;
+            let labels = || head.labels.iter();
+            if labels().any(|label| label.reach().is_some()) {
+                writeln!(out, "{BEYOND}")?;
+            }
+            if labels().any(|label| label.tied) {
+                writeln!(out, "near tie: the label could as well come first.")?;
+            }
         }
     }
     for (label, below) in head.labels.iter().filter_map(|label| Some((label, below_word_classes(label)?))) {
@@ -133,6 +141,9 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
 }
 
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
+
+const BEYOND: &str = "beyond: the hardest comparison that the head is shown to win: with the best offset, with its own accuracy on other arcs of the same \
+    sentences, or with word classes.";
 
 /// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
 const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];
@@ -283,7 +294,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     Summary::written(|out| {
         let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
         let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
-            format!(" ({} % of all) with the syntactic head on the {side}", percent(Some(*share)))
+            format!(" ({} % of all) with the governor on the {side}", percent(Some(*share)))
         });
         let tags = tags_accuracy
             .map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));
@@ -302,7 +313,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
             "over offset",
             "q",
             "over tags",
-            "right where the offset is not",
+            "accuracy where the offset is wrong",
         ]);
         for tracker in heads.iter().take(top) {
             let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
@@ -323,9 +334,11 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         }
         table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         out.table_without(table, &[6, 1, 5, 3, 2, 4]);
-        let of = "of the test that the head is above the margin over the offset (10 points by default: `headscope explain syntactic_margin`); -: \
-        it is not above it";
-        writeln!(out, "q: false-discovery rate {of}.")
+        writeln!(
+            out,
+            "q: false-discovery rate of the test that the head beats the offset by more than the margin (10 points by default: \
+             `headscope explain syntactic_margin`); -: the head does not beat it by that much."
+        )
     })
 }
 

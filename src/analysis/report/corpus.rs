@@ -300,7 +300,8 @@ impl TextInfo {
         }
         if families < different_sentences {
             remarks.push(format!(
-                "its {different_sentences} different {sentence}s are variants of {families} {sentence}s, and tests count the variants of one as one (a family)"
+                "the {different_sentences} different {sentence}s are variants of {families} originals, and tests count all variants of an original as one \
+                 observation (a family)"
             ));
         }
         if not_remembered > 0 {

@@ -65,7 +65,7 @@ fn roles(report: &Report) -> String {
     let kinds = kinds(report.at_work().filter_map(|head| Some((family(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
     let beside = in_controls(report);
-    format!("{} a firm role (`broad` is none){kinds}{beside}.", roles.at_least(roles.firm))
+    format!("{} a firm role (`broad` does not count as one){kinds}{beside}.", roles.at_least(roles.firm))
 }
 
 fn constant(report: &Report) -> Option<String> {
@@ -95,13 +95,14 @@ fn choices(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
         let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
-        Some((code.unwrap_or_else(|| chooses.label.clone()), head.place))
+        Some((format!("by {}", code.unwrap_or_else(|| chooses.label.clone())), head.place))
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 is shown to go by the key's position or token alone.".to_owned();
+        return "No head above layer 0 is shown to choose where to attend by position alone or by the token alone."
+            .to_owned();
     }
-    format!("Heads above layer 0 that go by one fact about the key alone: {kinds}.")
+    format!("Heads above layer 0 that choose where to attend by one thing alone: {kinds}.")
 }
 
 /// Firm roles in each control, in the mean over its seeds.

@@ -316,7 +316,9 @@ pub fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
         writeln!(out, "{}", verdict(labels, corpora.len()))?;
         let FixedBy { report, policy_sha256, started_at, label_q } = fixed_by;
         let began = started_at.as_ref().map_or_else(String::new, |at| format!(", run of {at}"));
-        writeln!(out, "Fixed by {}{began}, policy {}; q <= {label_q}.", report.in_words(), &policy_sha256[..12])?;
+        let report = report.in_words();
+        writeln!(out, "The labels are the firm ones of {report}{began}, policy {}.", &policy_sha256[..12])?;
+        writeln!(out, "A label is confirmed in a corpus where its rule holds with q <= {label_q}.")?;
         if *of_random_tokens > 0 {
             let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));
             writeln!(out, "{labels} {are} from random tokens, which no corpus changes: left out.")?;
@@ -372,7 +374,10 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
     let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
     sorted.sort_by_key(|label| Reverse(label.confirmed_in));
     let mut table = plain_table();
-    table.set_header(["head", "label", "score", "elsewhere", "largest q", "confirmed in", "predicted above threshold"]);
+    let header = ["head", "label", "score", "elsewhere", "largest q", "confirmed in"];
+    // A prediction takes five corpora.
+    let is_predicted = sorted.iter().any(|label| label.prediction.is_some());
+    table.set_header(header.into_iter().chain(is_predicted.then_some("predicted above threshold")));
     for label in sorted.iter().take(most) {
         let scores: Vec<String> = label
             .corpora
@@ -387,15 +392,15 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
                 format!("[{low}, {high}]{}", if prediction.is_robust { ", robust" } else { "" })
             },
         );
-        table.add_row([
+        let row = [
             label.place.to_string(),
             one_line(&label.label),
             decimal(label.score, 2),
             scores.join(" "),
             largest.map_or_else(|| "-".to_owned(), significance),
             format!("{} of {} tested", label.confirmed_in, label.tested_in),
-            predicted,
-        ]);
+        ];
+        table.add_row(row.into_iter().chain(is_predicted.then_some(predicted)));
     }
     if !sorted.is_empty() {
         out.table(table);

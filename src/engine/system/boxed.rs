@@ -21,8 +21,8 @@ static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 /// The overlap of a corpus with what a model was trained on, in a sentence; none unless both are of the box and have one.
 pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
-        "box:small was trained on sentences built like 629 of box:gold's 700 sentences: labels hold on the other 71 as well, but its loss here says \
-         nothing about new text",
+        "box:small was trained on sentences like 629 of the 700 in box:gold, so that the model's loss on them says nothing about new text, while \
+         its labels hold on the other 71 as well",
     )
 }
 

@@ -15,7 +15,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "lost",
         also: &["gained"],
-        meaning: "Of a label: it is firm in the first analysis and out of reach in the second; gained is the other way round. `compare --numbers` \
+        meaning: "Of a label: it is firm in the first analysis and fails the rule in the second; gained is the other way round. `compare --numbers` \
             also asks that the number that the label rests on differs. Of a head in `compare`: it lost a label and has no firm \
             one any more, or gained one and had none.",
         page: "comparing.md",
@@ -23,16 +23,17 @@ pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "could not tell",
         also: &["could_not_tell", "untold", "doubt"],
-        meaning: "Of a label in `compare`: neither kept nor lost nor gained, since it is borderline on one side, or within reach, or \
+        meaning: "Of a label in `compare`: neither kept nor lost nor gained, since it is borderline on one side, or fails the rule there but not significantly, or \
             there is too little text to test it. A label that is firm on one side only is listed as such; one that is firm on \
             neither is no change of anything. More text decides more of them.",
         page: "comparing.md",
     },
     Term {
-        name: "out of reach",
-        also: &["out_of_reach", "within reach", "within_reach", "standing"],
-        meaning: "How a head without a label stands to it: out of reach where the one-sided test at 2.5 % finds its score below the \
-            threshold, within reach where it does not, so that more text might give the label.",
+        name: "fails the rule",
+        also: &["out_of_reach", "within_reach", "fails, not significantly", "standing"],
+        meaning: "How a head without a label stands to it: it fails the rule where the one-sided test at 2.5 % finds its score below the \
+            threshold (`out_of_reach`). It fails, not significantly, where the test does not (`within_reach`): more text might give the \
+            label.",
         page: "comparing.md",
     },
     Term {

@@ -172,7 +172,7 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
     if rows.is_empty() {
         return Ok(());
     }
-    let title = if full { "All labels" } else { "Firm labels that were not kept" };
+    let title = if full { "All labels" } else { "Labels that are firm in a or b alone" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
     let mut table = plain_table();
     table.set_header(["head", "label", "", "a", "b", "threshold"]);
@@ -310,15 +310,15 @@ impl CompareOutcome {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         let have = |count: usize| plural(&count, "has", "have");
         let parts = [
-            (kept, "kept their labels".to_owned()),
-            (changed, format!("lost or gained a label and {} another firm one in both", have(changed))),
+            (kept, "kept firm labels, and neither lost nor gained any".to_owned()),
+            (changed, format!("lost or gained a label, and {} a firm one in a and in b", have(changed))),
             (lost, "lost every firm label".to_owned()),
-            (gained, "gained a first one".to_owned()),
-            (could_not_tell, format!("{} only borderline labels or such as could not be told", have(could_not_tell))),
-            (none, format!("{} no role in either", have(none))),
+            (gained, "gained a first firm label".to_owned()),
+            (could_not_tell, format!("{} only labels that are borderline or could not be told", have(could_not_tell))),
+            (none, format!("{} no role in a or b", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-        format!("Heads: {}.", told.collect::<Vec<_>>().join(", "))
+        format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))
     }
 
     /// The fate of how the heads choose, in a sentence; `None` where neither analysis says.

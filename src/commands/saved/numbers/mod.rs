@@ -203,7 +203,7 @@ impl Labels {
             (missing, "of the firm labels could not be assessed on the other side"),
             (
                 unfounded,
-                "of the firm labels are out of reach on the other side, and rest on numbers that were not tested",
+                "of the firm labels fail their rule on the other side, and rest on numbers that were not tested",
             ),
         ];
         found.left_aside = reasons.into_iter().filter_map(aside).collect();

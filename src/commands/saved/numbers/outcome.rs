@@ -281,8 +281,8 @@ impl NumbersOutcome {
     pub fn labels_in_words(&self) -> String {
         let Compared { firm_labels, labels, .. } = self.compared;
         format!(
-            "{}, {labels} compared: one has changed where it is out of reach on the other side and the number of its rule changed, too, or \
-             where its head does nothing there.",
+            "{}, {labels} compared: a label has changed where it fails its rule on the other side and the number of that rule changed, \
+             too, or where its head does nothing there.",
             firm_in_words(firm_labels)
         )
     }

@@ -45,8 +45,8 @@ impl LabelStanding {
         match self {
             Self::Firm => "firm",
             Self::Borderline => "borderline",
-            Self::OutOfReach => "out of reach",
-            Self::WithinReach => "within reach",
+            Self::OutOfReach => "fails the rule",
+            Self::WithinReach => "fails, not significantly",
             Self::Untested => "untested",
             Self::WritesConstant => "writes a constant",
         }
