@@ -87,7 +87,7 @@ const CAVEATS: &[Caveat] = &[
     },
     Caveat {
         id: "links-read-not-used",
-        text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the             model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
+        text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
         about: CaveatSubject::Meaning,
         applies: |labelling| {
             section::<ParserSection>(labelling.section).parser.links.iter().any(|links| links.none.is_none())
