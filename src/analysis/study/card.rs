@@ -73,10 +73,12 @@ pub struct Card {
     /// The aim of one of its labels, if it is visible in a sentence, and the metric that is the mean of it over the corpus, if
     /// that is not the label's score.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
+    /// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
     pub figures: &'static [&'static str],
+    /// Its metrics that are drawn on the card of a head, each with its heading.
     pub drawn: &'static [(&'static str, &'static str)],
     pub tables: &'static [&'static str],
     /// The options of the command line for this study alone.

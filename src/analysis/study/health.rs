@@ -194,6 +194,15 @@ mod tests {
     }
 
     #[test]
+    fn every_check_has_the_threshold_of_its_name() {
+        for (place, id) in HealthId::ALL.into_iter().enumerate() {
+            assert_eq!(id as usize, place);
+            let name = serde_json::to_value(id).unwrap();
+            assert_eq!(id.threshold().name, format!("health_{}", name.as_str().unwrap()));
+        }
+    }
+
+    #[test]
     fn another_policy_judges_the_same_values() {
         let mut health = health(&[HealthId::UnknownTokens]);
         let policy = Policy::of(HealthId::ALL.map(HealthId::threshold));

@@ -49,6 +49,7 @@ pub struct View<'a> {
     pub summary: Summary,
     /// The figures of its results; none where there is nothing to draw.
     pub figures: Vec<Figure>,
+    /// The flat tables of its results, under the names of the report; without rows where there are none.
     pub tables: Vec<TableRows<'a>>,
     /// The numbers beside the metrics by which two analyses can be compared.
     pub numbers: Vec<Number<'a>>,

@@ -159,6 +159,7 @@ pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> 
     order
 }
 
+/// Heads that a forest shows from either end.
 const DRAWN: usize = 12;
 
 /// The rows of a forest of ranked heads, and a sentence on how many in between are left out.
@@ -208,6 +209,11 @@ impl Verdicts {
 
 impl Verdict {
     pub fn name(self) -> &'static str {
-        ["helpful", "harmful", "negligible", "undecided"][self as usize]
+        match self {
+            Self::Helpful => "helpful",
+            Self::Harmful => "harmful",
+            Self::Negligible => "negligible",
+            Self::Undecided => "undecided",
+        }
     }
 }

@@ -126,7 +126,8 @@ fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Assessment {
-    /// The assessment of a label that is given only where no other is: the largest of its p-value and theirs of failing.
+    /// The assessment of a label that is given only where no other is. Intersection-union test (Berger 1982): the
+    /// largest of its p-value and theirs of failing.
     pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
@@ -178,7 +179,8 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The assessment among several of one label: by whether it fires, how sure it is, whether it could fire, and its margin.
+/// The assessment among several of one label: one that fires, the surer one, and so a firm one before a borderline one,
+/// one that could fire; then the largest margin; of equals the first.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {

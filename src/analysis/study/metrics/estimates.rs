@@ -159,7 +159,8 @@ impl Estimates {
         self.without_blocks.get_mut(place).into_iter().for_each(Metrics::forget);
     }
 
-    /// Adds the chance levels of each head: what a head without preference for keys, but with its values, would score.
+    /// Adds the chance levels of each head, in the order of `columns`: what a head without preference for keys, but
+    /// with its values, would score.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
         Self { own_chance: of_heads.map(chance).collect(), ..self }

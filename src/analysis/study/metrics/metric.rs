@@ -14,9 +14,8 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
 
-/// A metric: one line of a study's table.
-///
-/// `F` gives the ratio of what the study knows of a head in a block, or in all, and of the place of a cell.
+/// A metric: one line of a study's table. `F` gives the ratio of what the study knows of a head in a block, or in all,
+/// and of the place of a cell.
 pub struct Metric<F> {
     /// Its id and what `explain` says of it.
     pub explanation: Explanation,
@@ -28,6 +27,11 @@ pub struct Metric<F> {
 }
 
 impl<F: Copy> Metric<F> {
+    /// A single number; its chance is its value without a head ([`HeadMetric`]), or that of a head that attends evenly.
+    pub const fn number(explanation: Explanation, value: F) -> Self {
+        Self { explanation, keys: Keys::Single, value, chance: None }
+    }
+
     pub const fn single(value: F) -> Self {
         Self::keyed(Keys::Single, value)
     }
@@ -72,13 +76,6 @@ impl Keys {
             Self::Single => 0..1,
             Self::Each(count, _) => 0..count,
         }
-    }
-}
-
-impl<F: Copy> Metric<F> {
-    /// A single number whose chance ratio is its value of no head.
-    pub const fn number(explanation: Explanation, value: F) -> Self {
-        Self { explanation, keys: Keys::Single, value, chance: None }
     }
 }
 

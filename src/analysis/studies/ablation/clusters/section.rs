@@ -207,7 +207,8 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
     }
 
-    /// The p-value of one of these heads being enough, whichever is kept; then the same if all estimates are within the band.
+    /// The p-value of one of these heads being enough, whichever is kept; then the same if all estimates are within the
+    /// band: others are no part of the correction.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> = self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
@@ -331,6 +332,7 @@ impl OutputShifts {
     }
 }
 
+/// The columns that may go where there is no room: the sum, and the effect together.
 const MAY_GO: &[usize] = &[2, 1];
 
 fn table<'a, const N: usize>(

@@ -287,7 +287,8 @@ impl Edge {
     }
 }
 
-/// The chains of edges that are above chance; no head is in two of them.
+/// The chains of edges that are above chance, each of them the strongest downstream edge of its source and the
+/// strongest upstream edge of its target; no head is in two of them. The longest first, then by their first heads.
 pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let upstream: BTreeMap<HeadPlace, HeadPlace> =
         heads.iter().filter_map(|head| Some((head.place, head.upstream?.source))).collect();

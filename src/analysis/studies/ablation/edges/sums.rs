@@ -220,7 +220,8 @@ pub const LEAST_SHIFT: f64 = 1e-4;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeEstimate {
-    /// The shift; these fields are those of an edge of the report.
+    /// The mean squared Hellinger distance; further fields as in `Edge`. `excess` is `None` if nothing shifts, `direct`
+    /// if it was not measured, `ratio` and `p` where the shift is below [`LEAST_SHIFT`].
     pub shift: f64,
     pub shift_ci95: Option<Interval>,
     pub direct: Option<f64>,

@@ -180,6 +180,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ItemGradient {
     is_first: bool,
+    /// Points of the path on which all heads come in together; 0 where it was not followed.
     points: u64,
     loss: ExactSum,
     /// `[heads]`

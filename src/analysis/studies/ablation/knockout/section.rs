@@ -108,7 +108,8 @@ fn of_tested(used: usize, tested: usize) -> String {
     }
 }
 
-/// The columns that may go, the first of them first: arcs, use off the best offset, direction, verdict, use.
+/// The columns that may go where there is no room, the first of them first, and q last: arcs, arcs and use off the best
+/// offset, direction, verdict, use.
 const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {

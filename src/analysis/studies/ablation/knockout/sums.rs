@@ -1,4 +1,5 @@
-//! The losses of masked words while a head's attention to their partner is kept, and while it is exchanged.
+//! The losses of masked words while a head's attention to their partner is kept, and while it is exchanged for that to
+//! a word as far away.
 
 use std::ops::Range;
 
@@ -83,6 +84,7 @@ impl KnockoutSums {
         if arc.is_at_offset { at_offset } else { off_offset }
     }
 
+    /// Two runs for each arc: the partner keeps its weight, then it is exchanged.
     pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
         for arc in &mut state.arcs {
@@ -194,6 +196,8 @@ impl Sums for KnockoutSums {
     }
 }
 
+/// How a query word's attention is dealt out anew: its masses on other words go round, and the one on its partner stays
+/// or is exchanged for that on a word as far away (docs/methodology/knockout.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     query: usize,

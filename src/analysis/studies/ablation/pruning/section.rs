@@ -1,4 +1,5 @@
-//! The section `pruning` of the report: the loss without more and more heads, and what negligible heads are worth together.
+//! The section `pruning` of the report: the loss without more and more heads, and what negligible heads are worth
+//! together; and the orders in which heads go.
 
 use std::collections::{BTreeMap, BTreeSet};
 

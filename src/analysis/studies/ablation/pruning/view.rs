@@ -69,7 +69,8 @@ const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baselin
 const RANDOM: &str = "random";
 
 impl Curves {
-    /// How many heads can go by the first order, beside the most in a random order; nothing without an interval.
+    /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share
+    /// right of a task, or the largest rise that is allowed of what all heads are worth; nothing without an interval.
     fn in_brief(&self) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),

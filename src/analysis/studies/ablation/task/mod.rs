@@ -12,7 +12,7 @@ use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
 };
-use section::{METRICS, TaskResult, TaskSection};
+use section::{METRICS, TaskResult, TaskSection, of_all};
 
 pub struct OwnTask;
 
@@ -45,15 +45,14 @@ impl Study for OwnTask {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TaskSums = observed.sums();
-        let (columns, effect) = (columns(self), METRICS[0].value);
-        let estimates = sums.estimates(&columns, context, metric::values(METRICS), "task_effect", effect);
+        let estimates = sums.estimates(&columns(self), context, metric::values(METRICS), "task_effect", of_all);
         let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, TaskSection { task })
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &TaskSums = observed.sums();
-        let rankings = sums.rankings("task", METRICS[0].value);
+        let rankings = sums.rankings("task", of_all);
         let TaskResult { obstacle, .. } = section.task;
         UpstreamResults { rankings, negligible: section.task.negligible(), obstacle, ..UpstreamResults::default() }
     }

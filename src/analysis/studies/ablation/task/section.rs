@@ -1,4 +1,5 @@
-//! The section `task` of the report: how often the model is right, and the effect of each head.
+//! The section `task` of the report: how often the model is right, and the effect of each head; and the metrics of
+//! removed heads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -291,6 +292,11 @@ fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64,
     Fraction::new(sum, all).over(count, units)
 }
 
+/// The fall of the mean score of all items without a head, which is the rise of the loss; 0 for chance.
+pub fn of_all(items: &Items, head: Option<usize>) -> Fraction {
+    effect(items.values(), head)
+}
+
 pub const METRICS: &[HeadMetric<Items>] = &[
     HeadMetric::number(
         Explanation {
@@ -305,7 +311,7 @@ pub const METRICS: &[HeadMetric<Items>] = &[
             caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
                 alone. It depends on what stands for the head: `settings.ablation`.",
         },
-        |items, head| effect(items.values(), head),
+        of_all,
     ),
     HeadMetric::number(
         Explanation {

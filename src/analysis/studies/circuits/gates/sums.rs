@@ -128,6 +128,7 @@ impl KeptSets {
             return Self { folds: Vec::new(), obstacle };
         }
         let set = |fold: &FoldFits| {
+            // Kept by any number of fits, 0 too: all that have a gate.
             let (kept, gated) = (fold.kept_by(KEPT_BY), fold.kept_by(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }

@@ -68,12 +68,13 @@ fn control_classes(words: &[u64]) -> Vec<usize> {
     if total == 0 { Vec::new() } else { (0..buckets).map(of_bucket).collect() }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FoldProbes {
     pub majority: Vec<Option<usize>>,
     pub forms: Vec<HashMap<Form, usize>>,
     pub embedding: Stack,
-    /// On the embeddings of a word and of both neighbours, as of a layer of one head.
+    /// On the embeddings of a word and of both neighbours, as a layer of one head: `beside` is the part of the word's
+    /// own embedding, `[embedding, columns]`; `heads[0].together` that of both neighbours, `2 * embedding` features.
     pub neighbours: LayerProbes,
     pub layers: Vec<LayerProbes>,
 }

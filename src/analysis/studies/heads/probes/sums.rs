@@ -1,4 +1,5 @@
-//! The sums over the words of a corpus, from which discriminants are computed.
+//! The sums over the words of a corpus, from which discriminants are computed, and the tasks of probes: which class a
+//! word has.
 
 use std::collections::BTreeMap;
 
@@ -307,6 +308,7 @@ pub struct Widths {
 pub struct ClassSums {
     pub words: u64,
     pub forms: BTreeMap<Form, u64>,
+    /// The sum of their embeddings.
     pub embeddings: VectorSums,
     /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
     pub neighbours: VectorSums,
@@ -330,6 +332,7 @@ impl ClassSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
     pub words: u64,
+    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
@@ -338,13 +341,17 @@ merge_fields!(BucketSums { words, contexts });
 /// Sums over words that have classes of the same tasks, in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
+    /// Products of embeddings with themselves: the same for all heads.
     pub embeddings: VectorSums,
+    /// Products of the embeddings of both neighbours with themselves.
     pub neighbours: VectorSums,
     /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
     pub neighbour_crosses: VectorSums,
+    /// The products of each layer's input with itself.
     pub inputs: Vec<VectorSums>,
     /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
     pub crosses: Vec<VectorSums>,
+    /// The products of each head's contexts with themselves.
     pub contexts: Vec<VectorSums>,
     pub buckets: BTreeMap<u8, BucketSums>,
 }

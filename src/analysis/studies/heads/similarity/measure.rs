@@ -90,6 +90,7 @@ impl MeasuredPairs {
     }
 }
 
+/// Clusters are cut at this share of the median distance.
 pub const CUT: f64 = 0.5;
 
 /// The resamples that clusters are drawn by: a share of 80 % of them is known to 3 points.

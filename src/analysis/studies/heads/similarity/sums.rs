@@ -190,8 +190,11 @@ impl Sums for SimilaritySums {
 /// Sums over rows of the mean over all pairs of heads of a layer, with themselves too: what the paper takes the negative of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
+    /// The cosine of their values.
     pub subspace: ExactSum,
+    /// The product of their weights, summed over the keys.
     pub position: ExactSum,
+    /// The cosine of their contexts.
     pub output: ExactSum,
 }
 

@@ -111,7 +111,8 @@ impl EmbeddingSums {
         mean_of(&self.at, self.width, self.total())
     }
 
-    /// The inverse of the products of embeddings less their means at the same position, with each of the ridges on the diagonal; `None` where nothing varies.
+    /// The inverse of the products of embeddings less their means at the same position, with each of the ridges on the
+    /// diagonal; `None` where nothing varies.
     fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
         let width = self.width;
         let centred = less_products(self.squares.clone(), [(&self.at, width); 2], &self.tokens);
@@ -275,7 +276,8 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// For each position the one whose mean it has: the nearest lower one with a token, else the nearest higher; `None` of none.
+/// For each position the one whose mean it has: itself, or the nearest lower one with a token, else the nearest higher;
+/// `None` without any token.
 fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let of = |position: usize| {

@@ -147,9 +147,11 @@ impl RelationSums {
 /// them: an arc is right for one of each at most. Only totals are needed, so they are not kept by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Right predictions by head, direction and place of the arc's head; `[layers * heads]`, empty until a head scores.
+    /// Right predictions by head, by direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH))
+    /// and by place of the arc's head; `[layers * heads]`, empty until a head scores.
     pub places: Vec<[[u64; PLACES]; 2]>,
-    /// Right predictions by [`Cue::place`], head and direction; shorter or empty where a cue was not met: relations have few.
+    /// Right predictions by [`Cue::place`], head and direction; shorter or empty where a cue was not met: relations
+    /// have few, 20 on average and 250 of `all` in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 

@@ -310,17 +310,19 @@ impl RelationMetrics {
         })
     }
 
-    /// The block test of every head against the best offset and a margin.
+    /// The block test of every head against the best offset and a margin, in the order of [`Self::each`].
     pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
     }
 
-    /// The block test of every head against the better of both baselines and a margin; none where the tags are no baseline.
+    /// The block test of every head against the better of both baselines and a margin, in the order of [`Self::each`];
+    /// none where the tags are no baseline.
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
         self.each(|head, direction| Some(self.test(self.versus_better(head, direction)?, margin))).collect()
     }
 
-    /// The block test of every head against other arcs and a margin; `is_above` only where the head has a label, too.
+    /// The block test of every head against other arcs and a margin, in the order of [`Self::each`]; `is_above` only
+    /// where the head has a label, too.
     pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;

@@ -1,4 +1,4 @@
-//! The metrics of how much cues explain: one table.
+//! The metrics of how much cues explain: one table, and the label of heads that look at fixed places.
 
 use anstyle::AnsiColor;
 

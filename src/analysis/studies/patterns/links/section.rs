@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use serde::Serialize;
 
 use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, MARGIN, REACHES};
@@ -16,7 +15,9 @@ use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
-use crate::study::show::wording::{percent, percent_of, plain_table, plus_minus_percent, significance, with_interval};
+use crate::study::show::wording::{
+    TableColumn, percent, percent_of, plus_minus_percent, significance, table_of, with_interval,
+};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::study::{Caveat, CaveatSubject};
 use crate::system::counted::{counted, plural};
@@ -88,7 +89,7 @@ impl LinksSection {
              the best head of one half of the sentences on the other half, `to special` the share of sources for which a special \
              token has more weight than every candidate:\n"
         )?;
-        out.table_without(table(&tested), MAY_GO);
+        out.table_without(table_of(&COLUMNS, &tested), MAY_GO);
         let hidden: u64 = tested.iter().map(|links| links.out_of_sight).sum();
         if hidden > 0 {
             writeln!(out, "\nNot scored: {} whose target is no candidate.", counted(hidden, "link"))?;
@@ -319,24 +320,18 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
     Direction::OF_LINKS.into_iter().filter_map(of_direction).collect()
 }
 
-const TEXT: bool = true;
-const NUMBER: bool = false;
-
-/// Its name, whether it holds text, and what it says of a type.
-type Column = (&'static str, bool, fn(&LinkMetrics) -> String);
-
-const COLUMNS: [Column; 11] = [
-    ("links", TEXT, |links| one_line(&links.title())),
-    ("sources", NUMBER, |links| links.count.to_string()),
-    ("head", TEXT, |links| links.place.to_string()),
-    ("direction", TEXT, |links| links.direction.name().to_owned()),
-    ("accuracy", NUMBER, |links| percent(Some(links.accuracy)) + &plus_minus_percent(links.ci95.accuracy)),
-    ("held-out", NUMBER, |links| percent(links.heldout_accuracy) + &plus_minus_percent(links.ci95.heldout_accuracy)),
-    ("place", NUMBER, |links| rule(&links.by_place)),
-    ("same class", NUMBER, |links| rule(&links.by_class)),
-    ("class rules", NUMBER, |links| percent(links.by_class_rules.as_ref().map(|rules| rules.accuracy))),
-    ("to special", NUMBER, |links| percent(links.best().and_then(|head| *head.to_special.get(links.direction)))),
-    ("q", NUMBER, |links| {
+const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
+    ("links", true, |links| one_line(&links.title())),
+    ("sources", false, |links| links.count.to_string()),
+    ("head", true, |links| links.place.to_string()),
+    ("direction", true, |links| links.direction.name().to_owned()),
+    ("accuracy", false, |links| percent(Some(links.accuracy)) + &plus_minus_percent(links.ci95.accuracy)),
+    ("held-out", false, |links| percent(links.heldout_accuracy) + &plus_minus_percent(links.ci95.heldout_accuracy)),
+    ("place", false, |links| rule(&links.by_place)),
+    ("same class", false, |links| rule(&links.by_class)),
+    ("class rules", false, |links| percent(links.by_class_rules.as_ref().map(|rules| rules.accuracy))),
+    ("to special", false, |links| percent(links.best().and_then(|head| *head.to_special.get(links.direction)))),
+    ("q", false, |links| {
         let leads = links.best().and_then(|head| head.leads.get(links.direction).as_ref());
         leads.and_then(|leads| leads.over_place.q).map_or_else(|| "-".to_owned(), significance)
     }),
@@ -347,18 +342,6 @@ const MAY_GO: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
 
 fn rule(best: &BestRule) -> String {
     format!("{}: {}", best.rule, percent(Some(best.accuracy)))
-}
-
-fn table(all: &[&LinkMetrics]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(COLUMNS.map(|(name, ..)| name));
-    for links in all {
-        table.add_row(COLUMNS.map(|(_, _, cell)| cell(links)));
-    }
-    for (column, (_, is_text, _)) in table.column_iter_mut().zip(COLUMNS) {
-        column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
-    }
-    table
 }
 
 const DIGITS: usize = 3;

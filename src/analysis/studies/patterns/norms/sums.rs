@@ -24,11 +24,13 @@ pub struct NormExposure {
     pub squared: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
+    /// Sentences with any that are the first of their family.
     pub offset_families: [u64; OFFSETS],
     /// Tokens of each kind of sink.
     pub sinks: [u64; SINK_KINDS],
     /// Text queries that see each kind of sink; of punctuation, which need not be there, all of them.
     pub sink_queries: [u64; SINK_KINDS],
+    /// Sentences with any that are the first of their family.
     pub sink_families: [u64; SINK_KINDS],
 }
 

@@ -126,7 +126,8 @@ impl<'a> LinkedWords<'a> {
         word.map(|word| self.sentences[word].clone()).or_else(only).filter(|words| !words.is_empty())
     }
 
-    /// Whether a word of the sentence can be looked for from another: both see each other, or the later on one `side`.
+    /// Whether a word of the sentence can be looked for from another: both see each other, or in a decoder, which
+    /// scores one `side`, the later sees the earlier.
     pub fn is_seen(&self, word: usize, other: usize, side: Option<Side>) -> bool {
         let spans = &self.sequence.words;
         let (earlier, later) = (&spans[word.min(other)], &spans[word.max(other)]);

@@ -110,8 +110,8 @@ impl Parser {
         loss
     }
 
-    /// Appends the rows whose products sum to the second derivatives of the loss: see [`centre`], of the nodes as heads of each word. The
-    /// attention of heads is multiplied by `scales`.
+    /// Appends rows whose products sum to the second derivatives of the loss: of each word the nodes as its heads,
+    /// centred by their shares (see [`centre`]); the attention of heads is multiplied by `scales`.
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
     pub fn curvature(
         &self,

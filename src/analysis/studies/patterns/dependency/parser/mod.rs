@@ -95,7 +95,6 @@ const CAVEATS: &[Caveat] = &[
     },
 ];
 
-/// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
 const TERMS: &[Term] = &[
     Term {
         name: "attention-only probe",

@@ -51,8 +51,9 @@ pub struct FitCourse {
     pub gradient: f64,
 }
 
-/// The minimum of a function that writes its gradient and returns its value, searched from 0 until the gradient is not longer
-/// than `tolerance`. It is convex, so a step that decreases it by [`ARMIJO`] will do: the curvature along it is never negative.
+/// The minimum of a function that writes its gradient and returns its value, searched from 0 until the gradient is not
+/// longer than `tolerance`. The function is smooth and convex, so a step that decreases it by [`ARMIJO`] will do: the
+/// curvature along it is never negative.
 pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
@@ -116,7 +117,8 @@ const MOST_STEPS: u64 = 200;
 /// much as ten evaluations (Shamanskii 1967).
 const GOOD_STEP: f64 = 0.5;
 
-/// The minimum as [`minimise`] has it; `curvature` has second derivatives, `[size, size]`, positive definite, not always exact.
+/// The minimum, as [`minimise`] has it, of a strictly convex function of few variables; `curvature` has its second
+/// derivatives, `[size, size]`, positive definite, not always exact.
 pub fn newton(
     size: usize,
     tolerance: f64,
@@ -146,8 +148,9 @@ const INNER: f64 = 0.1;
 /// Most rounds over the coordinates of one model; some hundred are needed where terms are alike.
 const MOST_ROUNDS: usize = 10_000;
 
-/// The minimum of a function and the absolute values of the first `penalised` of its variables, from `start` until the shortest
-/// subgradient is not longer than `tolerance`; the rest is as in [`newton`].
+/// The minimum of a function and the absolute values of the first `penalised` of its variables, searched from `start`
+/// until the shortest subgradient is not longer than `tolerance`. The function writes its gradient and returns its
+/// value; `curvature` has its second derivatives, `[size, size]`, which need be neither positive definite nor exact.
 pub fn proximal_newton(
     (start, penalised): (Vec<f64>, usize),
     tolerance: f64,

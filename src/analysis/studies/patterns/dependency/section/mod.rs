@@ -256,7 +256,10 @@ impl Relations {
         self.tests = self.tests(policy);
     }
 
-    /// Sets the result of each test with its q-value, which is none of relations that have too few words to be in the family.
+    /// Sets the result of each test with its q-value, which is none of relations that have too few words to be in the
+    /// family.
+    ///
+    /// `tests` and `tested` must go through heads and directions in one order.
     fn correct_family<T>(
         &mut self,
         policy: &Policy,

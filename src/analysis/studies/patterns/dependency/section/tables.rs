@@ -90,15 +90,16 @@ struct PaperRow {
     head: String,
     /// With its interval.
     accuracy: String,
-    /// Accuracies of the best fixed offset and of the best rules by word classes.
+    /// Accuracy of the best fixed offset.
     offset: f64,
+    /// Accuracy of the best rules by word classes; none without them.
     word_classes: Option<f64>,
     held_out: Option<f64>,
     /// Whether the head has a firm label of the relation in this direction.
     firm: bool,
 }
 
-/// The relations with enough words for a label, the most frequent first.
+/// The table as a paper shows it: the best head of each tested relation beside both baselines.
 fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     let row = |relation: &RelationMetrics| PaperRow {
         relation: relation.title(),

@@ -92,9 +92,10 @@ impl SinkPart<'_> {
                 }
             }
         }
+        let [square_sum, product_sum] = dots;
         for lane in 0..C {
-            dots[0][lane] += square[lane];
-            dots[1][lane] += with_output[lane];
+            square_sum[lane] += square[lane];
+            product_sum[lane] += with_output[lane];
         }
         vector[column..][..C].copy_from_slice(&part);
         product[column..][..C].copy_from_slice(&through);

@@ -1,6 +1,9 @@
-//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key are of the same
-//! sentence (docs/methodology/segments.md): least squares over all `n * n` cells, with a level for each row. Rows and columns are taken out
-//! by centring (Frisch & Waugh 1933); the products of the other 20 regressors are factored once, for all heads.
+//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key
+//! are of the same sentence (docs/methodology/segments.md).
+//!
+//! Least squares over all `n * n` cells, with a level for each row: rows of attention all sum to 1. Rows and columns
+//! are taken out by centring (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences. Their
+//! products depend on the pair alone, so they are factored once, for all heads.
 
 use std::ops::Range;
 

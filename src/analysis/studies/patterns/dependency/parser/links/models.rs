@@ -21,7 +21,7 @@ pub struct ChoiceModel {
     /// The weights of heads on terms divided by their standard deviations, from the source and to it; empty without heads, and 0 where a
     /// term does not vary.
     pub standardised: Vec<[f64; 2]>,
-    /// Over sources, of several targets with the mean of their losses.
+    /// `loss` is the mean over sources of the mean of `-ln p` of their targets.
     pub course: FitCourse,
 }
 
