@@ -69,7 +69,8 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints the missing shards of this many, in the form of job arrays; nothing where the first of two stages is whole.
+/// Prints the missing shards of this many, in the form of job arrays; nothing where the first of two stages is whole,
+/// whose jobs would have nothing to do: the error says how the second begins.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;

@@ -255,8 +255,8 @@ pub struct OutcomeOutputs {
 
 impl OutcomeOutputs {
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
-        let mut open = open(&self.targets)?;
-        open.extend(self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new())));
-        Ok(open)
+        let mut outputs = open(&self.targets)?;
+        outputs.extend(self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new())));
+        Ok(outputs)
     }
 }

@@ -63,7 +63,9 @@ impl SentenceAttention {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// How many sources of the arcs attend most to a target, how many are attended to most by one, and how many there are.
+    /// How many sources of the arcs attend, of all other words, most to a target; how many are attended to most by one;
+    /// and how many there are.
+    /// `None` of a whole tree.
     fn found(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();

@@ -135,6 +135,7 @@ pub fn short(value: f64, digits: usize) -> String {
     format!("{}{text}", if is_zero { "" } else { minus })
 }
 
+/// A number with its interval; shares in per cent.
 pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
     let (factor, unit) = if shares { (100.0, " %") } else { (1.0, "") };
     let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(10.0 * ci95.half_width()).max(2)) };
@@ -146,7 +147,8 @@ pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
 /// An interval of less than this half of its width has none.
 const NO_WIDTH: f64 = 1e-9;
 
-/// A number with half of its interval in units of its last digit: `.124(9)` is 0.124 ± 0.009; three decimals without one.
+/// A number with half of its interval in units of its last digit: `.124(9)` is 0.124 ± 0.009; three decimals if there
+/// is none, or it has no width.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let half = ci95.map_or(0.0, Interval::half_width);
     // Less is rounding: it would be (0) in units of the fourth decimal.

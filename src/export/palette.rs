@@ -1,5 +1,9 @@
-//! The colours of figures and of the page, on white and on black: those of labels are of Okabe & Ito (2008, "Color Universal Design"),
-//! as tints under text. Texts stand out from what is behind them by at least 4.5 to 1 (WCAG 2.2, level AA), which a test holds.
+//! The colours of figures and of the page, on white and on black.
+//!
+//! The seven of labels are those of Okabe & Ito (2008, "Color Universal Design"), as tints under text: people who do
+//! not see red or green tell them apart.
+//! Nothing is said by colour alone.
+//! Texts stand out from what is behind them by at least 4.5 to 1 (WCAG 2.2, level AA), which a test holds.
 
 use anstyle::AnsiColor;
 

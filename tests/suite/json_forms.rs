@@ -47,7 +47,7 @@ fn reports_are_written_compact_and_packed_and_read_again() {
 #[test]
 fn numbers_have_six_digits_unless_all_are_asked_for() {
     /// A head below its relation's best offset, and the standard errors of a head, have less in the one than in the other.
-    fn check(rounded: &Value, all: &Value, is_below: bool) {
+    fn check(rounded: &Value, all: &Value, may_lack: bool) {
         match (rounded, all) {
             (Value::Number(rounded), Value::Number(all)) if all.is_f64() => {
                 let rounded_all = format!("{:.5e}", all.as_f64().unwrap()).parse::<f64>().unwrap();
@@ -55,21 +55,21 @@ fn numbers_have_six_digits_unless_all_are_asked_for() {
             }
             (Value::Array(rounded), Value::Array(all)) => {
                 assert_eq!(rounded.len(), all.len());
-                rounded.iter().zip(all).for_each(|(rounded, all)| check(rounded, all, is_below));
+                rounded.iter().zip(all).for_each(|(rounded, all)| check(rounded, all, may_lack));
             }
             (Value::Object(rounded), Value::Object(all)) => {
                 let versus = all.get("versus_offset").filter(|_| all.contains_key("dep->head"));
-                let is_below = is_below
+                let may_lack = may_lack
                     || versus.is_some_and(|versus| {
                         ["dep->head", "head->dep"].iter().any(|at| versus[at]["difference"].as_f64() < Some(0.0))
                     });
                 assert!(rounded.keys().all(|key| all.contains_key(key)));
                 for (key, value) in all {
                     match rounded.get(key) {
-                        Some(rounded) if !rounded.is_null() || !is_below => {
-                            check(rounded, value, is_below || key == "standard_errors");
+                        Some(rounded) if !rounded.is_null() || !may_lack => {
+                            check(rounded, value, may_lack || key == "standard_errors");
                         }
-                        _ => assert!(is_below, "{key}"),
+                        _ => assert!(may_lack, "{key}"),
                     }
                 }
             }

@@ -40,8 +40,8 @@ const GENERAL: &[ConditionalCaveat] = &[
     meaning(
         "attention-is-not-explanation",
         |_| true,
-        "A label says where a head attends, not what the model's output depends on (Jain & Wallace 2019; Wiegreffe & \
-            Pinter 2019).",
+        "A label says where a head attends, not what the model's output depends on \
+            (Jain & Wallace 2019; Wiegreffe & Pinter 2019).",
     ),
     meaning(
         "weights-not-unique",
@@ -52,8 +52,8 @@ const GENERAL: &[ConditionalCaveat] = &[
     meaning(
         "role-is-not-importance",
         |_| true,
-        "A head with a clear role need not matter to the model, and a head without a label may (Budhraja et al. \
-            2020).",
+        "A head with a clear role need not matter to the model, and a head without a label may \
+            (Budhraja et al. 2020).",
     ),
     meaning(
         "several-roles",

@@ -174,6 +174,7 @@ impl CorpusInfo {
     }
 
     /// The sampling units in words, where they are too few for any test of metrics with these denominators.
+    /// `piece` is a sentence or a protein, by what the corpus is of.
     pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.words(piece);
@@ -274,6 +275,7 @@ impl TextInfo {
     }
 
     /// The facts to know before the labels, a sentence each without its full stop; mostly there are none.
+    /// `[sentence, word]` is what the corpus is made of: a sentence of words or a protein of residues.
     pub fn remarks(&self, [sentence, word]: [&str; 2]) -> Vec<String> {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;

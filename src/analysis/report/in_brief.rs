@@ -283,11 +283,12 @@ fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     (chance > 0.0).then(|| format!(": {} where chance is {}", percent_of(share), percent_of(chance)))
 }
 
+/// A label as a verb phrase with its evidence.
 fn clause(label: &Label) -> String {
     clause_with(label, "")
 }
 
-/// The same, with more about a lead.
+/// As [`clause`], with more about a lead.
 fn clause_with(label: &Label, of_lead: &str) -> String {
     let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = perhaps(label);

@@ -106,7 +106,7 @@ impl fmt::Display for Roles {
     }
 }
 
-/// A line for each reason, with all studies that have it.
+/// A line for each reason for which studies give no label since they saw too little, with all studies that have it.
 pub fn lacking(report: &Report) -> Vec<String> {
     let line = |Shortage { of, count, things: [one, many], asked, threshold, .. }: Shortage| {
         let things = plural(&count, one, many);

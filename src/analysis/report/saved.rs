@@ -95,7 +95,8 @@ impl Report {
         })
     }
 
-    /// The first fault of a report that has not every head, each with the same metrics, and whole sections.
+    /// The first fault of a report that is not whole, if there is any.
+    /// A whole one has every head, each with the same metrics, and whole sections.
     pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());

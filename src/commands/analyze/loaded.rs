@@ -91,7 +91,8 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
-/// Finds links of no sentence before the model is loaded; says which rules make no link, and which types only too near ones.
+/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and which
+/// types only too near ones.
 fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
     let mut too_near: BTreeMap<&str, usize> =
@@ -231,11 +232,13 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 pub struct KnownCounts {
     /// The counts; `None` if no study needs them, or the corpus can be read only once.
     pub counts: Option<Arc<TokenCounts>>,
+    /// The SHA-256 of the file that they are from.
     pub sha256: Option<String>,
+    /// The corpus that they are from.
     pub counted: Option<CorpusIdentity>,
 }
 
-pub fn known(
+pub fn known_counts(
     options: &AnalyzeOptions,
     selection: &Selection,
     (model, tokenizer, context): (&Model, &ModelTokenizer, Reads),

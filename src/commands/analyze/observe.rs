@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, anyhow};
 
-use super::loaded::{KnownCounts, Loaded, known, now, reading};
+use super::loaded::{KnownCounts, Loaded, known_counts, now, reading};
 use super::options::{AnalyzeOptions, Outcome, Shown};
 use super::parts::Parts;
 use crate::commands::merge;
@@ -113,7 +113,7 @@ impl<'a> PreparedRun<'a> {
         let max_tokens = token_limit(&model.architecture.config, options.max_tokens, context).class(Class::Usage)?;
         let selection = options.selection.of_model(&model.id, Askable::of_model(model)).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
-            known(options, &selection, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
+            known_counts(options, &selection, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
         counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_indexed_as(counted))?;
         let task = options.task.as_deref().map(|file| read_task(options, (model, &tokenizer), max_tokens, file));
         let task = task.transpose()?;
@@ -343,6 +343,7 @@ fn read_task(
 }
 
 /// So many heads are asked for their typical sentence: the longest of a few shows more than the first.
+/// An example has 16 words at most, so most are short enough.
 const MOST_ASKED: usize = 8;
 
 impl PreparedRun<'_> {

@@ -110,7 +110,7 @@ impl AnalyzeOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     Text(String),
-    /// One of those that the study `examples` chose.
+    /// A sentence that the study `examples` chose.
     Example,
 }
 

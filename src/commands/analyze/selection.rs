@@ -51,6 +51,7 @@ pub enum Absence {
     Beyond(String),
 }
 
+/// The reason that a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
     /// The corpus, the model or studies that it builds on.

@@ -273,6 +273,7 @@ fn read(path: &Path) -> Result<LedgerRuns> {
     }
 }
 
+/// A format in which a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
     Report(Writer),
@@ -300,10 +301,17 @@ impl RunFormat {
 }
 
 pub struct Outstanding {
-    /// Why.
+    /// The reason that there is something to do.
     reason: String,
-    /// Reports in some formats alone, of this whole report: nothing has changed. Without it, the run itself.
-    pub formats: Option<(PathBuf, Vec<(PathBuf, Writer)>)>,
+    /// Reports in some formats alone: nothing has changed. Without it, the run itself.
+    pub formats: Option<FromSaved>,
+}
+
+/// Reports that can be made of a saved one.
+pub struct FromSaved {
+    /// The whole report of which they are made.
+    pub saved: PathBuf,
+    pub lacking: Vec<(PathBuf, Writer)>,
 }
 
 impl Outstanding {
@@ -330,7 +338,8 @@ impl Outstanding {
         // Sums cannot be made of a report.
         let of_report: Option<_> =
             lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
-        Some(Self { reason, formats: saved.zip(of_report) })
+        let formats = saved.zip(of_report).map(|(saved, lacking)| FromSaved { saved, lacking });
+        Some(Self { reason, formats })
     }
 
     pub fn in_words(&self) -> String {

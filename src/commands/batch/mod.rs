@@ -31,7 +31,7 @@ use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
 use inputs::{Corpora, Inputs};
-use ledger::{Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
+use ledger::{FromSaved, Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
 use overview::RunRow;
 use table::{OptionSyntax, Table, TableRun};
 
@@ -116,6 +116,12 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
+/// A run that is still to be done.
+struct Pending<'a> {
+    run: &'a TableRun,
+    inputs: Inputs,
+}
+
 struct Batch<'a> {
     options: &'a BatchOptions,
     table: &'a Table,
@@ -131,6 +137,7 @@ impl Batch<'_> {
     }
 
     /// The runs that a model's files do not forbid: what does not go with a local model fails now and not after hours.
+    /// The Hub is not asked yet.
     fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
@@ -169,21 +176,21 @@ impl Batch<'_> {
                 return Ok(());
             }
         };
-        let mut pending: Vec<(&&TableRun, Inputs)> = Vec::new();
+        let mut pending = Vec::new();
         for run in runs {
             let inputs = self.corpora.identity(&run.options);
             match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
                 Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
                     Some(outstanding) if dry => self.would(run, &outstanding.in_words())?,
-                    Some(Outstanding { formats: Some((saved, lacking)), .. }) => {
+                    Some(Outstanding { formats: Some(FromSaved { saved, lacking }), .. }) => {
                         match self.export(run, &saved, &lacking) {
                             Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
-                            Ok(None) => pending.push((run, inputs)),
+                            Ok(None) => pending.push(Pending { run, inputs }),
                             Err(error) => self.fail(&[run], error),
                         }
                     }
-                    Some(_) => pending.push((run, inputs)),
+                    Some(_) => pending.push(Pending { run, inputs }),
                 },
                 Err(error) => self.fail(&[run], error),
             }
@@ -192,12 +199,12 @@ impl Batch<'_> {
             }
         }
         // The model is loaded for the run that needs most of it; one that cannot have that does not keep the others from theirs.
-        let demanding = |(run, _): &(&&TableRun, Inputs)| RequiredParts::of(&run.options);
+        let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
         while let Some(most) = pending.iter().map(demanding).max() {
             let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
-            match Loaded::new(files.clone(), hashes.clone(), &pending[first].0.options) {
+            match Loaded::new(files.clone(), hashes.clone(), &pending[first].run.options) {
                 Ok(loaded) => {
-                    for (run, inputs) in pending {
+                    for Pending { run, inputs } in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
                             Err(error) => self.fail(&[run], error),
@@ -208,7 +215,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).0], error),
+                Err(error) => self.fail(&[pending.remove(first).run], error),
             }
             if self.stops() {
                 break;

@@ -103,7 +103,8 @@ pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> 
 }
 
 impl Table {
-    /// The error of a run with the line of the table that names what it is about, unless it has a line, or none does.
+    /// The error of a run with the line of the table that names what it is about, unless it has a line already, or is
+    /// about what the table does not name.
     pub fn located(&self, run: &TableRun, error: Error) -> Error {
         let (file, line_of_file) = errors::place(error.as_ref());
         let about = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());

@@ -19,7 +19,7 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::system::errors::Facts;
 
-const EXAMPLES: &str = "\
+const COUNTS_EXAMPLES: &str = "\
 Examples:
   headscope counts ./my-model --corpus wikipedia.txt.gz -o counts.json
   headscope analyze ./my-model --corpus treebank.conllu --counts counts.json -o report.json
@@ -34,7 +34,7 @@ The file is a JSON object from each token of the model's vocabulary to a whole n
 /// place of the counts of the corpus it analyses: for standard input, which it cannot count beforehand, for shards, which
 /// would each count the whole corpus, or to call rare what is rare elsewhere.
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, RUNNING))]
+#[command(after_help = help(COUNTS_EXAMPLES, RUNNING))]
 pub struct CountsArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     model: Option<String>,

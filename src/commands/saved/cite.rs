@@ -87,7 +87,7 @@ fn of(report: &Report) -> String {
     })
 }
 
-/// The list of the papers, and after it of others that no source names.
+/// The papers that sources name, up to the first `## `, and others after it; [`papers`] reads the former.
 const REFERENCES: &str = include_str!("../../../docs/methodology/references.md");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +122,7 @@ impl Paper {
 }
 
 /// Every paper, each a line of the list: `- Kish 1965. Survey Sampling. Wiley.`
-pub fn papers() -> impl Iterator<Item = Paper> {
+fn papers() -> impl Iterator<Item = Paper> {
     let of_sources = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
     of_sources.filter_map(|line| {
         let line = line.strip_prefix("- ")?;
@@ -136,7 +136,7 @@ pub fn papers() -> impl Iterator<Item = Paper> {
 /// An entry for each paper of the list of references, in its order, with an empty line between them.
 const ENTRIES: &str = include_str!("references.bib");
 
-pub fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
+fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
     let fields = [
         ("author", "{The headscope developers}".to_owned()),
         ("title", format!("{{{}}}", latex(title))),
@@ -152,7 +152,7 @@ pub fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str;
 
 /// The entry of a paper.
 /// Panics if the paper is not of the list of references.
-pub fn entry(paper: &Paper) -> &'static str {
+fn entry(paper: &Paper) -> &'static str {
     let key = key(paper);
     entries().find(|entry| key_of(entry) == key).expect("every paper of the list has an entry")
 }
@@ -214,8 +214,6 @@ mod tests {
     fn the_citation_is_of_this_version() {
         assert!(CITATION.contains(&format!("\nversion: {}\n", env!("CARGO_PKG_VERSION"))), "{CITATION}");
     }
-
-    use std::collections::BTreeSet;
 
     /// The fields in the order of an entry.
     const FIELDS: [&str; 13] = [

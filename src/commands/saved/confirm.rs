@@ -310,7 +310,7 @@ pub struct Prediction {
 const LABELS: usize = 30;
 
 /// The text; with `full` every label.
-pub fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
+fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
         writeln!(out, "{}", verdict(labels, corpora.len()))?;

@@ -189,12 +189,13 @@ fn word_shares(sentence: &Sequence) -> Vec<(usize, usize, f64)> {
     shares.filter(|(.., share)| *share < 1.0).collect()
 }
 
-/// The rollout of every layer, `[layers, tokens, tokens]`, of attention `[layers, heads, tokens, tokens]` over a sentence.
+/// The rollout of every layer (Abnar & Zuidema 2020, arXiv:2005.00928, section 3), `[layers, tokens, tokens]`.
 ///
+/// `attention` is `[layers, heads, tokens, tokens]`, over a sentence.
 /// `R_l = Ã_l R_(l-1)` from the identity on, with `Ã_l` half the mean of the layer's heads and half the identity, which stands for
 /// the residual stream. Rows sum to 1.
 /// `present` gives how many heads of a layer are there; the others have zeros.
-pub fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, tokens: usize) -> Vec<f32> {
+fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, tokens: usize) -> Vec<f32> {
     let of_layer = |(layer, heads): (usize, &[f32])| {
         let sum = |cell: usize| heads.iter().skip(cell).step_by(tokens * tokens).sum::<f32>();
         (0..tokens * tokens).map(|cell| sum(cell) / present(layer) as f32).collect()
@@ -203,7 +204,7 @@ pub fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usi
 }
 
 /// The rollout of attention that is even over the keys that each query sees, layer by layer.
-pub fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
+fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];
         for (query, row) in attention.chunks_exact_mut(tokens).enumerate() {

@@ -156,7 +156,7 @@ fn text(outcome: &MatchOutcome) -> Summary {
 }
 
 /// Sums of squared Hellinger distances between the heads of two models, within layers.
-pub struct DistanceSums {
+struct DistanceSums {
     grid: HeadGrid,
     pub sentences: u64,
     rows: usize,
@@ -261,7 +261,7 @@ pub struct MatchedAgreement {
 
 /// Both ways, first that which matches over the units of even number; `halves` has the distances over either.
 /// Fails if a model cannot be analysed over one of the halves.
-pub fn both_ways(runs: &LabelRuns, names: [&str; 2], halves: &[DistanceSums; 2]) -> Result<Vec<LabelsOneWay>> {
+fn both_ways(runs: &LabelRuns, names: [&str; 2], halves: &[DistanceSums; 2]) -> Result<Vec<LabelsOneWay>> {
     UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
 }
 
@@ -295,7 +295,7 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
     })
 }
 
-pub fn labels_text(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
+fn labels_text(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
     writeln!(out)?;
     let mut table = plain_table();
     table.set_header(["matched over", "agreement on", "partners", "in place", "partners in random order"]);

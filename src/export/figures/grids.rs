@@ -11,29 +11,30 @@ use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Facts, similar};
 
-/// The size of a cell, and of the margin for the layers' names.
-const WIDTH: f64 = 74.0;
-const HEIGHT: f64 = 34.0;
-const MARGIN: f64 = 34.0;
+// The size of a cell of the grid.
+const CELL_WIDTH: f64 = 74.0;
+const CELL_HEIGHT: f64 = 34.0;
 
 pub fn grid(report: &Report, medium: Medium) -> String {
+    /// The margin for the layers' names.
+    const MARGIN: f64 = 34.0;
     let (layers, heads) = (report.model.layers, report.model.heads);
     let mut svg = Svg::new(medium);
     for head in 0..heads {
-        let x = MARGIN + (head as f64 + 0.5) * WIDTH;
+        let x = MARGIN + (head as f64 + 0.5) * CELL_WIDTH;
         svg.text([x, 16.0], Anchor::Middle, TEXT, Ink::Muted, &format!("H{head}"));
     }
     for layer in 0..layers {
-        let y = 24.0 + (layer as f64 + 0.5) * HEIGHT + 4.0;
+        let y = 24.0 + (layer as f64 + 0.5) * CELL_HEIGHT + 4.0;
         svg.text([MARGIN - 8.0, y], Anchor::End, TEXT, Ink::Muted, &format!("L{layer}"));
     }
     for head in &report.heads {
         let cell = HeadCell::of(report, head);
-        let at = [MARGIN + head.place.head as f64 * WIDTH, 24.0 + head.place.layer as f64 * HEIGHT];
+        let at = [MARGIN + head.place.head as f64 * CELL_WIDTH, 24.0 + head.place.layer as f64 * CELL_HEIGHT];
         svg.group(&cell.words, |svg| cell_at(svg, at, &cell));
     }
-    let width = (MARGIN + heads as f64 * WIDTH).max(420.0) + 4.0;
-    let bottom = legend(&mut svg, &families(report), [MARGIN, 24.0 + layers as f64 * HEIGHT + 24.0], width);
+    let width = (MARGIN + heads as f64 * CELL_WIDTH).max(420.0) + 4.0;
+    let bottom = legend(&mut svg, &families(report), [MARGIN, 24.0 + layers as f64 * CELL_HEIGHT + 24.0], width);
     let labelled = report.heads.iter().filter(|head| !head.labels.is_empty()).count();
     let text = format!(
         "{labelled} of {} {} a label.",
@@ -45,10 +46,10 @@ pub fn grid(report: &Report, medium: Medium) -> String {
 
 fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
     let ink = Ink::Label(cell.hue);
-    svg.rect([x + 1.0, y + 1.0], [WIDTH - 2.0, HEIGHT - 2.0], ink);
+    svg.rect([x + 1.0, y + 1.0], [CELL_WIDTH - 2.0, CELL_HEIGHT - 2.0], ink);
     let text = clipped(&cell.code, 10);
-    let size = if width_of(&text, TEXT) > WIDTH - 8.0 { SMALL } else { TEXT };
-    let middle = x + WIDTH / 2.0;
+    let size = if width_of(&text, TEXT) > CELL_WIDTH - 8.0 { SMALL } else { TEXT };
+    let middle = x + CELL_WIDTH / 2.0;
     let up = if cell.marks.is_empty() { 21.0 } else { 16.0 };
     svg.text([middle, y + up], Anchor::Middle, size, ink.text_on(), &text);
     if !cell.marks.is_empty() {

@@ -7,8 +7,8 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::report::Report;
 use crate::study::show::figure::{Edge, EdgeKind, EdgeLine, Edges, Figure, Points, Stack, Stacks, Tree, TreeJoin};
 
-const LEFT: f64 = 46.0;
-const GAP: f64 = 8.0;
+/// The left end of the bars of `stacks`.
+const STACKS_LEFT: f64 = 46.0;
 
 pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: Medium) -> String {
     const HUES: [Hue; 4] = [Hue::Orange, Hue::Sky, Hue::Purple, Hue::Green];
@@ -19,11 +19,11 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
     // As wide as a page, however many heads there are.
     let wide = (860.0 / stacks.len().max(1) as f64).clamp(3.0, 18.0);
     let base = TOP + HEIGHT;
-    let right = stacks.last().map_or(LEFT, |last| place(stacks, last, wide) + wide);
+    let right = stacks.last().map_or(STACKS_LEFT, |last| place(stacks, last, wide) + wide);
     for quarter in 0..=4_u8 {
         let (share, y) = (f64::from(quarter) / 4.0, base - HEIGHT * f64::from(quarter) / 4.0);
-        svg.line([LEFT, y], [right, y], Ink::Guide, 1.0);
-        svg.text([LEFT - 6.0, y + 4.0], Anchor::End, SMALL, Ink::Muted, &format!("{:.0} %", 100.0 * share));
+        svg.line([STACKS_LEFT, y], [right, y], Ink::Guide, 1.0);
+        svg.text([STACKS_LEFT - 6.0, y + 4.0], Anchor::End, SMALL, Ink::Muted, &format!("{:.0} %", 100.0 * share));
     }
     for stack in stacks {
         let x = place(stacks, stack, wide);
@@ -46,7 +46,7 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
             svg.text([x, base + 28.0], Anchor::Start, SMALL, Ink::Text, &name);
         }
     }
-    let mut x = LEFT;
+    let mut x = STACKS_LEFT;
     for (name, hue) in parts.iter().zip(HUES) {
         svg.rect([x, TOP - 28.0], [11.0, 11.0], Ink::Label(hue));
         svg.text([x + 16.0, TOP - 19.0], Anchor::Start, SMALL, Ink::Text, name);
@@ -57,8 +57,10 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
 }
 
 fn place(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
+    /// Between layers.
+    const GAP: f64 = 8.0;
     let heads = stacks.iter().filter(|other| other.place.layer == 0).count();
-    LEFT + (stack.place.layer * heads + stack.place.head) as f64 * wide + stack.place.layer as f64 * GAP
+    STACKS_LEFT + (stack.place.layer * heads + stack.place.head) as f64 * wide + stack.place.layer as f64 * GAP
 }
 
 pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> String {

@@ -154,6 +154,9 @@ impl<'a> Visitor<'_> for Key<'a> {
 }
 
 /// The ranges of the report that this program writes.
+///
+/// The schema is the one place where a field has its range (`#[schemars(range(...))]`, and a metric's card).
+/// A report that somebody changed by hand has to keep to them.
 pub(super) static OF_REPORT: LazyLock<Ranges> = LazyLock::new(|| Ranges::new(report::schema().as_value()));
 
 /// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
@@ -290,6 +293,8 @@ fn reference(schema: &Value) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -311,8 +316,6 @@ mod tests {
         ensure_bounded(&good).unwrap();
         assert!(ensure_bounded(&format!("{{\"a\": {{\"examples\": {long}}}}}")).is_err(), "only at the top");
     }
-
-    use serde_json::json;
 
     #[test]
     fn ranges_are_found_through_references_and_alternatives() {

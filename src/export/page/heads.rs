@@ -87,7 +87,7 @@ pub fn firm(report: &Report) -> String {
 }
 
 pub fn cards(report: &Report) -> Value {
-    let (controls, lacking) = (report.controls_by_kind(), lacking(report));
+    let (controls, shortages) = (report.controls_by_kind(), lacking(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
             let kept: Vec<&str> = head.labels_kept(runs).collect();
@@ -98,7 +98,7 @@ pub fn cards(report: &Report) -> Value {
         let constant = is_constant.then(|| WRITES_CONSTANT.to_owned()).into_iter();
         let lines: Vec<String> = match (head.is_absent(), head.labels.is_empty()) {
             (true, _) => Vec::new(),
-            (_, true) => constant.chain(lacking.clone()).collect(),
+            (_, true) => constant.chain(shortages.clone()).collect(),
             _ => constant.chain(kept).collect(),
         };
         context! {

@@ -1,6 +1,7 @@
 //! The page: one HTML file without any other, made of a report alone.
 //!
-//! Reading it needs no script. The script's digest stands in the page's content security policy, so that no other would run.
+//! Reading it needs no script. The script's digest stands in the page's content security policy, so that no other would
+//! run, and nothing is loaded from anywhere.
 
 mod heads;
 pub mod several;
@@ -229,6 +230,7 @@ fn about(maps: &AttentionMaps) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::SentenceArc;
 
     #[test]
     fn the_script_is_small_and_the_policy_knows_it() {
@@ -251,8 +253,6 @@ mod tests {
             }
         }
     }
-
-    use crate::report::SentenceArc;
 
     #[test]
     fn tokens_of_others_stay_in_their_attribute() {

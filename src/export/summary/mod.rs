@@ -24,7 +24,9 @@ pub enum Detail {
     Full,
 }
 
-/// The summary of a report, with terminal colours. `width` is in columns; without it tables have their full width.
+/// The summary of a report, with terminal colours, which the printer strips where they do not belong, and the lines of
+/// its presets.
+/// `width` is in columns; without it tables have their full width.
 pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Option<usize>) -> String {
     let mut summary = Summary::default();
     write_summary(&mut summary, report, presets, (detail, width)).expect("writing to a string does not fail");

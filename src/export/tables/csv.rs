@@ -90,7 +90,10 @@ fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
         .flat_map(move |((_, &value), (_, &ci95))| [value, ci95.map(Interval::low), ci95.map(Interval::high)].map(cell))
 }
 
-/// A cell that neither a terminal nor a spreadsheet obeys, which shows what follows an apostrophe as text; numbers stay.
+/// A cell that neither a terminal nor a spreadsheet obeys.
+///
+/// Spreadsheets take one that begins so for a formula, and one with an apostrophe before it for text.
+/// Numbers may begin so and stay.
 fn safe(cell: &str) -> String {
     let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
     format!("{}{}", if formula { "'" } else { "" }, printable(cell))

@@ -158,7 +158,8 @@ impl Plan {
         restored.collect()
     }
 
-    /// The sums of each study whose passes are all over, by their places, in the analysis itself or in one of its controls.
+    /// The sums of each study whose passes are all over, in the order of the table, and by the places of its passes; in
+    /// the analysis itself or in one of its controls.
     pub fn observed<'a>(
         &self,
         passes: &'a [PassSums],

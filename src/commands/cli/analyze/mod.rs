@@ -13,7 +13,7 @@ use clap::Args;
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::report::ReportArguments;
 use super::shared::{
-    CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ensure_truncatable, heads, help,
+    CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ascending, ensure_truncatable, help,
     lower_extension, numbers, one_of, presets, refuse_overlap, unfit,
 };
 use crate::commands::analyze::analyze;
@@ -407,7 +407,7 @@ impl AnalyzeArguments {
             from_token: self.from_token,
             run_info,
             controls,
-            removed: heads(self.removed),
+            removed: ascending(self.removed),
             ablation,
             probes,
             links,

@@ -30,7 +30,7 @@ use crate::system::errors::{Class, Facts};
 const CHANGED: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
     --numbers a number changed), 2 wrong usage or trouble";
 
-const EXAMPLES: &str = "\
+const COMPARE_EXAMPLES: &str = "\
 Examples:
   headscope compare before.json after.json
   headscope compare before.json after.json -o compare.html -o compare.csv --json
@@ -52,7 +52,7 @@ block, anything else by the intervals of both.
 /// Takes reports and partials of two halves of a corpus, two corpora, two checkpoints or two seeds. Models must have the same
 /// layers and heads; heads are compared by place unless they were matched.
 #[derive(Args)]
-#[command(after_help = format!("{EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
+#[command(after_help = format!("{COMPARE_EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
 pub struct CompareArguments {
     #[command(flatten)]
     sides: SidesArguments,
@@ -210,14 +210,14 @@ less its threshold is above 0. No model is run.
 ";
 
 /// A confirmation has no page.
-const OUTPUTS: &str = "Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz or .csv \
-    (a table of labels). May be repeated";
+const CONFIRM_OUTPUTS: &str = "Write the outcome to this file as well, all of it, in the format of its extension: .json, \
+    .json.gz or .csv (a table of labels). May be repeated";
 
 /// Say which firm labels of one report are found again over other corpora
 ///
 /// Takes reports of one model over different corpora, and partials after the first report.
 #[derive(Args)]
-#[command(mut_arg("outputs", |argument| argument.help(OUTPUTS)))]
+#[command(mut_arg("outputs", |argument| argument.help(CONFIRM_OUTPUTS)))]
 #[command(after_help = format!("{CONFIRM_EXAMPLES}\n{}", statuses(DONE, READING)))]
 pub struct ConfirmArguments {
     /// The report whose firm labels are fixed, and then others over other corpora

@@ -67,7 +67,7 @@ impl MatchArguments {
         let Self { a, b, network, tokenizer, wanted, limit, shard: asked, labels, threads, outcome } = self;
         let models = [network.model(Some(&a))?, network.model(Some(&b))?];
         let analyzed = labels.then(|| analysis_words(&wanted)).transpose()?;
-        let mut sentences = wanted.read(tokenizer.options(), false, None, Some(limit))?;
+        let mut sentences = wanted.options(tokenizer.options(), false, None, Some(limit))?;
         if let (SentenceChoice::Corpus { shard, .. }, Some(asked)) = (&mut sentences.choice, asked) {
             *shard = asked;
         }

@@ -55,7 +55,12 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    pub fn read(
+    /// The options of these arguments.
+    ///
+    /// `tokenizer` is how text becomes tokens, and `strict` whether a sentence that must be left out is an error.
+    /// `find` is a word that sentences of a corpus must have, and `limit` the most sentences.
+    /// Fails if the corpora cannot be used, or have no text to cut.
+    pub fn options(
         self,
         tokenizer: TokenizerOptions,
         strict: bool,
@@ -87,6 +92,7 @@ pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result
     }
 }
 
+/// Each head once, in the order in which they are named.
 pub fn once(mut heads: Vec<HeadPlace>) -> Vec<HeadPlace> {
     let mut seen = BTreeSet::new();
     heads.retain(|head| seen.insert(*head));

@@ -9,7 +9,9 @@ use clap::Args;
 
 use super::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
-use crate::commands::cli::shared::{Command, RUNNING, Usage, extension, heads, help, lower_extension, numbers, one_of};
+use crate::commands::cli::shared::{
+    Command, RUNNING, Usage, ascending, extension, help, lower_extension, numbers, one_of,
+};
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, maps};
 use crate::commands::sentences::view::{Drawing, ShownArcs, ViewOptions, view};
@@ -146,7 +148,7 @@ impl ViewArguments {
         // Sentences that are named are shown however many they are.
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
         let limit = self.limit.unwrap_or(SHOWN).max(named as u64);
-        let sentences = self.wanted.read(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
+        let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
         refuse_corpus(&self.outputs, &sentences)?;
         let gold = match (self.relation, self.link) {
             (Some(relation), _) => ShownArcs::Relation(relation),
@@ -200,7 +202,7 @@ impl ViewArguments {
             return Err(error.of_option(option).hint("leave it out"));
         }
         let model = self.network.model(self.model.as_deref())?;
-        let sentences = self.wanted.read(self.tokenizer.options(), self.strict, self.find, self.limit)?;
+        let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, self.limit)?;
         refuse_corpus(std::slice::from_ref(&output), &sentences)?;
         let heads_of = if !self.heads.is_empty() {
             choice(&self.heads)
@@ -215,7 +217,7 @@ impl ViewArguments {
             heads: heads_of,
             rollout: self.rollout,
             output,
-            removed: heads(self.removed),
+            removed: ascending(self.removed),
         };
         Ok(Command::new(move || maps(&options)))
     }

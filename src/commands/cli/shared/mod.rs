@@ -33,6 +33,7 @@ impl Command {
     }
 }
 
+/// A value, its name, and a line of help.
 pub type Named<T> = (T, &'static str, &'static str);
 
 pub fn one_of<T: Copy + Send + Sync>(values: &'static [Named<T>]) -> impl TypedValueParser<Value = T> {
@@ -76,6 +77,7 @@ pub fn help(text: &str, classes: &[Class]) -> String {
     format!("{text}\n{}", statuses(DONE, classes))
 }
 
+// The headings under which the help lists options.
 pub const INPUT: &str = "Input";
 pub const STUDIES: &str = "Studies";
 /// Beside what an answer is read.
@@ -120,7 +122,8 @@ pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
     anyhow!("cannot {what} `{shown}`").about(shown).of_value(extension(output)).hint(way_out)
 }
 
-pub fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
+/// Each head once, ascending.
+pub fn ascending(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }
 

@@ -223,7 +223,8 @@ impl<'a> Assessed<'a> {
     }
 }
 
-/// Every head of two sides that some has, each with its partner on the second, `[layers * heads]`.
+/// Every head of two sides that have the same heads, each with its partner on the second, `[layers * heads]`; without
+/// heads that both lack.
 fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let like_counts = |label: &str| a.has_like_counts(b, label);

@@ -213,7 +213,8 @@ impl CompareOutcome {
         format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
     }
 
-    /// How many labels are firm in either analysis, but for `broad` and for how heads choose.
+    /// How many labels are firm in either analysis, but for `broad` and for how heads choose: the count of `compare`,
+    /// of `compare --numbers` and of `gate`.
     pub fn firm_labels(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         kept + lost + gained + self.untold.firm()
@@ -332,7 +333,7 @@ impl CompareOutcome {
 
     /// The labels of heads of which something holds, at most so many of them by name; `None` of none.
     fn names(&self, most: usize, holds: impl Fn(&LabelComparison) -> bool) -> Option<String> {
-        let of_head = |head: &super::outcome::HeadComparison| -> Vec<String> {
+        let of_head = |head: &HeadComparison| -> Vec<String> {
             let labels = head.labels.iter().filter(|label| holds(label));
             labels.map(|label| format!("{} {}", head.place, one_line(&label.label))).collect()
         };

@@ -101,7 +101,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
 }
 
 #[derive(Default)]
-pub struct Labels {
+struct Labels {
     pub changes: Vec<LabelChange>,
     /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
@@ -229,7 +229,7 @@ fn standing(assessment: &Assessment, number: String) -> Standing {
     Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
 }
 
-pub struct NumberPairs<'a> {
+struct NumberPairs<'a> {
     pub tested: Vec<Pair<'a>>,
     pub left_aside: Vec<LeftAside>,
     /// Numbers also made of rates of the corpus, by their names in rules: the name, and that of the head's own in rules.
@@ -237,7 +237,7 @@ pub struct NumberPairs<'a> {
     grid: HeadGrid,
 }
 
-pub struct Pair<'a> {
+struct Pair<'a> {
     pub a: Number<'a>,
     pub b: Number<'a>,
     test: DifferenceTest,

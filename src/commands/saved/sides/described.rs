@@ -275,8 +275,6 @@ mod tests {
         );
     }
 
-    use serde_json::json;
-
     #[test]
     fn of_long_values_the_part_that_differs_is_shown() {
         let [a, b] = ["1.2", "1.3"].map(|end| json!(format!("{}{end}{}", "x".repeat(60), "y".repeat(60))));

@@ -111,7 +111,9 @@ impl Side {
     }
 }
 
-/// Why a head and its partner on the other side do nothing. One that writes a constant counts only beside one at work.
+/// Why a head and its partner on the other side do nothing.
+///
+/// One that writes a constant counts only beside one at work: otherwise both sides are compared by where it attends.
 pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
