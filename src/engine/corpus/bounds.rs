@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 
 use crate::system::errors::Facts;
 
-/// The longest line that is read, in bytes: it is held in memory whole, and the longest sentences have some ten kilobytes.
+/// The longest line that is read, in bytes, so that a file without line ends is refused instead of filling the memory.
+/// A line is held in memory whole, and the longest sentences have some ten kilobytes.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// The most bytes of the words of a sentence, annotations included, and of running text that is given to a tokenizer at once, which

@@ -44,7 +44,8 @@ impl Compression {
         self.magic().iter().zip(start).all(|(expected, byte)| expected == byte)
     }
 
-    pub(super) fn of_bytes(start: &[u8]) -> bool {
+    /// Whether a file with these first bytes is compressed in one of the known ways.
+    pub(super) fn is_compressed(start: &[u8]) -> bool {
         Self::EXTENSIONS.iter().any(|(_, compression)| start.starts_with(compression.magic()))
     }
 
@@ -246,8 +247,10 @@ impl Lines {
         }
         match std::str::from_utf8(line) {
             Ok(line) => Ok(line),
-            Err(_) if self.number == 1 && Compression::of_bytes(line) => Err(anyhow!("these are compressed bytes")
-                .hint("the file's name must end in .gz or .zst, standard input is to be decompressed first")),
+            Err(_) if self.number == 1 && Compression::is_compressed(line) => {
+                Err(anyhow!("these are compressed bytes")
+                    .hint("the file's name must end in .gz or .zst, standard input is to be decompressed first"))
+            }
             Err(error) => {
                 let (place, byte) = (error.valid_up_to() + 1, line[error.valid_up_to()]);
                 let problem = anyhow!("not UTF-8 (byte {place} of the line is 0x{byte:02x})");
@@ -290,7 +293,7 @@ mod tests {
 
     #[test]
     fn compressed_bytes_are_told_by_their_beginning() {
-        let told = Compression::of_bytes;
+        let told = Compression::is_compressed;
         assert!(told(b"\x1f\x8b\x08") && told(b"\x28\xb5\x2f\xfd\x24"));
         assert!(!told(b"") && !told(b"\xe9t\xe9") && !told(b"\x1f"));
         assert!(Compression::Gzip.may_begin(b"\x1f") && Compression::Zstd.may_begin(b""));

@@ -9,8 +9,9 @@ use sha2::{Digest, Sha256};
 use super::families::{Distribution as Drawn, FreshWeights};
 use super::weights::Tensors;
 
-/// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors, biases are 0
-/// and the weights of normalisations what the family has.
+/// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors,
+/// biases are 0 and the weights of normalisations what the family has. transformers also zeroes the embedding of the
+/// padding token, which no sentence here has.
 pub struct Initial {
     seed: u64,
     range: f32,

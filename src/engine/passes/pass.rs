@@ -184,7 +184,16 @@ impl Pass {
                 Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }
             // Only the sentence of each word matters in a pair, and shuffling leaves every word in its sentence.
-            (ControlKind::ShuffledWords, _) => None,
+            (
+                ControlKind::ShuffledWords,
+                Sequences::Pairs { .. }
+                | Sequences::SentencePairs
+                | Sequences::Windows
+                | Sequences::Corrupted(_)
+                | Sequences::Repeats(_)
+                | Sequences::Task
+                | Sequences::Interchange,
+            ) => None,
         }
     }
 }

@@ -11,7 +11,8 @@ use super::interval::Interval;
 /// The fewest blocks with a denominator for a test: with fewer, Student's distribution says little of the data.
 pub const FEWEST_BLOCKS: usize = 10;
 
-/// The fewest effective blocks for a test: with fewer, one large document decides both the number and its standard error.
+/// The fewest effective blocks for a test. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it
+/// is 12.7: below, one large document decides both the number and its standard error.
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
@@ -90,7 +91,8 @@ impl Estimate {
         }
     }
 
-    /// The one-sided p-value of the number being above the margin; `2^-m` if none of `m` blocks varies (Fisher 1935, section 21).
+    /// The one-sided p-value of the number being above the margin; where none of `m` blocks varies, a number above the
+    /// margin has `2^-m` (Fisher 1935, section 21).
     pub fn p_above(&self, margin: f64) -> f64 {
         self.one_sided(margin, 1.0)
     }
@@ -175,7 +177,8 @@ impl Jackknife {
         Self::of_parts([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
     }
 
-    /// A ratio of `[numerator, denominator]` over all blocks, and what each block adds to the two, which need not be sums.
+    /// A ratio of `[numerator, denominator]` over all blocks, and what each block adds to the two; the blocks need not
+    /// add up to a numerator that is no sum, such as a product of two.
     pub fn of_parts([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
@@ -183,7 +186,8 @@ impl Jackknife {
         Self::of(above / below, numerators.iter().zip(denominators).map(without).collect(), denominators)
     }
 
-    /// A number that is no ratio of sums, the same without each block, and how much of the corpus each has, both `[blocks]`.
+    /// A number that is no ratio of sums, the same without each block, `None` of one that has nothing to leave out, and
+    /// how much of the corpus each has, both `[blocks]`.
     pub fn of(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
         Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }

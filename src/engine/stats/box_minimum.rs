@@ -15,7 +15,8 @@ const SHORTER: [f64; 2] = [0.1, 0.9];
 /// The least and the greatest length of a step, as a multiple of the gradient (ibid.).
 const LENGTHS: [f64; 2] = [1e-10, 1e10];
 
-/// The farthest that a coordinate moves in one step.
+/// The farthest that a coordinate moves in one step: a first step of full length would take most starts to the same
+/// corner.
 const FARTHEST: f64 = 0.25;
 
 /// A value with its derivatives by all coordinates.
@@ -74,7 +75,8 @@ pub fn box_minimum<E>(
         let (step, bend) = (less(&next, &point), less(&next_gradient, &gradient));
         let curvature = dot(&step, &bend);
         let [least, greatest] = LENGTHS;
-        length = if curvature > 0.0 { dot(&step, &step) / curvature } else { greatest }.clamp(least, greatest);
+        let wanted = if curvature > 0.0 { dot(&step, &step) / curvature } else { greatest };
+        length = wanted.clamp(least, greatest);
         (point, value, gradient) = (next, next_value, next_gradient);
         remembered.push(value);
     }

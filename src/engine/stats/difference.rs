@@ -38,8 +38,9 @@ pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<Difference
 
 /// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on too few blocks.
 ///
-/// The standard error of the difference is that of the interval that the two intervals make (Zou & Donner 2008): of each side the
-/// half that faces the other. Numbers that differ and vary in no block are parted as in 2 of `C(m_a + m_b, m_a)` cases.
+/// The standard error of the difference is that of the interval that the two intervals make (Zou & Donner 2008): of
+/// each side the half that faces the other. If chance alone gave each block to its side, numbers that differ and vary
+/// in no block would be parted so in 2 of `C(m_a + m_b, m_a)` cases: that is their `p`.
 pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
     if ![a, b].iter().all(|side| is_testable(side.blocks, side.effective_blocks)) {
         return None;

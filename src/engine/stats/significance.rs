@@ -42,10 +42,11 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     q
 }
 
-/// The q-values of verdicts that numbers are above their margins: `p` has the one-sided ones of those whose estimate is above.
+/// The q-values of verdicts that numbers are above their margins: `p` has the one-sided p-values of those whose
+/// estimate is above, `None` for the others, which have no q-value.
 ///
-/// Given that, a p-value is at most one half if the number is not above, so twice the p-value is valid again (Zhao, Small & Su
-/// 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
+/// Given that the estimate is above, a p-value is at most one half if the number is not, so twice the p-value is valid
+/// again (Zhao, Small & Su 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
 pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
     q_of_those_tested(&doubled)

@@ -47,9 +47,10 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
 }
 
-/// Whether a terminal or an editor does something at this character rather than show it: control characters; separators of
-/// lines and paragraphs; those that turn the direction of text (Unicode Standard Annex 9, section 2); and those that are
-/// nothing to see, but for the joiners U+200C and U+200D, which spelling needs.
+/// Whether a terminal or an editor does something at this character rather than show it: control characters, with which
+/// escape sequences begin; separators of lines and paragraphs; those that turn the direction of text (Unicode Standard
+/// Annex 9, section 2); and those that make two texts look alike, being nothing to see: the space without width, the
+/// word joiner and the byte order mark; not the joiners U+200C and U+200D, which spelling needs.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -55,7 +55,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The readers of [`Format::ALL`], in that order.
+/// The readers of all formats, in the order of the variants of [`Format`].
 static READERS: [FormatReader; Format::ALL.len()] = [
     FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: conllu::next },
     FormatReader { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next_text },
@@ -71,4 +71,24 @@ fn next_text(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
     let parsed = next_line(lines, |line| Ok(Sentence::new(Content::Text(line.to_owned())).into()))?;
     let begins_document = lines.number() > before + 1;
     Ok(parsed.map(|parsed| Parsed { begins_document, ..parsed }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_its_own_reader() {
+        for format in Format::ALL {
+            let name = match format {
+                Format::Conllu => "conllu",
+                Format::Text => "text",
+                Format::Jsonl => "jsonl",
+                Format::Fasta => "fasta",
+                Format::Rxn => "rxn",
+                Format::Pairs => "pairs",
+            };
+            assert_eq!(format.entry().name, name);
+        }
+    }
 }

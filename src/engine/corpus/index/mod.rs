@@ -50,7 +50,8 @@ const NUMBER_BYTES: u64 = 10;
 /// The fewest bytes of a record: three numbers of one byte, and the digest.
 const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
 
-/// The longest contents, in bytes: with 4 for a segment and some hundred for a file, for 4 billion sentences or half a million files.
+/// The longest contents, in bytes: with 4 at most for a segment whose record has less than 256 MiB, and some hundred
+/// for a file, enough for 4 billion sentences or half a million files.
 const LONGEST_CONTENTS: u64 = 64 << 20;
 
 /// The fewest bytes of a file in the contents: its digest with its length, and five more fields.

@@ -47,8 +47,9 @@ pub struct Corpus {
     document: u64,
     /// How many documents have begun, of those that are read.
     documents: u64,
-    /// How many documents have begun, and how many sentences were met, of all.
+    /// How many documents have begun, of all.
     met_documents: u64,
+    /// How many sentences were met, of all.
     met_sentences: u64,
     links: LinksBeside,
     begins_file: bool,

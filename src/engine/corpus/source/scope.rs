@@ -28,7 +28,10 @@ impl UnitHalf {
     pub const BOTH: [Self; 2] = [Self::Even, Self::Odd];
 
     pub fn name(self) -> &'static str {
-        ["even", "odd"][self as usize]
+        match self {
+            Self::Even => "even",
+            Self::Odd => "odd",
+        }
     }
 
     pub fn other(self) -> Self {
@@ -169,8 +172,9 @@ fn spread(documents: &[u64], limit: u64) -> ReadPart {
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
-/// The share of each file in its order; `None` of a single file, and where one can be read only once. Files are read ahead as far as
-/// their shares go; a file that cannot be read has what it has before the error.
+/// The share of each file in its order; `None` of a single file, and where one can be read only once. Files are read
+/// ahead as far as their shares go; a file that cannot be read has what it has before the error, which the reader
+/// proper reports.
 fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 {
         return None;

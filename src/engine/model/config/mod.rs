@@ -65,7 +65,8 @@ pub struct Config {
     /// The way positions enter.
     #[serde(default)]
     pub position_embedding_type: PositionEmbedding,
-    /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the one after it.
+    /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the one
+    /// after it. `None`: positions are counted from 0, where `first_position` says no other.
     #[serde(skip)]
     pub padding: Option<u32>,
     /// The position of the first token, where padding does not say it.
@@ -83,19 +84,22 @@ pub struct Config {
     /// Whether `max_position_embeddings` is nominal, as nothing in the model depends on a position alone.
     #[serde(skip)]
     pub is_unbounded: bool,
-    /// The longest sequence in which every token attends to all: longer ones, over which attention is sparse, do not run.
+    /// The longest sequence in which every token attends to all: longer ones, over which attention is sparse, do not
+    /// run. `None`: there is no limit.
     #[serde(skip)]
     pub full_attention: Option<usize>,
-    /// Rows of the segment embedding; 0: there is none, and segments do not matter.
+    /// Rows of the segment embedding; 0: there is none, and segments do not matter. Where left out it is 2,
+    /// transformers' `BertConfig` default.
     #[serde(default = "number::<_, 2>")]
     pub type_vocab_size: usize,
-    /// Added to the variance in layer normalisation.
+    /// Added to the variance in layer normalisation. Where left out it is 1e-12, transformers' `BertConfig` default.
     #[serde(default = "ten_to_minus::<12>")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training.
     #[serde(default = "default_initializer_range", deserialize_with = "fields::initializer_range")]
     pub initializer_range: f64,
-    /// Whether the head predicts tokens by their input embeddings.
+    /// Whether the head predicts tokens by their input embeddings: true where left out, transformers' default in most
+    /// families.
     #[serde(default = "yes")]
     pub tie_word_embeddings: bool,
     /// The bound of the logits, which are `cap tanh(logits / cap)` (Gemma Team 2024). `None`: there is none.

@@ -210,6 +210,7 @@ pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { plain_text: use_task_id.then(|| PlainText::Rows(vec![task])), ..names }))
 }
 
+/// The key that transformers' `LayoutLMConfig` has beside BERT's names, with its default.
 #[derive(Deserialize)]
 struct LayoutLmConfig {
     #[serde(default = "number::<_, 1024>")]

@@ -227,7 +227,8 @@ impl TokenHeadNames {
     /// The product with an embedding of each token alone, as most families call it.
     pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
-    /// The beginning of the name of a tensor that no checkpoint without such a head has.
+    /// The name of the transform's linear layer, or where there is none that of the tokens' embeddings: a checkpoint
+    /// that has it has such a head.
     pub fn sign(&self) -> &'static str {
         self.transform.map_or(self.decoder, |transform| transform.dense)
     }

@@ -24,6 +24,7 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     activation: Some(Activation::Gelu),
 };
 
+/// The padding index, with transformers' `RobertaConfig` default.
 #[derive(Deserialize)]
 struct Padding {
     #[serde(default = "number::<_, 1>")]
@@ -65,7 +66,8 @@ const MPNET_LAYER: LayerNames = LayerNames {
 /// `MPNetEncoder` always has this number of buckets, whatever the config says.
 const DISTANCE_BUCKETS: usize = 32;
 
-/// The rows of the embedding of distances. `MPNetEncoder` takes the first ones, so that there may be more.
+/// The rows of the embedding of distances, with transformers' `MPNetConfig` default. `MPNetEncoder` takes the first
+/// ones, so that there may be more.
 #[derive(Deserialize)]
 struct Buckets {
     #[serde(default = "number::<_, 32>")]
@@ -115,6 +117,7 @@ enum Windows {
     OfEach(Vec<usize>),
 }
 
+/// The window of all layers, transformers' `LongformerConfig` default.
 fn windows() -> Windows {
     Windows::OfAll(512)
 }

@@ -19,7 +19,8 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
     }
 
-    /// Views rows of `[tokens, stride]`, with their entropies in nats. Panics if the lengths do not fit, or there are no tokens.
+    /// Views rows that begin `stride` weights apart, `[tokens, stride]`: the first `tokens` columns count. Each row has
+    /// an entropy in nats. Panics if the lengths do not fit, or there are no tokens.
     pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
         let tokens = entropies.len();
         assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::rows::Rows;
 
-/// The class of a token, by which a gate chooses the replacement of a head's context: its mean differs most between these.
+/// The class of a token, by which a gate chooses the replacement of a head's context. The mean context
+/// differs most between these: special tokens hardly depend on the sentence, and a mask hides its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.

@@ -1,4 +1,5 @@
-//! The outputs of all blocks of a run, for later runs in which they are held as they were.
+//! The outputs of all blocks of a run, for later runs in which they are held as they were: the sums and their
+//! normalisations are worked out anew, and everything between is what it was.
 
 use anyhow::{Result, ensure};
 

@@ -239,8 +239,9 @@ pub trait Visitor {
     /// The logits at one of the sequence's predicted positions, `[classes]`.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// A part of what a layer writes over the whole batch, `[tokens, width]`; after the last heads over the predicted positions
-    /// alone, if nothing else is needed, or not at all.
+    /// A part of what a layer writes over the whole batch, `[tokens, width]`. After the heads of the last layer it is
+    /// over the predicted positions alone, if nothing else is needed of its end, and not called if these are not needed
+    /// either.
     fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
     /// The end of a sequence: everything that was needed of it has been shown.

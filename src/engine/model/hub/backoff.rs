@@ -20,6 +20,8 @@ pub(super) enum Failure {
     Refused(Error),
 }
 
+/// `?` means: not tried again, as for an error with a file of the cache, which is not the Hub's. What may pass goes
+/// through [`unavailable`].
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Refused(error)

@@ -48,7 +48,12 @@ impl Digest {
             Self { of_git: false, value: file.sha256()? }
         };
         let shown = file.path().display();
-        ensure!(found == *self, anyhow!("`{shown}` has {found}, and not {self} by which it is called").about(&shown));
+        ensure!(
+            found == *self,
+            anyhow!("`{shown}` has {found}, and not {self} by which it is called")
+                .about(&shown)
+                .hint("delete it, and it is downloaded again")
+        );
         Ok(())
     }
 }

@@ -239,7 +239,8 @@ impl Layer {
         })
     }
 
-    /// These parameters with queries and keys, `width` values each, or their norms, times a factor, and what stands for places.
+    /// These parameters with queries and keys, `width` values each, or where they are normalised their norms, times a
+    /// factor, and what stands for places in scores with contents alike, so that all scores are times its square.
     #[must_use]
     pub fn sharpened(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
@@ -263,7 +264,12 @@ impl Layer {
         self.rotary.is_some() || self.query_key_norms.is_some()
     }
 
-    /// Whether a head with `size` values writes a constant: its value weights are all 0, or its inputs of the output projection.
+    /// Whether a head with `size` values writes a constant: its value weights are all 0, or its inputs of the output
+    /// projection.
+    ///
+    /// Rows of attention sum to one, so a head whose value weights are all 0 gives its value bias everywhere, and one
+    /// whose inputs of the output projection are all 0 gives nothing. Queries and keys may be whole: it attends like
+    /// any other. `PrunedWeights` leaves such heads.
     fn is_constant(&self, head: usize, size: usize) -> bool {
         let are_zero = |weights: &[f32]| weights.iter().all(|weight| *weight == 0.0);
         // Queries, keys and values are stacked, each with a copy for every head.

@@ -50,7 +50,8 @@ impl PositionBias {
     }
 }
 
-/// The bucket of a distance, key less query: half for each direction, half of them of one distance, the others of longer spans.
+/// The bucket of a distance, key less query: half for each direction, half of them of one distance, the others of ever
+/// longer spans, the last of all from `furthest` on.
 fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

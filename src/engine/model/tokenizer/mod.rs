@@ -195,7 +195,8 @@ impl ModelTokenizer {
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them, as transformers does with
-    /// `is_split_into_words=True`; of byte-level BPE each as one that begins a word (`add_prefix_space=True`).
+    /// `is_split_into_words=True`; of byte-level BPE each as one that begins a word (`add_prefix_space=True`), without
+    /// which all words but the first would be cut as if they continued the word before.
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));

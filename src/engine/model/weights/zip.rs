@@ -22,12 +22,17 @@ pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 /// PyTorch names its files after the archive and numbers them.
 const LONGEST_NAME: u16 = 1000;
 
-/// Records by their first number and their length.
-const END: (u32, u64) = (0x0605_4b50, 22);
-const LOCATOR_64: (u32, u64) = (0x0706_4b50, 20);
-const END_64: (u32, u64) = (0x0606_4b50, 56);
-const ENTRY: (u32, usize) = (0x0201_4b50, 46);
-const LOCAL: (u32, u64) = (0x0403_4b50, 30);
+/// A kind of record: its first number, and its length.
+struct RecordKind<N> {
+    mark: u32,
+    bytes: N,
+}
+
+const END: RecordKind<u64> = RecordKind { mark: 0x0605_4b50, bytes: 22 };
+const LOCATOR_64: RecordKind<u64> = RecordKind { mark: 0x0706_4b50, bytes: 20 };
+const END_64: RecordKind<u64> = RecordKind { mark: 0x0606_4b50, bytes: 56 };
+const ENTRY: RecordKind<usize> = RecordKind { mark: 0x0201_4b50, bytes: 46 };
+const LOCAL: RecordKind<u64> = RecordKind { mark: 0x0403_4b50, bytes: 30 };
 
 pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
@@ -50,20 +55,20 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
 fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || anyhow!("its end is missing").hint("download it again");
-    let end_start = size.checked_sub(END.1).ok_or_else(missing)?;
-    let end = at(file, end_start, END.1)?;
-    ensure!(u32_at(&end, 0)? == END.0, missing());
+    let end_start = size.checked_sub(END.bytes).ok_or_else(missing)?;
+    let end = at(file, end_start, END.bytes)?;
+    ensure!(u32_at(&end, 0)? == END.mark, missing());
     let (bytes, start) = (u32_at(&end, 12)?, u32_at(&end, 16)?);
-    let locator_start = end_start.checked_sub(LOCATOR_64.1);
-    let locator = locator_start.map(|start| at(file, start, LOCATOR_64.1)).transpose()?.unwrap_or_default();
-    if u32_at(&locator, 0).ok() != Some(LOCATOR_64.0) {
+    let locator_start = end_start.checked_sub(LOCATOR_64.bytes);
+    let locator = locator_start.map(|start| at(file, start, LOCATOR_64.bytes)).transpose()?.unwrap_or_default();
+    if u32_at(&locator, 0).ok() != Some(LOCATOR_64.mark) {
         return Ok((start.into(), bytes.into()));
     }
     let place = u64_at(&locator, 8)?;
-    let inside = place.checked_add(END_64.1).is_some_and(|end| end <= size);
+    let inside = place.checked_add(END_64.bytes).is_some_and(|end| end <= size);
     ensure!(inside, "its end lies outside the file");
-    let end = at(file, place, END_64.1)?;
-    ensure!(u32_at(&end, 0)? == END_64.0, "its end is damaged");
+    let end = at(file, place, END_64.bytes)?;
+    ensure!(u32_at(&end, 0)? == END_64.mark, "its end is damaged");
     Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
 }
 
@@ -71,24 +76,24 @@ fn directory(file: &ModelFile) -> Result<(u64, u64)> {
 fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let size = file.size();
     let damaged = || "its directory is damaged";
-    ensure!(u32_at(directory, 0)? == ENTRY.0, damaged());
+    ensure!(u32_at(directory, 0)? == ENTRY.mark, damaged());
     let [name, extra, comment] = [u16_at(directory, 28)?, u16_at(directory, 30)?, u16_at(directory, 32)?];
-    let extra_start = ENTRY.1 + usize::from(name);
+    let extra_start = ENTRY.bytes + usize::from(name);
     let extra_end = extra_start + usize::from(extra);
     let end = extra_end + usize::from(comment);
     ensure!(end <= directory.len(), damaged());
     ensure!(name <= LONGEST_NAME, "a name of {name} bytes");
-    let name = String::from_utf8_lossy(&directory[ENTRY.1..extra_start]).into_owned();
+    let name = String::from_utf8_lossy(&directory[ENTRY.bytes..extra_start]).into_owned();
     let (flags, method) = (u16_at(directory, 8)?, u16_at(directory, 10)?);
     ensure!(flags & 1 == 0 && method == 0, "`{}` is compressed or encrypted", name.escape_debug());
     let sizes = [u32_at(directory, 20)?, u32_at(directory, 24)?, u32_at(directory, 42)?];
     let [compressed, uncompressed, local] = widened(sizes, &directory[extra_start..extra_end])?;
     ensure!(compressed == uncompressed, "`{}` has two sizes", name.escape_debug());
     let outside = || anyhow!("`{}` lies outside the file", name.escape_debug()).hint("download it again");
-    ensure!(local.checked_add(LOCAL.1).is_some_and(|end| end <= size), outside());
-    let header = at(file, local, LOCAL.1)?;
-    ensure!(u32_at(&header, 0)? == LOCAL.0, "`{}` is not where the directory says", name.escape_debug());
-    let start = local + LOCAL.1 + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
+    ensure!(local.checked_add(LOCAL.bytes).is_some_and(|end| end <= size), outside());
+    let header = at(file, local, LOCAL.bytes)?;
+    ensure!(u32_at(&header, 0)? == LOCAL.mark, "`{}` is not where the directory says", name.escape_debug());
+    let start = local + LOCAL.bytes + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
     let stop = start.checked_add(compressed).filter(|stop| *stop <= size).ok_or_else(outside)?;
     Ok((ArchiveEntry { name, place: start..stop }, end))
 }
@@ -162,7 +167,7 @@ mod tests {
     /// The error of the archive with these bytes at a place that is counted from the beginning of its directory.
     fn error(place: usize, bytes: &[u8]) -> String {
         let mut archive = archive();
-        let start = archive.windows(4).position(|window| window == ENTRY.0.to_le_bytes()).unwrap();
+        let start = archive.windows(4).position(|window| window == ENTRY.mark.to_le_bytes()).unwrap();
         archive[start + place..][..bytes.len()].copy_from_slice(bytes);
         read(&archive).unwrap_err()
     }
@@ -200,10 +205,10 @@ mod tests {
             assert_eq!(read(&bytes).unwrap_err(), "its directory lies outside the file");
         }
         // The long form of the end: 2^60 entries in a directory of 2^62 bytes.
-        let mut long = END_64.0.to_le_bytes().to_vec();
+        let mut long = END_64.mark.to_le_bytes().to_vec();
         long.resize(24, 0);
         [1_u64 << 60, 1 << 60, 1 << 62, 0].iter().for_each(|field| long.extend(field.to_le_bytes()));
-        let mut locator = [LOCATOR_64.0, 0].map(u32::to_le_bytes).concat();
+        let mut locator = [LOCATOR_64.mark, 0].map(u32::to_le_bytes).concat();
         locator.extend((end as u64).to_le_bytes());
         locator.extend(1_u32.to_le_bytes());
         let bytes = [&whole[..end], &long, &locator, &whole[end..]].concat();

@@ -132,6 +132,7 @@ impl<'a> SentenceTokenizer<'a> {
                 self.written((words, &mut links), &written, before, &mut left_out)
             }
         });
+        // No fact may be told of a skip before this: the downcast would not find it.
         let sequence = match tokenized.map_err(Error::downcast::<SkipReason>) {
             Ok(sequence) => sequence,
             Err(Ok(reason)) if self.strict => {

@@ -19,14 +19,24 @@ pub enum Class {
     Temporary,
 }
 
+/// The facts about a class that users and programs read.
+struct ClassFacts {
+    /// The exit status.
+    status: u8,
+    /// The name for programs.
+    code: &'static str,
+    /// The trouble in a word or two.
+    about: &'static str,
+}
+
 impl Class {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// The exit status, the name for programs, and the trouble in a word or two. Temporary trouble has `EX_TEMPFAIL` of
-    /// sysexits.h, which mailers and schedulers understand.
-    const fn facts(self) -> (u8, &'static str, &'static str) {
-        match self {
+    /// The facts about a class. Temporary trouble has `EX_TEMPFAIL` of sysexits.h, which mailers and schedulers
+    /// understand.
+    const fn facts(self) -> ClassFacts {
+        let (status, code, about) = match self {
             Self::Other => (1, "failed", "failed"),
             Self::Usage => (2, "usage", "wrong usage"),
             Self::Input => (3, "input", "input"),
@@ -34,20 +44,21 @@ impl Class {
             Self::Output => (5, "output", "output"),
             Self::Incomplete => (6, "incomplete", "shards are missing"),
             Self::Temporary => (75, "temporary", "network: try again"),
-        }
+        };
+        ClassFacts { status, code, about }
     }
 
     pub fn status(self) -> u8 {
-        self.facts().0
+        self.facts().status
     }
 
     /// Its name for programs.
     pub fn code(self) -> &'static str {
-        self.facts().1
+        self.facts().code
     }
 
     pub fn about(self) -> &'static str {
-        self.facts().2
+        self.facts().about
     }
 }
 

@@ -27,7 +27,7 @@ fn keep_moving(bar: &ProgressBar) {
     }
 }
 
-/// A listener for the progress of downloads, one file after the other.
+/// A listener for the progress of downloads, one file after the other. A method that is not written does nothing.
 pub trait DownloadProgress {
     /// A file of `bytes` bytes begins (0: the server did not say how many).
     fn start(&self, _file: &str, _bytes: u64) {}

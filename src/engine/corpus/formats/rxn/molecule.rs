@@ -91,7 +91,13 @@ impl Bond {
 
     /// The part of the valence of an atom that it takes, without the one that all aromatic bonds of an atom have together.
     fn valence(self) -> u32 {
-        [0, 1, 1, 2, 3, 4][self as usize]
+        match self {
+            Self::Any => 0,
+            Self::Single | Self::Aromatic => 1,
+            Self::Double => 2,
+            Self::Triple => 3,
+            Self::Quadruple => 4,
+        }
     }
 }
 

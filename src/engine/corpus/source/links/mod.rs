@@ -1,7 +1,8 @@
 //! Links that a run reads beside a corpus: a file of links, rules, and options of their types.
 //!
-//! Both are read once, before the corpus, and shared. Each sentence gets its links when it is read, by its id or its number in the
-//! corpus, so that a shard or a limit gives a sentence the links that it has in the whole corpus.
+//! The file and the rules are read once, before the corpus, and shared. Each sentence gets its links when it is read,
+//! by its id or its number in the corpus, so that a shard or a limit gives a sentence the links that it has in the
+//! whole corpus.
 
 pub(in crate::corpus) mod file;
 pub(in crate::corpus) mod rules;

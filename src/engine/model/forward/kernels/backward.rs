@@ -11,14 +11,14 @@ use crate::model::config::{Activation, NormKind};
 /// Through [`activate`](super::activate) of `states + bias`, row by row; where it gates, the derivatives are in the first half of
 /// their rows, `[2 * width]`, and fill all of them afterwards.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn activate(activation: Activation, gates: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
+pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
     match activation {
-        Activation::Gelu => through(gates, states, bias, derivatives, gelu),
-        Activation::GeluTanh => through(gates, states, bias, derivatives, gelu_tanh),
-        Activation::Relu => through(gates, states, bias, derivatives, |x| [x.max(0.0), f32::from(x > 0.0)]),
-        Activation::Silu => through(gates, states, bias, derivatives, silu),
-        Activation::QuickGelu => through(gates, states, bias, derivatives, quick_gelu),
-        Activation::Tanh => through(gates, states, bias, derivatives, tanh),
+        Activation::Gelu => through(is_gated, states, bias, derivatives, gelu),
+        Activation::GeluTanh => through(is_gated, states, bias, derivatives, gelu_tanh),
+        Activation::Relu => through(is_gated, states, bias, derivatives, |x| [x.max(0.0), f32::from(x > 0.0)]),
+        Activation::Silu => through(is_gated, states, bias, derivatives, silu),
+        Activation::QuickGelu => through(is_gated, states, bias, derivatives, quick_gelu),
+        Activation::Tanh => through(is_gated, states, bias, derivatives, tanh),
     }
 }
 
@@ -96,11 +96,11 @@ pub fn shares(row: &mut [f32]) -> f64 {
 
 /// `both` gives an activation and its derivative.
 #[inline(always)]
-fn through(gates: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
+fn through(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
     let width = bias.len() / 2;
     let (of_gates, of_others) = bias.split_at(width);
     for (row, out) in states.chunks_exact(bias.len()).zip(derivatives.chunks_exact_mut(bias.len())) {
-        if !gates {
+        if !is_gated {
             for ((derivative, x), bias) in out.iter_mut().zip(row).zip(bias) {
                 *derivative *= both(x + bias)[1];
             }

@@ -44,14 +44,14 @@ pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize)
 /// The activation of `x + bias`, for each row of `states`, in place; where it gates, rows are `[2 * width]`, and the activation
 /// of the first half times the second half takes the place of the first.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn activate(activation: Activation, gates: bool, states: &mut [f32], bias: &[f32]) {
+pub fn activate(activation: Activation, is_gated: bool, states: &mut [f32], bias: &[f32]) {
     match activation {
-        Activation::Gelu => bias_then(gates, states, bias, gelu),
-        Activation::GeluTanh => bias_then(gates, states, bias, gelu_tanh),
-        Activation::Relu => bias_then(gates, states, bias, |x| x.max(0.0)),
-        Activation::Silu => bias_then(gates, states, bias, silu),
-        Activation::QuickGelu => bias_then(gates, states, bias, quick_gelu),
-        Activation::Tanh => bias_then(gates, states, bias, f32::tanh),
+        Activation::Gelu => bias_then(is_gated, states, bias, gelu),
+        Activation::GeluTanh => bias_then(is_gated, states, bias, gelu_tanh),
+        Activation::Relu => bias_then(is_gated, states, bias, |x| x.max(0.0)),
+        Activation::Silu => bias_then(is_gated, states, bias, silu),
+        Activation::QuickGelu => bias_then(is_gated, states, bias, quick_gelu),
+        Activation::Tanh => bias_then(is_gated, states, bias, f32::tanh),
     }
 }
 
@@ -225,11 +225,11 @@ fn quick_gelu(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn bias_then(gates: bool, states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
+fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
     let width = bias.len() / 2;
     let (of_gates, of_others) = bias.split_at(width);
     for row in states.chunks_exact_mut(bias.len()) {
-        if !gates {
+        if !is_gated {
             for (x, bias) in row.iter_mut().zip(bias) {
                 *x = activation(*x + bias);
             }

@@ -12,8 +12,9 @@ use crate::model::forward::{NO_DIRECT, Pass};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Works out the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector of the
-    /// token in the head that predicts, and shows the part that the residual stream begins with. Fails if there are none.
+    /// Works out the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector
+    /// of the token in the head that predicts, and shows the part that the residual stream begins with.
+    /// Fails if logits are not linear in the residual stream.
     pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
         let hidden = self.parameters.config.hidden_size;

@@ -1,4 +1,5 @@
-//! The encoder over slices: products go over all tokens of a batch, attention, looked at while in cache, over one sequence.
+//! The encoder over slices, one worker per core, nothing allocated once warm. Its products are the `gemm` crate's, over
+//! all tokens of a batch; attention, looked at while in cache, goes over one sequence.
 
 mod backward;
 mod direct;

@@ -98,10 +98,7 @@ impl Cache {
         let blob = fs::read_link(path).ok();
         let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::of(name.to_str()?));
         for digest in named.iter().chain(promised.filter(|promised| named.as_ref() != Some(promised))) {
-            digest
-                .ensure_of(&file)
-                .context("a file in the Hub cache is damaged")
-                .hint("delete it, and it is downloaded again")?;
+            digest.ensure_of(&file).context("a file in the Hub cache is damaged")?;
         }
         self.whole.borrow_mut().insert(path.to_owned(), file.clone());
         Ok(file)

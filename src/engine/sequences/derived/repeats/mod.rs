@@ -19,6 +19,7 @@ use crate::stats::blocks::BLOCKS;
 /// The tokens of a copy: long enough for a null far from the key, short enough for 128 positions.
 const LENGTHS: RangeInclusive<usize> = 16..=32;
 
+/// The tokens between the copies.
 const FILLERS: RangeInclusive<usize> = 0..=8;
 
 /// The most tokens that a sequence has but for the second copy: so many words may differ.
@@ -138,8 +139,11 @@ fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
 pub struct Copies {
     /// The tokens of the text, both copies and the tokens between them.
     pub text: Range<usize>,
+    /// The tokens of one copy.
     pub length: usize,
+    /// How far the second copy is from the first, in tokens.
     pub shift: usize,
+    /// The token that is masked, if one is.
     pub masked: Option<usize>,
 }
 

@@ -84,6 +84,7 @@ impl TaskReader<'_> {
                     items.push(sequences);
                 }
                 Err(error) => {
+                    // No fact may be told of a skip before this: the downcast would not find it.
                     let reason = error.downcast::<ItemSkip>().class(Class::Input)?;
                     let label = self.unknown_label(&item.content).filter(|_| reason == ItemSkip::UnknownLabel);
                     let item = SkippedItem { reason, line: item.line, label: label.map(str::to_owned) };
