@@ -142,8 +142,8 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
 
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 
-const BEYOND: &str = "beyond: the hardest comparison that the head is shown to win: with the best offset, with its own accuracy on other arcs of the same \
-    sentences, or with word classes.";
+const BEYOND: &str = "beyond X: the head is shown to be better than X. From easy to hard: the best offset, its own accuracy on other arcs of the \
+    same sentences, a rule by word classes.";
 
 /// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
 const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];
@@ -294,7 +294,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     Summary::written(|out| {
         let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
         let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
-            format!(" ({} % of all) with the governor on the {side}", percent(Some(*share)))
+            format!(" ({} % of all) with their head on the {side}", percent(Some(*share)))
         });
         let tags = tags_accuracy
             .map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));

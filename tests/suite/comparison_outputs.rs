@@ -123,7 +123,7 @@ fn models_of_other_shapes_are_refused_by_both() {
 #[test]
 fn the_words_of_comparisons_are_explained() {
     let mut answers = Answers::new();
-    for word in ["lost", "gained", "kept", "could not tell", "changed", "kappa", "fails the rule", "one_sided"] {
+    for word in ["lost", "gained", "kept", "could not tell", "changed", "kappa", "significantly below", "one_sided"] {
         let text = run(&["explain", word]).unwrap();
         answers.said(word, text.lines().find(|line| line.contains("docs/methodology/compar")).unwrap());
     }

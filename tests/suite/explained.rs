@@ -41,7 +41,7 @@ fn headings_of_tables_and_words_of_sentences_are_explained() {
         "borderline",
         "too little to say",
         "no role found",
-        "fails the rule",
+        "significantly below",
         "within_reach",
         "not assessed",
         "could not tell",

@@ -95,14 +95,16 @@ fn choices(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
         let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
-        Some((format!("by {}", code.unwrap_or_else(|| chooses.label.clone())), head.place))
+        let code = code.unwrap_or_else(|| chooses.label.clone());
+        let cue = if code == "token" { "by the attended token".to_owned() } else { format!("by {code}") };
+        Some((cue, head.place))
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 is shown to choose where to attend by position alone or by the token alone."
+        return "No head above layer 0 is shown to choose where to attend by position alone or by the attended token alone."
             .to_owned();
     }
-    format!("Heads above layer 0 that choose where to attend by one thing alone: {kinds}.")
+    format!("Heads above layer 0 that choose where to attend by one cue alone: {kinds}.")
 }
 
 /// Firm roles in each control, in the mean over its seeds.

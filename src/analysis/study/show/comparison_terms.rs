@@ -15,7 +15,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "lost",
         also: &["gained"],
-        meaning: "Of a label: it is firm in the first analysis and fails the rule in the second; gained is the other way round. `compare --numbers` \
+        meaning: "Of a label: it is firm in the first analysis and significantly below its threshold in the second; gained is the other way round. `compare --numbers` \
             also asks that the number that the label rests on differs. Of a head in `compare`: it lost a label and has no firm \
             one any more, or gained one and had none.",
         page: "comparing.md",
@@ -23,17 +23,16 @@ pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "could not tell",
         also: &["could_not_tell", "untold", "doubt"],
-        meaning: "Of a label in `compare`: neither kept nor lost nor gained, since it is borderline on one side, or fails the rule there but not significantly, or \
+        meaning: "Of a label in `compare`: neither kept nor lost nor gained, since it is borderline on one side, or not significantly below the threshold there, or \
             there is too little text to test it. A label that is firm on one side only is listed as such; one that is firm on \
             neither is no change of anything. More text decides more of them.",
         page: "comparing.md",
     },
     Term {
-        name: "fails the rule",
-        also: &["out_of_reach", "within_reach", "fails, not significantly", "standing"],
-        meaning: "How a head without a label stands to it: it fails the rule where the one-sided test at 2.5 % finds its score below the \
-            threshold (`out_of_reach`). It fails, not significantly, where the test does not (`within_reach`): more text might give the \
-            label.",
+        name: "significantly below",
+        also: &["out_of_reach", "within_reach", "not significantly below", "standing"],
+        meaning: "How a head without a label stands to it: significantly below the threshold where the one-sided test at 2.5 % shows that \
+            (`out_of_reach`), not significantly below where it does not (`within_reach`): more text might give the label.",
         page: "comparing.md",
     },
     Term {

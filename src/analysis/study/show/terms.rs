@@ -137,7 +137,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "offset",
-        also: &["offset baseline", "best offset", "right where the offset is not"],
+        also: &["offset baseline", "best offset", "accuracy where the offset is wrong"],
         meaning: "The best rule `the syntactic head is the word so many places away`, with its accuracy: `+1: 58.9` is the next \
             word, right for 58.9 % of the words of the relation.",
         page: "dependency.md",

@@ -304,7 +304,7 @@ impl Doubt {
             Self::NotMeasured => "the study did not run on one side",
             Self::TooLittle => "too few queries or sentences on one side",
             Self::Borderline => "borderline",
-            Self::WithinReach => "fails the rule, but not significantly",
+            Self::WithinReach => "not significantly below the threshold",
             Self::Untested => "too few blocks on one side",
             Self::Unread => "the model could not read the corpus on one side",
             Self::OtherCounts => "token counts of corpora of other sizes",

@@ -251,7 +251,7 @@ impl CompareOutcome {
             let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
             Some(format!(
-                "Could not tell: {labels} firm in {has} but not in {lacks}, without a significant change: {names}."
+                "Could not tell: {labels} firm in {has}, and in {lacks} neither firm nor significantly below the threshold: {names}."
             ))
         };
         let neither = (firm_in_neither > 0).then(|| {
@@ -311,11 +311,17 @@ impl CompareOutcome {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         let have = |count: usize| plural(&count, "has", "have");
         let parts = [
-            (kept, "kept firm labels, and neither lost nor gained any".to_owned()),
-            (changed, format!("lost or gained a label, and {} a firm one in a and in b", have(changed))),
+            (kept, "kept at least one firm label, and lost or gained none".to_owned()),
+            (changed, format!("lost or gained a label, and {} some firm label in a and in b", have(changed))),
             (lost, "lost every firm label".to_owned()),
             (gained, "gained a first firm label".to_owned()),
-            (could_not_tell, format!("{} only labels that are borderline or could not be told", have(could_not_tell))),
+            (
+                could_not_tell,
+                format!(
+                    "{} only labels that are borderline, or firm in one report and not significantly below in the other",
+                    have(could_not_tell)
+                ),
+            ),
             (none, format!("{} no role in a or b", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));

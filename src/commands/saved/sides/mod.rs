@@ -204,7 +204,7 @@ impl Side {
         if ours != theirs {
             let [ours, theirs] = [ours, theirs].map(|sentences| counted(sentences, "sentence"));
             return Some(format!(
-                "The corpora differ in size: {ours} in a, {theirs} in b; with fewer sentences fewer labels are firm."
+                "The corpora differ in size: {ours} in a, {theirs} in b; how many labels are firm depends on the size."
             ));
         }
         // A report is of all shards.

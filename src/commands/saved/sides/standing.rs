@@ -45,8 +45,8 @@ impl LabelStanding {
         match self {
             Self::Firm => "firm",
             Self::Borderline => "borderline",
-            Self::OutOfReach => "fails the rule",
-            Self::WithinReach => "fails, not significantly",
+            Self::OutOfReach => "significantly below",
+            Self::WithinReach => "not significantly below",
             Self::Untested => "untested",
             Self::WritesConstant => "writes a constant",
         }

@@ -98,7 +98,7 @@ impl Relations {
         let nearest = leads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(difference, head, relation)| {
             let offset = relation.baseline.accuracy;
             format!(
-                "; nearest is {head} on {}: {} of words, the offset {}",
+                "; nearest is {head} on {}: it finds {} of these words, the best offset {}",
                 one_line(&relation.title()),
                 percent_of(offset + difference),
                 percent_of(offset)
