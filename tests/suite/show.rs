@@ -91,7 +91,7 @@ fn a_summary_opens_with_what_can_be_repeated() {
     let by_position =
         heads.iter().filter(|head| head["chooses"]["label"] == "chooses:position" && firm(&head["chooses"]));
     let by_position: Vec<&str> = by_position.map(|head| head["name"].as_str().unwrap()).collect();
-    assert!(brief[2].contains(&format!("{} position ({})", by_position.len(), by_position.join(", "))), "{brief:?}");
+    assert!(brief[2].contains(&format!("{} by position ({})", by_position.len(), by_position.join(", "))), "{brief:?}");
     let control = &report["controls"][0];
     assert!(brief[0].ends_with(&format!(" {}.", control["firm_roles"])), "{brief:?}");
     // The head that costs most.
