@@ -1,6 +1,6 @@
 //! The colours of figures and of the page, on white and on black.
 //!
-//! The seven of labels are those of Okabe & Ito (2008, "Color Universal Design"), as tints under text: people who do
+//! The seven colours of labels are from Okabe & Ito (2008, "Color Universal Design"), as tints under text: people who do
 //! not see red or green tell them apart.
 //! Nothing is said by colour alone.
 //! Texts stand out from what is behind them by at least 4.5 to 1 (WCAG 2.2, level AA), which a test holds.

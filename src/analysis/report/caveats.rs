@@ -77,7 +77,7 @@ const GENERAL: &[ConditionalCaveat] = &[
         "causal",
         |run| run.model.visibility.are_causal(),
         "The model is a decoder, whose tokens see those before them alone: relations are scored by the side of the \
-            head, and masses, uas and relations do not compare with those of an encoder.",
+            head, and masses, uas and relations do not compare with an encoder's.",
     ),
     meaning(
         "sentences-alone",

@@ -217,7 +217,7 @@ pub struct TextInfo {
     pub repeated_share: Option<f64>,
     /// Families of sentences: equal ones, and those that the corpus says belong together, are one.
     pub families: u64,
-    /// Sentences read when no more could be remembered, each of which counts as different and as a family.
+    /// Sentences read when no more could be remembered; each counts as different and as a family.
     pub not_remembered: u64,
 }
 

@@ -165,9 +165,9 @@ pub struct HeadReport {
     /// The 95 % interval of each metric.
     #[schemars(schema_with = "schema::intervals")]
     pub ci95: Intervals,
-    /// The standard error of each metric, by leaving out one block of sentences at a time. A rounded report lacks those of metrics with
-    /// symmetric intervals: half of the interval by the 97.5th percentile of Student's distribution with `effective_blocks` - 1 degrees
-    /// of freedom.
+    /// The standard error of each metric, by leaving out one block of sentences at a time. A rounded report lacks the
+    /// error where the interval is symmetric: half of the interval is the error times the 97.5th percentile of Student's distribution
+    /// with `effective_blocks` - 1 degrees of freedom.
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub standard_errors: StandardErrors,

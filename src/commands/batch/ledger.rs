@@ -294,7 +294,7 @@ impl RunFormat {
         }
     }
 
-    /// Whether it has the whole report, of which its other formats can be made.
+    /// Whether it has the whole report, from which its other formats can be made.
     pub fn is_whole(self) -> bool {
         self.writer().is_some_and(Writer::is_whole)
     }
@@ -309,7 +309,7 @@ pub struct Outstanding {
 
 /// Reports that can be made of a saved one.
 pub struct FromSaved {
-    /// The whole report of which they are made.
+    /// The whole report that they are made from.
     pub saved: PathBuf,
     pub lacking: Vec<(PathBuf, Writer)>,
 }

@@ -124,7 +124,7 @@ pub struct ManArguments {
 }
 
 impl CompletionsArguments {
-    /// The command; the script is for all commands, which are those of `root`.
+    /// The command; the script completes all commands of `root`.
     pub fn command(&self, mut root: clap::Command) -> Command {
         let (name, mut bytes) = (root.get_name().to_owned(), Vec::new());
         clap_complete::generate(self.shell, &mut root, name, &mut bytes);

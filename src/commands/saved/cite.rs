@@ -232,7 +232,7 @@ mod tests {
         "archiveprefix",
     ];
 
-    /// The fields of an entry, each on a line of its own: `  year = {2019},`.
+    /// The fields of an entry, one a line: `  year = {2019},`.
     fn fields(entry: &str) -> Vec<(&str, &str)> {
         let (_, fields) = entry.split_once(",\n").unwrap();
         let fields = fields.strip_suffix("\n}").unwrap_or_else(|| panic!("{entry}"));

@@ -324,7 +324,7 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
             writeln!(out, "{labels} {are} from random tokens, which no corpus changes: left out.")?;
         }
         if !other_weights.is_empty() {
-            writeln!(out, "Other weights than those of the first report: {}.", one_line(&other_weights.join(", ")))?;
+            writeln!(out, "Weights that differ from the first report's: {}.", one_line(&other_weights.join(", ")))?;
         }
         out.blank();
         let mut table = plain_table();

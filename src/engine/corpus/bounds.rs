@@ -15,7 +15,7 @@ pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
 /// The most words of a sentence: no encoder takes more than some thousand tokens.
 pub const MAX_WORDS: usize = 100_000;
 
-/// The most different relations of a corpus, each of which takes up to 16 bytes per head in every block of the sums, and some
+/// The most different relations of a corpus; each takes up to 16 bytes per head in every block of the sums, and some
 /// kilobytes of the report. Universal Dependencies has 37, and some hundred with the subtypes of all its languages.
 pub const MAX_RELATIONS: usize = 1000;
 

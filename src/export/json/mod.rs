@@ -121,7 +121,7 @@ pub fn as_saved(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &written_with(report, Layout::Compact, digits)?)
 }
 
-/// A report with each text and key on one line, of which a terminal obeys nothing. What is no JSON stays, to be refused later.
+/// A report with each text and key on one line, in which a terminal obeys nothing. What is no JSON stays, to be refused later.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);

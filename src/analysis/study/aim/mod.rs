@@ -69,7 +69,7 @@ pub struct Score {
 }
 
 impl Aim {
-    /// The goals in a sentence, of whose keys queries see these, words attending by `from`; `None` without goal or query.
+    /// The goals in a sentence, among the keys that each query sees, words attending by `from`; `None` without goal or query.
     pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_places().collect();
         let even = Even::new(visibility, sequence.ids.len());

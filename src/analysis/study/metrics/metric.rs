@@ -264,7 +264,7 @@ impl<T> Metrics<T> {
         self.0.0.is_empty()
     }
 
-    /// Drops each metric of which every cell is to be dropped.
+    /// Drops each metric whose cells are all to be dropped.
     pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
         let all = |cells: &Cells<bool>| match cells {
             Cells::Single(is_dropped) => *is_dropped,

@@ -169,7 +169,7 @@ impl FromStr for ToleranceArgument {
     }
 }
 
-/// The tolerances after those that were written, the last of which counts.
+/// The tolerances after the arguments: the last for a unit counts.
 fn given(written: &[ToleranceArgument]) -> PerUnit<f64> {
     written.iter().fold(SAME_MODEL, |mut tolerances, ToleranceArgument { unit, value }| {
         match unit {

@@ -337,7 +337,7 @@ impl CompareOutcome {
         ))
     }
 
-    /// The labels of heads of which something holds, at most so many of them by name; `None` of none.
+    /// The labels for which `holds` is true, at most `most` of them by name; `None` where there are none.
     fn names(&self, most: usize, holds: impl Fn(&LabelComparison) -> bool) -> Option<String> {
         let of_head = |head: &HeadComparison| -> Vec<String> {
             let labels = head.labels.iter().filter(|label| holds(label));

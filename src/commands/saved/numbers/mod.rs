@@ -103,7 +103,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
 #[derive(Default)]
 struct Labels {
     pub changes: Vec<LabelChange>,
-    /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
+    /// The labels that are firm on one side only and are not shown to have changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
     /// The heads that do nothing on one side, with the labels that are firm on the other.
     pub idle: Vec<IdleHeadLabels>,

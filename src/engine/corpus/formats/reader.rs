@@ -21,7 +21,7 @@ pub(in crate::corpus) struct FormatReader {
     pub read: fn(&mut Lines, &mut Context) -> Result<Option<Parsed>>,
 }
 
-/// A sentence as a reader hands it over: its numbers, document and family are not those of the corpus yet.
+/// A sentence as a reader hands it over, before it gets its numbers, document and family in the corpus.
 pub(in crate::corpus) struct Parsed {
     pub sentence: Sentence,
     /// Whether a document begins with it, as far as the file says; the first of a file begins one in any case.

@@ -60,7 +60,7 @@ struct Finder<'a> {
     fields: Fields,
     /// The first word and the head of each open bracket, by its text: the entity, with its part if any.
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
-    /// The discontinuous mentions of which parts are missing, by the entity and its number of parts.
+    /// The discontinuous mentions that still lack parts, by the entity and its number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
     found: Mentions<'a>,
 }

@@ -92,7 +92,7 @@ impl WrittenPiece {
 /// The most cells of a table of common subsequences, of a thousand characters each; multiword tokens have some dozen.
 const MAX_CELLS: usize = 1 << 20;
 
-/// The bytes of a surface that belong to each of its words, by a longest common subsequence of its characters and those of the forms,
+/// The bytes of a surface that belong to each of its words, by a longest common subsequence of its characters and the forms',
 /// in lower case; where several are as long, later words take a character before earlier ones do. A character that is in no form goes
 /// with the one before it, at the beginning with the first word: `zum` is `zu` and `m` for zu and dem, `au` is all of à.
 fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {

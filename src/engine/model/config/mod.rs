@@ -119,8 +119,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The sizes of a config with other names: the widths are those of the hidden states and between the linear layers of a
-    /// feed-forward block, the numbers those of layers and of heads in each.
+    /// The sizes of a config with other names: the widths of hidden states and between the linear layers of a
+    /// feed-forward block, the numbers of layers and of heads in each.
     pub(super) fn of(
         vocab_size: usize,
         widths: [usize; 2],

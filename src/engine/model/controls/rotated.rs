@@ -30,7 +30,7 @@ pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
 
 /// The columns of a matrix, `[rows, columns]` row-major, turned together by a rotation or reflection of the uniform (Haar)
 /// distribution, which `normal`, as many standard normal numbers, decide. With `M = U R`, `U` of orthonormal columns, `Q M` is
-/// `(Q U) R`: of a uniform `Q` the columns `Q U` are uniform, and so are those of the QR factorisation of normal numbers whose
+/// `(Q U) R`: of a uniform `Q` the columns `Q U` are uniform, and so is `Q` of the QR factorisation of normal numbers whose
 /// `R` has a positive diagonal (Mezzadri 2007).
 /// Panics if there are more columns than rows, or the lists have other lengths.
 fn rotated(matrix: &[f64], normal: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {

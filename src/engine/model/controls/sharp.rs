@@ -28,7 +28,7 @@ pub struct SharpnessSample<'a> {
 }
 
 /// Scales the queries and keys of each layer of `fresh` by one factor, from the first up, until its heads are as far from even
-/// attention, in the mean of squared Hellinger distances, as those of `trained`, or as near to that as a factor brings them.
+/// attention, in the mean of squared Hellinger distances, as the heads of `trained`, or as near to that as a factor brings them.
 /// Layers that share their weights have the factor of the first of them. Fails if the sample does not fit the model.
 pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &SharpnessSample<'_>) -> Result<Parameters> {
     let wanted = distances(trained, &fresh, sample)?;

@@ -78,7 +78,7 @@ const MOSAIC_LAYER: LayerNames =
 #[derive(Deserialize)]
 struct AlibiConfig {
     position_embedding_type: Option<String>,
-    /// MosaicBERT's, the length of a table of its own code.
+    /// MosaicBERT's, the length of a table in its code.
     alibi_starting_size: Option<usize>,
     /// JinaBERT's.
     feed_forward_type: Option<String>,

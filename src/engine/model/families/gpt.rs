@@ -99,7 +99,7 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
     let (config, mut names) = Names::checked(config, &GPT_2_LAYER, "h")?;
     names.embeddings = &EMBEDDINGS;
     names.embedding_norm = None;
-    // A module of its own, `Conv1D`, whose weights are `[inputs, outputs]`.
+    // The module `Conv1D` of GPT-2, whose weights are `[inputs, outputs]`.
     names.transposed = true;
     names.final_norm = Some("ln_f");
     Ok((config, names))

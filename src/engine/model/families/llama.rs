@@ -261,7 +261,7 @@ pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     names.embedding_norm = None;
     names.biases = Biases::NONE;
     names.final_norm = Some("layer_norm");
-    // `NeoBERTPreTrainedModel` of its own code.
+    // `NeoBERTPreTrainedModel` in the code beside the checkpoint.
     names.fresh = FreshWeights {
         distribution: Distribution::Uniform,
         scales: vec![("encoder.weight", found.embedding_init_range.unwrap_or_else(default_initializer_range))],
@@ -297,7 +297,7 @@ fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
     LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
 }
 
-/// The config with the rotation of its layers, all of which turn alike; `theta` has the key and the default of the base of the
+/// The config with the rotation of its layers, which all turn alike; `theta` has the key and the default of the base of the
 /// frequencies, `share` is the share of a head's dimensions that turn where no key says it.
 pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
     let rotary = rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;

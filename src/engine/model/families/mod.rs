@@ -1,4 +1,4 @@
-//! The families of encoders and decoders that can be loaded, those of one body in one file, and the one table that lists them.
+//! The families of encoders and decoders that can be loaded, one file a body, and the one table that lists them.
 //! All of them are BERT's encoder with other names and with one or the other part changed. So a family is data:
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
 

@@ -176,8 +176,8 @@ struct Epsilon {
 const ESM_LAYER: LayerNames =
     LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
 
-/// The frequencies of ESM: their name in transformers 5, in the files that it writes (5.23 leaves a star in it), and in those of
-/// before. One layer's serve for all: they are read and not computed because they "may have been saved in float16"
+/// The frequencies of ESM: their name in transformers 5, in the files that it writes (5.23 leaves a star in it), and in older
+/// files. One layer's serve for all: they are read and not computed because they "may have been saved in float16"
 /// (transformers' `EsmModel.load_hook`).
 const FREQUENCIES: &[&str] = &[
     "rotary_embeddings.inv_freq",

@@ -208,7 +208,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { model_type: "esm", class: "Esm", prefix: "esm.", read: roberta::esm, ..roberta::ROBERTA },
     seq2seq::T5,
     Family { model_type: "mt5", class: "MT5", ..seq2seq::T5 },
-    // Every layer has a bias of its own.
+    // Every layer has its own bias.
     Family { model_type: "umt5", class: "UMT5", read: |text| seq2seq::t5(text, "gated-gelu", true), ..seq2seq::T5 },
     seq2seq::BART,
     // Its layers are pre-norm.

@@ -218,7 +218,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Lends the rows of which queries and keys of a layer are made, `[tokens, hidden]`, sequence by sequence, if that is needed.
+    /// Lends the rows that queries and keys of a layer are made from, `[tokens, hidden]`, sequence by sequence, if that is needed.
     pub fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
         if self.needs.attention_inputs {
             let rows = self.batch.rows(inputs, hidden);

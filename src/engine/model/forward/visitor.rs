@@ -219,7 +219,7 @@ pub trait Visitor {
     /// The last hidden states at the predicted positions, `[positions, hidden]`, if there are any; of the packed encoder alone.
     fn predicted_states(&mut self, _states: Rows<'_>) {}
 
-    /// The rows of one sequence, `[n, hidden]`, of which queries and keys of a layer are made; called before the layer's heads.
+    /// The rows of one sequence, `[n, hidden]`, that queries and keys of a layer are made from; called before the layer's heads.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
     /// How much the heads of a layer mix into the tokens of one sequence; called after them.

@@ -75,7 +75,7 @@ impl<'a> Client<'a> {
     }
 
     /// Asks where a file is that has `most` bytes at most. The Hub itself answers for the file's name and size, then
-    /// sends on to where the bytes are: small files to another path of its own, large ones to another host, which must
+    /// sends on to where the bytes are: small files to another of its paths, large ones to another host, which must
     /// not see the token. So redirects are followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do:
     /// it insists on a `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts
     /// their size.

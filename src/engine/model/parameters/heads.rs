@@ -7,7 +7,7 @@ use crate::model::config::Config;
 use crate::model::families::{Names, QueryKeyValue};
 use crate::model::weights::Tensors;
 
-/// Loads queries, keys and values one after the other, those of each head together, a copy of its keys and values for each head
+/// Loads queries, keys and values one after the other, head by head, with a copy of the keys and values for each head
 /// of queries; zeros for heads that are not `present`. `name` is that of a part of the layer.
 pub(super) fn load(
     tensors: &impl Tensors,
@@ -18,7 +18,7 @@ pub(super) fn load(
     let (hidden, heads, size) = (config.hidden_size, present.len(), config.head_dim());
     let groups = config.key_value_heads.unwrap_or(heads);
     let (width, narrow, biased) = (heads * size, groups * size, names.biases.query_key_value);
-    // Queries, keys and values of a layer that has those of each head together.
+    // Queries, keys and values of a layer that stores them head by head.
     let head_by_head = |part: &str, biased| -> Result<[Linear; 3]> {
         let all = Linear::load(tensors, &name(part), [3 * width, hidden], biased)?;
         let rows = |head: usize, place: usize| (0..size).map(move |row| (3 * head + place) * size + row);

@@ -31,7 +31,7 @@ impl PositionBias {
         Ok(Self::Buckets { weight, buckets, furthest })
     }
 
-    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number those of the next
+    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number the slopes of the next
     /// smaller power of two, then every second one of the next larger (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {

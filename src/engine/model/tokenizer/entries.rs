@@ -90,7 +90,7 @@ const SPECIAL: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
 /// The scripts of a vocabulary, with the numbers of its entries in each.
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
-    /// All entries of each script, and those of at least two letters.
+    /// Numbers of entries of each script: all, and with at least two letters.
     entries: BTreeMap<&'static str, [usize; 2]>,
     /// Entries that have a letter.
     all: usize,

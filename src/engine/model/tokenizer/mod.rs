@@ -159,7 +159,7 @@ impl ModelTokenizer {
         })
     }
 
-    /// Looks up each given word as one entry of the vocabulary, or as the unknown token; white space separates those of running text.
+    /// Looks up each given word as one entry of the vocabulary, or as the unknown token; white space separates the words of running text.
     /// Fails if there is no such tokenizer.
     fn looking_up_words(self) -> Result<Self> {
         let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();

@@ -332,7 +332,7 @@ impl Runner<'_> {
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown })
     }
 
-    /// The encoder with other weights than the model's, those of a control; `None` with its own.
+    /// The encoder with the weights of a control; `None` with the model's own.
     fn other_encoder(&self, weights: Weights) -> Result<Option<Box<dyn Encoder>>> {
         let model = self.model;
         Ok(match weights {

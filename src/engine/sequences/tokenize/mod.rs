@@ -90,7 +90,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// Makes tokens of sentences as they stand in the text of their document, where they are read in it: joined by a space, which
-    /// some tokenizers make a part of the token after it. Special tokens are then those of windows, and not counted with sentences.
+    /// some tokenizers make a part of the token after it. Special tokens then belong to windows, and are not counted with sentences.
     pub fn within(self, context: Reads) -> Self {
         Self { context, ..self }
     }

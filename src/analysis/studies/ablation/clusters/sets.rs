@@ -44,7 +44,7 @@ impl Clusters {
     }
 }
 
-/// As many heads of each layer as the cluster has, ascending: those of the lowest SHA-256 (docs/methodology/similarity.md).
+/// As many heads of each layer as the cluster has, ascending: the heads with the lowest SHA-256 (docs/methodology/similarity.md).
 fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> Vec<usize> {
     let hash = |place: &usize| Sha256::digest(format!("headscope/clusters/{seed}/{number}/{place}"));
     let of_layer = |layer: usize| {

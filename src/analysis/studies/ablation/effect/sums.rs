@@ -127,7 +127,7 @@ pub const METRICS: &[EffectMetric] = &[
             source: "Removal of single heads: Michel et al. 2019 (arXiv:1905.10650), section 3, there by zeros and of a task; \
                 the mean in its place: `settings.ablation`.",
             caveats: "Importance is no role: it says nothing of where the head looks. Other heads can compensate, so that a group \
-                may matter of which no head does. It depends on what stands for the head.",
+                may matter although none of its heads does. It depends on what stands for the head.",
         },
         |losses, head, _| of_all(losses, head),
     ),

@@ -130,8 +130,8 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
             chance: "0: nothing of the head is read; whatever is read has more, for sizes do not cancel out",
             source: "Michel et al. 2019 (arXiv:1905.10650), section 4.1: the sensitivity I_h, there of a task's loss, towards \
                 zero, and normalised by layer, which it is not here.",
-            caveats: "It has no sign: a head may be in the way of as many sentences as it helps. A head of which only the whole can be \
-                missed has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
+            caveats: "It has no sign: a head may be in the way of as many sentences as it helps. A head that is missed only \
+                as a whole has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
         },
         |sums, head| {
             let size = head.map_or(0.0, |head| sums.sizes[head].value());

@@ -343,7 +343,7 @@ pub const METRICS: &[HeadMetric<CopyLosses>] = &[
             chance: "0: the gain does not go by the head",
             source: "The loss early in the context less that late: Olsson et al. 2022 (arXiv:2209.11895), \"in-context learning score\", \
             there on text; on repeated random tokens and head by head, defined here.",
-            caveats: "Other heads can compensate, so that a group may matter of which no head does. It depends on what stands for the \
+            caveats: "Other heads can compensate, so that a group may matter although none of its heads does. It depends on what stands for the \
             head (`settings.ablation`).",
         },
         effect,

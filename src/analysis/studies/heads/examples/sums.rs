@@ -276,7 +276,7 @@ pub struct Drawn {
     pub weights: Vec<f64>,
     /// Units that go where the label says.
     pub right: Vec<usize>,
-    /// Units of which the label says where they go, and that go elsewhere.
+    /// Units that go elsewhere than the label says.
     pub wrong: Vec<usize>,
     /// The gold head of each unit, `[units]`; itself where it has none. Empty without a tree.
     pub heads: Vec<usize>,

@@ -98,7 +98,7 @@ impl<K: Default + PartialEq> Pack<K> {
         Some(PackState { number: self.begun - 1, words })
     }
 
-    /// A row for a word among those with this key; its embeddings, if there are any, and those of its neighbours are kept.
+    /// A row for a word in the group with this key, which keeps the embeddings of the word and of its neighbours, if there are any.
     pub fn place(&mut self, key: K, embeddings: Option<&WordEmbeddings>, sequence: &Sequence, word: usize) -> WordRow {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             self.groups.push(WordGroup { key, ..WordGroup::default() });

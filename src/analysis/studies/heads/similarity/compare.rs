@@ -1,4 +1,4 @@
-//! Pairs of heads, and whether those of one group are more alike than others, by permutation within strata.
+//! Pairs of heads, and whether pairs within one group are more alike than others, by permutation within strata.
 
 use std::ops::Range;
 

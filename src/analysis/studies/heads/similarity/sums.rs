@@ -1,4 +1,4 @@
-//! How far the heads of a model differ in where they look and in what they write, and how much those of a layer disagree (Li et al.
+//! How far the heads of a model differ in where they look and in what they write, and how much heads of one layer disagree (Li et al.
 //! 2018, arXiv:1810.10183, section 3.2), summed by block.
 
 use multiversion::multiversion;

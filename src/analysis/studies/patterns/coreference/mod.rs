@@ -136,8 +136,8 @@ pub struct Coreference {
 /// How well heads and rules find the antecedents of one kind of anaphors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindMetrics {
-    /// `all`; by the UPOS of the head word `pronoun` (PRON), `proper` (PROPN) and `common` (others); `other-lemma`, those
-    /// none of whose antecedents has the same lemma.
+    /// `all`; by the UPOS of the head word `pronoun` (PRON), `proper` (PROPN) and `common` (others); `other-lemma`, anaphors
+    /// without an antecedent of the same lemma.
     pub kind: String,
     /// Scored anaphors.
     pub count: u64,

@@ -225,7 +225,7 @@ impl DuplicateArcs {
         add_at(&mut self.right[head], arc.place, right);
     }
 
-    /// Whether these are among the arcs that `total` counts, and right and wrong predictions among those of `all`.
+    /// Whether `total` counts these arcs, and `all` has their right and wrong predictions.
     pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; PLACES];

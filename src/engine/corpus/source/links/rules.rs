@@ -8,7 +8,7 @@
 //! nearest = true
 //! ```
 //!
-//! A word is a source if it meets all conditions of `from`, and a target if it meets those of `to` and what else the rule says of
+//! A word is a source if it meets all conditions of `from`, and a target if it meets all of `to` and what else the rule says of
 //! both. A condition names an annotation and gives a text, a list of texts, or `{ pattern = "..." }`, a regular expression.
 
 use std::path::Path;

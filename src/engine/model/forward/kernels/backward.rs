@@ -1,4 +1,4 @@
-//! The derivatives of the element-wise parts: from those of a score by what a part gave, in place, to those by what it was given.
+//! The derivatives of the element-wise parts: derivatives by a part's outputs become, in place, derivatives by its inputs.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 

@@ -41,7 +41,7 @@ impl PackedEncoder {
     }
 
     /// Shows the direct effects of a block and of its biases; `update` is what it computed, its bias still missing, and
-    /// `contexts` are those of all heads, `[tokens, heads * head_dim]`, if it is of attention.
+    /// `contexts` has the contexts of all heads, `[tokens, heads * head_dim]`, if the block is attention.
     pub(super) fn show_direct(
         &self,
         number: usize,

@@ -248,7 +248,7 @@ impl PackedEncoder {
     }
 }
 
-/// The heads of the layer of this number, at work on rows in place of its own input.
+/// The heads of the layer of this number, at work on other rows than its input.
 pub(super) struct PackedLayer<'a> {
     pub encoder: &'a PackedEncoder,
     pub number: usize,

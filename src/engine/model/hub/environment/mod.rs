@@ -17,7 +17,7 @@ mod tests;
 /// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to do about an endpoint that does not answer as the Hub does.
+/// The way out where an endpoint does not answer as the Hub does.
 pub(super) const WAY_OUT: &str =
     "set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder";
 

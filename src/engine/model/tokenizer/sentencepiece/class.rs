@@ -1,5 +1,5 @@
 //! The classes of transformers whose tokenizer is made of a sentencepiece model, and what each makes of it.
-//! They are those of transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
+//! The classes are taken from transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
 
 use anyhow::{Result, anyhow, ensure};
 use tokenizers::NormalizerWrapper;

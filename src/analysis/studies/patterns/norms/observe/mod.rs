@@ -25,7 +25,7 @@ pub const SINK_KINDS: usize = SINKS.len();
 pub const VECTORS: usize = 1 + SINK_KINDS;
 
 sums_of_a_head! {
-    /// The sums over text queries of one head; those of names with `uniform` under uniform attention.
+    /// The sums over text queries of one head; names with `uniform` are sums under uniform attention.
     pub struct NormSums;
     several {
         /// Share by norm of the token at each offset, -8 first.
