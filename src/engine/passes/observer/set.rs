@@ -59,9 +59,12 @@ impl ObserverSet {
     /// Begins the variant without these heads, or its run in which everything is held but the residual stream; whether some observer
     /// requested it.
     pub fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
-        // Every observer is asked: those that did not request it skip it.
-        let requested = self.observers.iter_mut().map(|observer| observer.begin_variant(removed, is_direct));
-        requested.filter(|&requested| requested).count() > 0
+        let mut is_requested = false;
+        // Every observer is asked: one that did not request the variant skips it.
+        for observer in &mut self.observers {
+            is_requested |= observer.begin_variant(removed, is_direct);
+        }
+        is_requested
     }
 
     /// Shows an event of the `number`-th sequence of the pack to the observers that need it.
