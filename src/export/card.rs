@@ -99,7 +99,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
                 writeln!(out, "{BEYOND}")?;
             }
             if labels().any(|label| label.tied) {
-                writeln!(out, "near tie: the label could as well come first.")?;
+                writeln!(out, "near tie: this label's lead over its threshold may be as large as the first label's.")?;
             }
         }
     }
@@ -142,8 +142,8 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
 
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 
-const BEYOND: &str = "beyond X: the head is shown to be better than X. From easy to hard: the best offset, its own accuracy on other arcs of the \
-    same sentences, a rule by word classes.";
+const BEYOND: &str = "beyond: the hardest baseline that the head significantly exceeds. From easy to hard: the best fixed offset; the head's accuracy on \
+    other arcs (relations) of the same sentences; a rule by word classes.";
 
 /// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
 const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];

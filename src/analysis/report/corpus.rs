@@ -302,8 +302,7 @@ impl TextInfo {
         }
         if families < different_sentences {
             remarks.push(format!(
-                "the {different_sentences} different {sentence}s are variants of {families} originals, and tests count all variants of an original as one \
-                 observation (a family)"
+                "the {different_sentences} different {sentence}s are variants of {families} originals, and tests count the variants of one original once"
             ));
         }
         if not_remembered > 0 {

@@ -38,8 +38,8 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     lines.extend(constant(report));
     let mut shortages = shortages(report);
     let mut openings = 0;
-    for (study, view) in report.views() {
-        let InBrief { found, shortage, opens } = view.in_brief;
+    for (study, section) in &report.sections.0 {
+        let InBrief { found, shortage, opens } = section.in_brief(policy);
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices(report));
         }
@@ -65,7 +65,7 @@ fn roles(report: &Report) -> String {
     let kinds = kinds(report.at_work().filter_map(|head| Some((family(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
     let beside = in_controls(report);
-    format!("{} a firm role (`broad` does not count as one){kinds}{beside}.", roles.at_least(roles.firm))
+    format!("{} a firm role, not counting `broad`{kinds}{beside}.", roles.at_least(roles.firm))
 }
 
 fn constant(report: &Report) -> Option<String> {
@@ -180,19 +180,19 @@ fn relation(report: &Report) -> Option<String> {
         "The relation with the strongest evidence is"
     };
     let [score, offset] = [label.score, offset].map(percent_of);
-    let beside = match &label.versus_tags {
-        None => "; the corpus has no word classes (tags)".to_owned(),
+    let (tags, stands) = match &label.versus_tags {
+        None => (String::new(), "the corpus has no word classes".to_owned()),
         Some(tags) => {
             let stands = match (label.reach(), below_word_classes(label)) {
-                (Some(Reach::Tags), _) => "the head is beyond word classes".to_owned(),
-                (_, Some(below)) => format!("the head is {below}"),
-                _ => "the head is not shown to be beyond word classes".to_owned(),
+                (Some(Reach::Tags), _) => "it is significantly above both".to_owned(),
+                (_, Some(below)) => format!("it is {below}"),
+                _ => "it is not significantly above word classes".to_owned(),
             };
-            format!(" and a rule by word classes (tags) for {}; {stands}", percent_of(label.score - tags.difference))
+            (format!(", word classes {}", percent_of(label.score - tags.difference)), stands)
         }
     };
     Some(format!(
-        "{start} {name}: {place} finds the right word for {score} of {name} words, the best fixed offset for {offset}{beside}."
+        "{start} {name}: {place} finds the right word for {score} of {name} words (best fixed offset {offset}{tags}); {stands}."
     ))
 }
 
@@ -216,7 +216,10 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     };
     let undecided = match report.heads.iter().filter(|head| head.is_undecided()).count() {
         0 => String::new(),
-        count => format!("{} without a label (?) might get one from more text.", counted(count, "head")),
+        count => format!(
+            "{} too little to say (?): more text may show a label.",
+            plural(&count, "1 head has".to_owned(), format!("{count} heads have"))
+        ),
     };
     let said = [lacks, undecided, Roles::of(report).borderline()];
     said.into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>().join(" ")

@@ -78,7 +78,7 @@ impl Roles {
         }
         let labels = counted(labels, "label");
         let are = plural(&borderline, "is", "are");
-        format!("{borderline} of {labels} {are} borderline: above the threshold, but not significantly.")
+        format!("{borderline} of {labels} {are} borderline: score above the threshold, but not significantly.")
     }
 
     /// So many heads are shown to have something: of the others it is not shown, and more text would show more.

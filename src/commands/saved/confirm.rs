@@ -317,8 +317,15 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
         let FixedBy { report, policy_sha256, started_at, label_q } = fixed_by;
         let began = started_at.as_ref().map_or_else(String::new, |at| format!(", run of {at}"));
         let report = report.in_words();
-        writeln!(out, "The labels are the firm ones of {report}{began}, policy {}.", &policy_sha256[..12])?;
-        writeln!(out, "A label is confirmed in a corpus where its rule holds with q <= {label_q}.")?;
+        writeln!(
+            out,
+            "Tested: the firm labels (without `broad`) of {report}{began}, policy {}.",
+            &policy_sha256[..12]
+        )?;
+        writeln!(
+            out,
+            "Confirmed: the label is firm in the other corpus as well, with q <= {label_q} over the tested labels."
+        )?;
         if *of_random_tokens > 0 {
             let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));
             writeln!(out, "{labels} {are} from random tokens, which no corpus changes: left out.")?;

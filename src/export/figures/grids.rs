@@ -72,7 +72,7 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
         x += width;
     }
     let notes = [
-        "?: borderline   ~: near tie for the first label   +2: two more labels",
+        "?: borderline   ~: nearly tied with another label   +2: two more labels",
         "? alone: too little to say   .: no role found",
     ];
     for note in notes {

@@ -243,13 +243,13 @@ struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     /// The number of the part of a schema.
     fn part(&mut self, schema: &'a Value) -> usize {
-        let reference = reference(schema).filter(|_| schema.as_object().is_some_and(|fields| fields.len() == 1));
-        if let Some(&known) = reference.and_then(|name| self.known.get(name)) {
+        let stands_for = stands_for(schema);
+        if let Some(&known) = stands_for.and_then(|name| self.known.get(name)) {
             return known;
         }
         let number = self.parts.len();
         self.parts.push(SchemaPart::default());
-        if let Some(name) = reference {
+        if let Some(name) = stands_for {
             self.known.insert(name, number);
         }
         let mut part = SchemaPart::default();
@@ -262,12 +262,7 @@ impl<'a> Compiler<'a> {
     fn add(&mut self, schema: &'a Value, part: &mut SchemaPart) {
         let definition = reference(schema).and_then(|name| self.definitions?.get(name));
         let every = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-        // Of several alternatives none need hold.
-        let not_null = |schema: &&Value| schema.get("type").and_then(Value::as_str) != Some("null");
-        let one_of = ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(key)?.as_array()).filter_map(|all| {
-            let mut alternatives = all.iter().filter(not_null);
-            alternatives.next().filter(|_| alternatives.next().is_none())
-        });
+        let one_of = ["anyOf", "oneOf"].iter().filter_map(|key| only_alternative(schema.get(key)?));
         for schema in definition.into_iter().chain(every).chain(one_of) {
             self.add(schema, part);
         }
@@ -284,6 +279,24 @@ impl<'a> Compiler<'a> {
         if let Some(items) = schema.get("items").filter(|schema| schema.is_object()) {
             part.items = Some(self.part(items));
         }
+    }
+}
+
+/// The alternative beside null, if it is one; of several none need hold.
+fn only_alternative(alternatives: &Value) -> Option<&Value> {
+    let not_null = |schema: &&Value| schema.get("type").and_then(Value::as_str) != Some("null");
+    let mut alternatives = alternatives.as_array()?.iter().filter(not_null);
+    alternatives.next().filter(|_| alternatives.next().is_none())
+}
+
+/// The definition that a schema refers to, alone or beside null, if it says nothing more than what it is called.
+fn stands_for(schema: &Value) -> Option<&str> {
+    const ANNOTATIONS: [&str; 3] = ["title", "description", "default"];
+    let mut says = schema.as_object()?.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str()));
+    match (says.next()?, says.next()) {
+        ((key, _), None) if key == "$ref" => reference(schema),
+        ((key, alternatives), None) if key == "anyOf" => stands_for(only_alternative(alternatives)?),
+        _ => None,
     }
 }
 

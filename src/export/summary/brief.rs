@@ -77,9 +77,9 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nThe labels that are surest to beat offset or chance, each with its clearest head:")?;
+    writeln!(out, "\nThe labels with the strongest evidence, each at its clearest head:")?;
     let mut table = plain_table();
-    table.set_header(["label", "head", "score", "beside"]);
+    table.set_header(["label", "head", "score", "baselines"]);
     for (place, label) in labels {
         let spread = plus_minus(label.ci95, 3);
         let mark = if label.borderline { BORDERLINE } else { "" };

@@ -27,10 +27,10 @@ pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usi
     grids(out, report, width, |head| label_cell(report, head));
     let labels = || report.heads.iter().flat_map(|head| &head.labels);
     let marks = [
-        (labels().any(|label| label.borderline), format!("{BORDERLINE} after a label: borderline")),
-        (labels().any(|label| label.tied), format!("{TIED}: near tie for the first label")),
+        (labels().any(|label| label.borderline), format!("label{BORDERLINE}: borderline")),
+        (labels().any(|label| label.tied), format!("label{TIED}: nearly tied with another label")),
         (report.heads.iter().any(|head| report.is_constant(head)), format!("{CONSTANT}: writes a constant")),
-        (report.heads.iter().any(|head| head.labels.len() > 1), "+n: n more labels".to_owned()),
+        (report.heads.iter().any(|head| head.labels.len() > 1), "label+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
     let mut codes = meanings(&report.heads, first);

@@ -86,10 +86,10 @@ pub const TERMS: &[Term] = &[
         page: "labels.md",
     },
     Term {
-        name: "beside",
-        also: &[],
-        meaning: "In tables of labels what the score is to be read beside: the chance level of the number, or the baseline that the \
-            label is held against; the report has it as `baseline` of the label.",
+        name: "baselines",
+        also: &["beside"],
+        meaning: "In tables of labels the numbers to compare the score with: the chance level, or the best fixed offset and the best rule \
+            by word classes; the report has the one that the label is tested against as `baseline`.",
         page: "labels.md",
     },
     Term {

@@ -172,7 +172,7 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
     if rows.is_empty() {
         return Ok(());
     }
-    let title = if full { "All labels" } else { "Labels that are firm in a or b alone" };
+    let title = if full { "All labels" } else { "Labels that are firm in only one of a and b" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
     let mut table = plain_table();
     table.set_header(["head", "label", "", "a", "b", "threshold"]);
@@ -200,7 +200,7 @@ impl LabelEvidence {
 }
 
 pub fn firm_in_words(count: usize) -> String {
-    format!("{} firm in a or b", counted(count, "label"))
+    format!("{} firm in a or b (without `broad`)", counted(count, "label"))
 }
 
 impl CompareOutcome {
@@ -251,7 +251,7 @@ impl CompareOutcome {
             let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
             Some(format!(
-                "Could not tell: {labels} firm in {has}, and in {lacks} neither firm nor significantly below the threshold: {names}."
+                "Could not tell: {labels} firm in {has}, but borderline or not significantly below the threshold in {lacks}: {names}."
             ))
         };
         let neither = (firm_in_neither > 0).then(|| {
@@ -262,14 +262,13 @@ impl CompareOutcome {
             let are = plural(&firm_in_both, "is", "are");
             format!("{} {are} firm in both, under other thresholds or counts of words.", counted(firm_in_both, "label"))
         });
-        let beyond_one = |[has, lacks]: [&str; 2], is_beyond: [bool; 2]| {
+        let beyond_one = |has: &str, is_beyond: [bool; 2]| {
             let names = self.names(most, |label| {
                 let reach = label.reach();
                 let is_told = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
                 is_told && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
             });
-            names
-                .map(|names| format!("Kept, and shown to be beyond word classes in {has} but not in {lacks}: {names}."))
+            names.map(|names| format!("Kept, but significantly above word classes only in {has}: {names}."))
         };
         let all = [
             self.unread.clone(),
@@ -279,8 +278,8 @@ impl CompareOutcome {
             standing::idle_in_words(&self.idle, most),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
-            beyond_one(["a", "b"], [true, false]),
-            beyond_one(["b", "a"], [false, true]),
+            beyond_one("a", [true, false]),
+            beyond_one("b", [false, true]),
             one_sided(firm_in_a, ["a", "b"], [true, false]),
             one_sided(firm_in_b, ["b", "a"], [false, true]),
             both,
@@ -309,23 +308,16 @@ impl CompareOutcome {
 
     fn heads_in_words(&self) -> String {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
-        let have = |count: usize| plural(&count, "has", "have");
         let parts = [
-            (kept, "kept at least one firm label, and lost or gained none".to_owned()),
-            (changed, format!("lost or gained a label, and {} some firm label in a and in b", have(changed))),
-            (lost, "lost every firm label".to_owned()),
-            (gained, "gained a first firm label".to_owned()),
-            (
-                could_not_tell,
-                format!(
-                    "{} only labels that are borderline, or firm in one report and not significantly below in the other",
-                    have(could_not_tell)
-                ),
-            ),
-            (none, format!("{} no role in a or b", have(none))),
+            (kept, "kept firm labels and lost or gained none"),
+            (changed, "lost or gained a label, with firm ones in both"),
+            (lost, "lost all firm labels"),
+            (gained, "gained a first firm label"),
+            (could_not_tell, "could not be told"),
+            (none, "without a label in either"),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-        format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))
+        format!("Of {}, {}.", counted(self.heads.len(), "head"), told.collect::<Vec<_>>().join("; "))
     }
 
     /// The fate of how the heads choose, in a sentence; `None` where neither analysis says.

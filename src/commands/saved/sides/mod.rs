@@ -267,8 +267,8 @@ impl Side {
         let settings = &self.circumstances.settings;
         settings.protocol.task.as_ref()?;
         self.findings.sections.iter().find_map(|(_, section)| {
-            let view = section.view(&settings.policy);
-            view.in_brief.found.filter(|_| view.is_above_baseline.is_some())
+            let found = section.in_brief(&settings.policy).found;
+            found.filter(|_| section.view(&settings.policy).is_above_baseline.is_some())
         })
     }
 

@@ -46,7 +46,7 @@ impl LabelStanding {
             Self::Firm => "firm",
             Self::Borderline => "borderline",
             Self::OutOfReach => "significantly below",
-            Self::WithinReach => "not significantly below",
+            Self::WithinReach => "below, not significantly",
             Self::Untested => "untested",
             Self::WritesConstant => "writes a constant",
         }

@@ -227,11 +227,14 @@ impl Section for EffectSection {
         }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        in_brief(&self.effect, policy)
+    }
+
+    fn view(&self, _: &Policy) -> View<'_> {
         let Effects { heads, relations, .. } = &self.effect;
         let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
         View {
-            in_brief: in_brief(&self.effect, policy),
             summary: Summary::written(|out| self.effect.write_summary(out)),
             figures: figures(&self.effect),
             tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],

@@ -257,9 +257,12 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
 stored!(InContextEffectSection { in_context_effect: GainEffects });
 
 impl Section for InContextEffectSection {
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        self.in_context_effect.in_brief(policy)
+    }
+
+    fn view(&self, _: &Policy) -> View<'_> {
         View {
-            in_brief: self.in_context_effect.in_brief(policy),
             summary: Summary::written(|out| self.in_context_effect.write_summary(out)),
             figures: figures(&self.in_context_effect),
             ..View::default()

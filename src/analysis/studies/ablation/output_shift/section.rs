@@ -143,9 +143,19 @@ impl Section for OutputShiftSection {
         }
     }
 
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        let OutputShiftReport { without_heads, most, .. } = &self.output_shift;
+        let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
+            let (place, shift) = (first.place, first.moved.output_shift?);
+            Some(format!(
+                "Removing {place} moves the last hidden states most: 1 - cosine is {shift:.3}, and {all:.3} without any head."
+            ))
+        });
+        InBrief { found, ..InBrief::default() }
+    }
+
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            in_brief: self.in_brief(),
             summary: Summary::written(|out| self.output_shift.write_summary(out)),
             figures: figures(&self.output_shift),
             ..View::default()
@@ -156,19 +166,6 @@ impl Section for OutputShiftSection {
         let OutputShiftReport { most, least, .. } = &self.output_shift;
         let stray = grid.stray(most.iter().chain(least).map(|head| head.place))?;
         Some(format!("`output_shift` has {stray}, which the model has not"))
-    }
-}
-
-impl OutputShiftSection {
-    fn in_brief(&self) -> InBrief {
-        let OutputShiftReport { without_heads, most, .. } = &self.output_shift;
-        let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
-            let (place, shift) = (first.place, first.moved.output_shift?);
-            Some(format!(
-                "Removing {place} moves the last hidden states most: 1 - cosine is {shift:.3}, and {all:.3} without any head."
-            ))
-        });
-        InBrief { found, ..InBrief::default() }
     }
 }
 

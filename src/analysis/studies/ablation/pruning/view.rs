@@ -24,13 +24,13 @@ impl Section for PruningSection {
         }
     }
 
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        let found = self.pruning.in_brief();
+        InBrief { found, opens: self.pruning.task.is_some(), ..InBrief::default() }
+    }
+
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            in_brief: InBrief {
-                found: self.pruning.in_brief(),
-                opens: self.pruning.task.is_some(),
-                ..InBrief::default()
-            },
             summary: Summary::written(|out| self.pruning.write_summary(out)),
             figures: figures(&self.pruning),
             tables: vec![

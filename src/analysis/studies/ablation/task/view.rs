@@ -27,11 +27,14 @@ impl Section for TaskSection {
         }
     }
 
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        in_brief(&self.task, policy)
+    }
+
     fn view(&self, policy: &Policy) -> View<'_> {
         let TaskResult { heads, groups, .. } = &self.task;
         let by_group = groups.iter().flat_map(move |group| group.of_heads(heads));
         View {
-            in_brief: in_brief(&self.task, policy),
             summary: Summary::written(|out| self.task.write_summary(out)),
             is_above_baseline: Some(self.task.is_above_baseline(policy)),
             figures: figure(&self.task).into_iter().collect(),

@@ -198,12 +198,15 @@ impl DirectResult {
 stored!(DirectSection { direct: DirectResult });
 
 impl Section for DirectSection {
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        InBrief { found: self.direct.in_brief(), ..InBrief::default() }
+    }
+
     fn view(&self, _: &Policy) -> View<'_> {
         let DirectResult { heads, layers, .. } = &self.direct;
         let parts = layers.iter().flat_map(LayerEffects::rows);
         View {
             lacks_subject: self.direct.items == 0,
-            in_brief: InBrief { found: self.direct.in_brief(), ..InBrief::default() },
             summary: Summary::written(|out| self.direct.write_summary(out)),
             figures: self.direct.figure().into_iter().collect(),
             tables: vec![TableRows::of("direct_effects", heads), TableRows::of("direct_effects_by_layer", parts)],

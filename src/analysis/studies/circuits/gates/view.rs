@@ -24,10 +24,13 @@ impl Section for GatesSection {
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn in_brief(&self, _: &Policy) -> InBrief {
         let alone = self.gates.alone.as_ref().filter(|_| self.gates.together);
+        InBrief { found: alone.map(|alone| self.gates.said(alone)), ..InBrief::default() }
+    }
+
+    fn view(&self, _: &Policy) -> View<'_> {
         View {
-            in_brief: InBrief { found: alone.map(|alone| self.gates.said(alone)), ..InBrief::default() },
             summary: Summary::written(|out| self.gates.write_summary(out)),
             figures: self.gates.figure().into_iter().collect(),
             tables: vec![TableRows::of("gates", &self.gates.heads)],

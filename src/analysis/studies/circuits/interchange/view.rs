@@ -29,10 +29,13 @@ impl Section for InterchangeSection {
         }
     }
 
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        self.interchange.in_brief(policy)
+    }
+
     fn view(&self, policy: &Policy) -> View<'_> {
         View {
             lacks_subject: self.interchange.items == 0,
-            in_brief: self.interchange.in_brief(policy),
             summary: Summary::written(|out| self.interchange.write_summary(out, policy)),
             figures: self.interchange.figure().into_iter().collect(),
             tables: vec![TableRows::of("interchange", &self.interchange.heads)],

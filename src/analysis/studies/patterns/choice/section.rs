@@ -253,9 +253,15 @@ impl Section for ChoiceSection {
         }
     }
 
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
+        let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
+        let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
+        InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
+    }
+
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            in_brief: self.in_brief(),
             summary: Summary::written(|out| self.choice.write_summary(out)),
             figures: figures(&self.choice),
             ..View::default()
@@ -290,15 +296,6 @@ impl Section for ChoiceSection {
             grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|one| one.layer).eq(0..grid.layers);
         let is_empty = layers.is_empty() && heads.is_empty();
         (!is_whole && !is_empty).then(|| "`choice` does not have each layer and each head of the model once".to_owned())
-    }
-}
-
-impl ChoiceSection {
-    fn in_brief(&self) -> InBrief {
-        let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
-        let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
-        let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
-        InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
     }
 }
 

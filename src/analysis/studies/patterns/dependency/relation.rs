@@ -87,7 +87,7 @@ pub struct RelationMetrics {
 
 impl RelationMetrics {
     pub fn title(&self) -> String {
-        let side = self.side.map(|side| format!(" (words with their head on the {})", side.name()));
+        let side = self.side.map(|side| format!(" (head on the {})", side.name()));
         self.relation.clone() + &side.unwrap_or_default()
     }
 

@@ -217,14 +217,6 @@ impl ClassesSection {
         Ok(())
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
-        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
-        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
-        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
-        InBrief { found, shortage, ..InBrief::default() }
-    }
-
     fn tables(&self) -> Vec<TableRows<'_>> {
         #[derive(Serialize)]
         struct Row<'a> {
@@ -241,10 +233,17 @@ impl ClassesSection {
 }
 
 impl Section for ClassesSection {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
+        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
+        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
+        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        InBrief { found, shortage, ..InBrief::default() }
+    }
+
     fn view(&self, policy: &Policy) -> View<'_> {
         View {
             lacks_subject: self.class_kinds.is_empty(),
-            in_brief: self.in_brief(policy),
             summary: Summary::written(|out| self.write_summary(out, policy)),
             tables: self.tables(),
             numbers: self.classes.iter().flat_map(|class| class.numbers(policy)).collect(),
