@@ -99,7 +99,10 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
                 writeln!(out, "{BEYOND}")?;
             }
             if labels().any(|label| label.tied) {
-                writeln!(out, "near tie: this label's lead over its threshold may be as large as the first label's.")?;
+                writeln!(
+                    out,
+                    "near tie: its margin is not clearly smaller than that of the first label (`headscope explain margin`)."
+                )?;
             }
         }
     }
@@ -186,7 +189,7 @@ fn row(label: &Label) -> [String; 7] {
 fn near(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
-    let sure = if reaches { "too little to say" } else { "not it" }.to_owned();
+    let sure = if reaches { "undecided" } else { "not it" }.to_owned();
     let [none, dash] = ["", "-"].map(str::to_owned);
     [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
@@ -337,7 +340,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         writeln!(
             out,
             "q: false-discovery rate of the test that the head beats the offset by more than the margin (10 points by default: \
-             `headscope explain syntactic_margin`); -: the head does not beat it by that much."
+             `headscope explain syntactic_margin`), - where it does not; other columns have - where the head is below the offset."
         )
     })
 }

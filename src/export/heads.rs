@@ -55,7 +55,7 @@ impl HeadCell {
             words.push_str(", borderline");
         }
         if head.is_undecided() {
-            words.push_str(", too little to say");
+            words.push_str(", undecided");
         }
         if tied {
             words.push_str(", tied");

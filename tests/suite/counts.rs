@@ -59,7 +59,7 @@ fn no_two_places_of_an_output_disagree() {
     let all: Vec<Value> = heads.iter().flat_map(labels_of).collect();
     let borderline = all.iter().filter(|label| label["borderline"] == true).count();
     for (name, text) in [("summary", &*summary), ("page", &page)] {
-        let found = counts(text, " borderline: above the threshold");
+        let found = counts(text, " borderline: score above the threshold");
         assert!(!found.is_empty() && found.iter().all(|count| *count == (borderline, all.len())), "{name}: {found:?}");
     }
     // First: the legend of the grid counts every head once, by the family of its first label.

@@ -39,7 +39,7 @@ fn headings_of_tables_and_words_of_sentences_are_explained() {
         "firm",
         "lift",
         "borderline",
-        "too little to say",
+        "undecided",
         "no role found",
         "significantly below",
         "within_reach",

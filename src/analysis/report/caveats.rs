@@ -275,13 +275,13 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {
         Context::Document => format!(
-            "it was read in {} of documents, of {:.1} sentences and {mean:.1} tokens in the mean and at most {} and {most}",
+            "it was read in {} of whole sentences, with {:.1} sentences (at most {}) and {mean:.1} tokens (at most {most}) each on average",
             counted(*sequences, "window"),
             sentences.mean,
             sentences.largest
         ),
         Context::Sentence => {
-            format!("sentences were read one by one, of {mean:.1} tokens in the mean and at most {most}")
+            format!("sentences were read one by one, with {mean:.1} tokens each on average (at most {most})")
         }
     };
     let begins = match (&reading.begins_with, reading.bos) {
@@ -291,7 +291,7 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
         (None, _) => "the tokenizer puts no special token before a text".to_owned(),
     };
     let counted = match reading.context {
-        Context::Document => "; where evidence is counted in sentences, each window is one",
+        Context::Document => "; counts of sentences are counts of windows",
         Context::Sentence => "",
     };
     format!("{read}; {begins}{counted}")

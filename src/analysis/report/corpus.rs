@@ -287,7 +287,7 @@ impl TextInfo {
             ));
         }
         if self.is_cut_up() {
-            remarks.push(format!("its {word}s have {:.1} tokens each", self.tokens_per_word.unwrap_or(0.0)));
+            remarks.push(format!("a {word} has {:.1} tokens on average", self.tokens_per_word.unwrap_or(0.0)));
         }
         if self.is_no_running_text() {
             let words = self.words_per_sentence.unwrap_or(0.0);

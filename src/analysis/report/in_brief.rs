@@ -101,10 +101,10 @@ fn choices(report: &Report) -> String {
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 is shown to choose where to attend by position alone or by the attended token alone."
+        return "No head above layer 0 has its attention almost fully explained by position or by the attended token."
             .to_owned();
     }
-    format!("Heads above layer 0 that choose where to attend by one cue alone: {kinds}.")
+    format!("Heads above layer 0 whose attention is almost fully explained by one cue: {kinds}.")
 }
 
 /// Firm roles in each control, in the mean over its seeds.
@@ -216,10 +216,10 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     };
     let undecided = match report.heads.iter().filter(|head| head.is_undecided()).count() {
         0 => String::new(),
-        count => format!(
-            "{} too little to say (?): more text may show a label.",
-            plural(&count, "1 head has".to_owned(), format!("{count} heads have"))
-        ),
+        count => {
+            let are = plural(&count, "is", "are");
+            format!("{} {are} undecided (?): the text neither shows a label nor rules one out.", counted(count, "head"))
+        }
     };
     let said = [lacks, undecided, Roles::of(report).borderline()];
     said.into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>().join(" ")

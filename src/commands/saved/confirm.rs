@@ -319,12 +319,12 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
         let report = report.in_words();
         writeln!(
             out,
-            "Tested: the firm labels (without `broad`) of {report}{began}, policy {}.",
+            "Tested: the firm labels (without `broad`) of {report}{began}, thresholds (policy) {}.",
             &policy_sha256[..12]
         )?;
         writeln!(
             out,
-            "Confirmed: the label is firm in the other corpus as well, with q <= {label_q} over the tested labels."
+            "Confirmed: the label is firm in the other corpus too, at q <= {label_q} over these labels alone (in `compare` q is over all labels of a report)."
         )?;
         if *of_random_tokens > 0 {
             let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));

@@ -73,7 +73,7 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
     }
     let notes = [
         "?: borderline   ~: nearly tied with another label   +2: two more labels",
-        "? alone: too little to say   .: no role found",
+        "? alone: undecided   .: no role found",
     ];
     for note in notes {
         y += 16.0;

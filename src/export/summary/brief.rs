@@ -77,7 +77,10 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nThe labels with the strongest evidence, each at its clearest head:")?;
+    writeln!(
+        out,
+        "\nThe labels with the strongest evidence against chance or the best offset, each at its clearest head (word classes for comparison):"
+    )?;
     let mut table = plain_table();
     table.set_header(["label", "head", "score", "baselines"]);
     for (place, label) in labels {

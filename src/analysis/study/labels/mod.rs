@@ -25,9 +25,9 @@ pub const UNLABELLED: &str = "unlabelled";
 /// How the grid of a summary shows such a head where it is surely short of the nearest labels, and its legend.
 pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no role found"];
 
-/// How the grid shows a head with too little to say: see `HeadReport::is_undecided`.
+/// How the grid shows a head that is undecided: see `HeadReport::is_undecided`.
 pub const UNDECIDED_SHOWN: [&str; 2] =
-    ["?", "too little to say: the interval of the nearest label reaches its threshold, or no rule could be tested"];
+    ["?", "undecided: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
 /// The first label of a head that the checkpoint was saved without, which has no other.
 pub const ABSENT: &str = "absent";

@@ -51,10 +51,10 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "borderline",
-        also: &["?", "firm", "how sure", "too little to say"],
+        also: &["?", "firm", "how sure", "undecided"],
         meaning: "A label whose score is above its threshold while the test does not show it (`?` in the grid): another sample \
-            of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`, and the model could read the corpus (`health`). `?` alone is a head without a \
-            label of which too little is known.",
+            of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`, and the model could read the corpus (`health`). `?` alone is an \
+            undecided head: it has no label, and the text does not rule one out.",
         page: "labels.md",
     },
     Term {

@@ -308,16 +308,17 @@ impl CompareOutcome {
 
     fn heads_in_words(&self) -> String {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
+        let have = |count: usize| plural(&count, "has", "have");
         let parts = [
-            (kept, "kept firm labels and lost or gained none"),
-            (changed, "lost or gained a label, with firm ones in both"),
-            (lost, "lost all firm labels"),
-            (gained, "gained a first firm label"),
-            (could_not_tell, "could not be told"),
-            (none, "without a label in either"),
+            (kept, "kept firm labels, and lost or gained none".to_owned()),
+            (changed, format!("lost or gained a firm label, and {} others", have(changed))),
+            (lost, "lost every firm label".to_owned()),
+            (gained, "gained a first firm label".to_owned()),
+            (could_not_tell, format!("{} only borderline or undecided labels", have(could_not_tell))),
+            (none, format!("{} no label", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-        format!("Of {}, {}.", counted(self.heads.len(), "head"), told.collect::<Vec<_>>().join("; "))
+        format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))
     }
 
     /// The fate of how the heads choose, in a sentence; `None` where neither analysis says.

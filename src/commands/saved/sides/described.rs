@@ -156,18 +156,22 @@ pub fn left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::R
     Ok(())
 }
 
-/// The facts that the two do not share; with `full` all of them, each whole.
+/// The facts that the two do not share; with `full` all of them, each whole. Without it facts on the corpus are only counted: the
+/// lines on the two sides name the corpora.
 pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Result {
     if facts.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;
-    for fact in facts.iter().take(most(FACTS, full)) {
+    let is_shown = |fact: &&Fact| full || !fact.key.starts_with("corpus.");
+    let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(most(FACTS, full)).collect();
+    for fact in &shown {
         let [a, b] = values([&fact.a, &fact.b], full);
         writeln!(out, "  {}: {a} | {b}", one_line(&fact.key))?;
     }
-    match facts.len().saturating_sub(most(FACTS, full)) {
+    match facts.len() - shown.len() {
         0 => Ok(()),
+        more if shown.is_empty() => writeln!(out, "  {more} on the corpus: --full"),
         more => writeln!(out, "  and {more} more: --full"),
     }
 }
