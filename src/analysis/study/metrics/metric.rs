@@ -27,11 +27,6 @@ pub struct Metric<F> {
 }
 
 impl<F: Copy> Metric<F> {
-    /// A single number; its chance is its value without a head ([`HeadMetric`]), or that of a head that attends evenly.
-    pub const fn number(explanation: Explanation, value: F) -> Self {
-        Self { explanation, keys: Keys::Single, value, chance: None }
-    }
-
     pub const fn single(value: F) -> Self {
         Self::keyed(Keys::Single, value)
     }
