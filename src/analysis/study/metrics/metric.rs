@@ -292,7 +292,7 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
-    /// The same, where some metrics may be missing.
+    /// As [`Metrics::in_order`], but some metrics may be missing.
     pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
         self.in_order(&present)

@@ -101,7 +101,7 @@ pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
 pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
     let Some(losses) = losses.get(group) else { return Fraction::NONE };
     let more = head.map_or(0.0, |head| losses.change(head));
-    Fraction::new(more, losses.tokens as f64).over(losses.tokens, losses.sentences)
+    Fraction::mean(more, losses.tokens, losses.sentences)
 }
 
 const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \

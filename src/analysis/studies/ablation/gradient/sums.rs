@@ -123,7 +123,7 @@ impl Sums for GradientSums {
 pub const METRICS: &[HeadMetric<Derivatives>] = &[
     HeadMetric::<Derivatives>::single(|sums, head| {
         let size = head.map_or(0.0, |head| sums.sizes[head].value());
-        Fraction::new(size, sums.sequences as f64).over(sums.sequences, sums.sentences)
+        Fraction::mean(size, sums.sequences, sums.sentences)
     })
     .explained(Explanation {
         name: "gradient_importance",
@@ -139,7 +139,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
     HeadMetric::<Derivatives>::single(|sums, head| {
         // Of 0 there is no negative.
         let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
-        Fraction::new(fall, sums.tokens as f64).over(sums.tokens, sums.sentences)
+        Fraction::mean(fall, sums.tokens, sums.sentences)
     })
     .explained(Explanation {
         name: "first_order_effect",
@@ -155,7 +155,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
     HeadMetric::<Derivatives>::single(|sums, head| {
         let fall = head.map_or(0.0, |head| 0.0 - sums.along_path[head].value());
         let tokens = sums.tokens_on_path();
-        Fraction::new(fall, tokens as f64).over(tokens, if tokens > 0 { sums.sentences } else { 0 })
+        Fraction::mean(fall, tokens, if tokens > 0 { sums.sentences } else { 0 })
     })
     .explained(Explanation {
         name: "integrated_gradient",

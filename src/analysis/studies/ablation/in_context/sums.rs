@@ -253,7 +253,7 @@ impl Sums for CopyingSums {
 /// How much of the gain goes away without a head; of `None` nothing.
 pub fn effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
-    Fraction::new(lost, losses.tokens() as f64).over(losses.tokens(), losses.copies[1].sentences)
+    Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
 /// How much more the second copy loses without a head; of `None` nothing. A head that only makes the first copy worse to predict
@@ -261,7 +261,7 @@ pub fn effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
 pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let second = |variant: Option<usize>| losses.losses(variant)[1];
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));
-    Fraction::new(lost, losses.tokens() as f64).over(losses.tokens(), losses.copies[1].sentences)
+    Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
 pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction> {
@@ -273,7 +273,7 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
             Some(chance) => chance(sums) * of.queries as f64,
             None => (metric.value)(sums),
         };
-        Fraction::new(above, of.queries as f64).over(of.queries, of.sequences)
+        Fraction::mean(above, of.queries, of.sequences)
     };
     COPYING_METRICS.iter().map(value).collect()
 }

@@ -13,11 +13,10 @@ use crate::study::labels::evidence::{LABEL_Q, MarginTest};
 use crate::study::labels::{
     Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Phrase, Policy, assess,
 };
-use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::explanation::{Explanation, OURS};
 
 const CAVEATS: &str = "It says by what queries and keys meet, not to what a head attends, and not that the model's output depends on it. \
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
-const SOURCE: &str = "Defined here.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
 /// The share of a head's distance from even attention that comes back from a variant.
@@ -68,7 +67,7 @@ pub const LABELS: &[Detector] = &[
             measures: "The head attends as if all tokens of text were alike: it goes by which tokens are special.",
             formula: "rebuilt.special >= {chooses_rebuilt}, firm if q <= {label_q}; not in layer 0",
             chance: CHANCE,
-            source: SOURCE,
+            source: OURS,
             caveats: CAVEATS,
         })
     },
@@ -84,7 +83,7 @@ pub const LABELS: &[Detector] = &[
             formula: "rebuilt.position >= {chooses_rebuilt} and at least rebuilt.token, and rebuilt_over_special.position >= \
                 {chooses_over_special}, firm if q <= {label_q}; not in layer 0, not chooses:special",
             chance: CHANCE,
-            source: SOURCE,
+            source: OURS,
             caveats: CAVEATS,
         })
     },
@@ -100,7 +99,7 @@ pub const LABELS: &[Detector] = &[
             formula: "rebuilt.token >= {chooses_rebuilt} and more than rebuilt.position, and rebuilt_over_special.token >= \
                 {chooses_over_special}, firm if q <= {label_q}; not in layer 0, not chooses:special",
             chance: CHANCE,
-            source: SOURCE,
+            source: OURS,
             caveats: CAVEATS,
         })
     },

@@ -41,7 +41,7 @@ impl CoreferenceInputs<'_> {
         }
         let sums = &self.block[kind];
         let right = self.right[kind][way] - other(sums, self.best[kind]) as f64;
-        Fraction::new(right, sums.anaphors as f64).over(sums.anaphors, sums.windows)
+        Fraction::mean(right, sums.anaphors, sums.windows)
     }
 }
 
@@ -90,7 +90,6 @@ const MARGIN: Threshold = Threshold::rule(
         section 5.2",
 );
 
-/// The label of heads that find antecedents.
 pub(super) const COREFERENCE: Detector = Detector {
     thresholds: &[&MARGIN, &LABEL_Q],
     parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),

@@ -116,13 +116,12 @@ impl Study for Dependency {
         let blocks: Vec<[RelationSums; 2]> = sums.blocks.iter().map(of_block).collect();
         let mut total = <[RelationSums; 2]>::default();
         blocks.iter().for_each(|block| total.merge(block));
+        let at = |block: Option<usize>| block.map_or(&total, |block| &blocks[block]);
         let of_head = |block: Option<usize>, head: usize| {
-            let sums = block.map_or(&total, |block| &blocks[block]);
-            metric::cells(METRICS, |metric, cell| (metric.value)(sums, head, cell))
+            metric::cells(METRICS, |metric, cell| (metric.value)(at(block), head, cell))
         };
         let of_chance = |block: Option<usize>| {
-            let sums = block.map_or(&total, |block| &blocks[block]);
-            metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(sums, 0, cell))
+            metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(at(block), 0, cell))
         };
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         let tests = Tests {

@@ -11,7 +11,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
-use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
@@ -76,7 +76,6 @@ impl ExplainedInputs<'_> {
 const BY_FORM: Keys = Keys::Each(FORMS, |form| ["all-keys", "text"][form].to_owned());
 const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
 
-const OURS: &str = "Defined here.";
 const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
     explain nothing, or a little less";
 const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
@@ -168,7 +167,6 @@ const OVER_OFFSETS: Threshold = Threshold::rule(
     "smallest `explained_by_place_over_offsets` of `place`: a head that goes by offsets has 0",
 );
 
-/// The label of heads that look at fixed places.
 pub(super) const FIXED_PLACES: Detector = Detector {
     thresholds: &[&SHARE, &OVER_OFFSETS, &LABEL_Q],
     phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),

@@ -4,7 +4,7 @@ use super::observe::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{FractionsByBlock, Shares};
 use super::sums::NormExposure;
 use crate::stats::exact::ExactSum;
-use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
@@ -84,7 +84,6 @@ const PUNCTUATION: usize = 2;
 const FIRST_TOKEN: usize = 3;
 
 const KOBAYASHI: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";
-const OURS: &str = "Defined here.";
 const OWN_CHANCE: &str = "uniform attention with the head's own norms: in `chance` of the head";
 const NO_CHANCE: &str = "none: what a head without any preference for keys writes depends on its values";
 const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The value bias is part of every norm, \

@@ -25,15 +25,13 @@ impl SegmentInputs<'_> {
     }
 
     fn of_variation(&self, part: ExactSum) -> Fraction {
-        let SegmentExposure { rows, first, .. } = *self.exposure;
-        Fraction::new(part.value(), self.sums.total.value()).over(rows, first)
+        Fraction::new(part.value(), self.sums.total.value()).over(self.exposure.rows, self.exposure.first)
     }
 }
 
 /// Noise has nothing that is explained beyond noise.
 fn noise(seen: &SegmentInputs<'_>) -> Fraction {
-    let SegmentExposure { rows, first, .. } = *seen.exposure;
-    Fraction::new(0.0, rows as f64).over(rows, first)
+    Fraction::mean(0.0, seen.exposure.rows, seen.exposure.first)
 }
 
 const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
@@ -45,8 +43,7 @@ type SegmentMetric = Metric<fn(&SegmentInputs<'_>) -> Fraction>;
 
 pub const METRICS: &[SegmentMetric] = &[
     SegmentMetric::single(|seen| {
-        let SegmentExposure { queries, first, .. } = *seen.exposure;
-        Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(queries, first)
+        Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(seen.exposure.queries, seen.exposure.first)
     })
     .explained(Explanation {
         name: "same_segment_share",
