@@ -1,5 +1,8 @@
 //! The documentation of labels and metrics: the one text that `explain` prints and docs/detectors.md is made from.
 
+/// The source of a definition of this project.
+pub const OURS: &str = "Defined here.";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub name: &'static str,

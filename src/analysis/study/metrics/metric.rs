@@ -27,11 +27,6 @@ pub struct Metric<F> {
 }
 
 impl<F: Copy> Metric<F> {
-    /// A single number; its chance is its value without a head ([`HeadMetric`]), or that of a head that attends evenly.
-    pub const fn number(explanation: Explanation, value: F) -> Self {
-        Self { explanation, keys: Keys::Single, value, chance: None }
-    }
-
     pub const fn single(value: F) -> Self {
         Self::keyed(Keys::Single, value)
     }
@@ -297,7 +292,7 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
-    /// The same, where some metrics may be missing.
+    /// As [`Metrics::in_order`], but some metrics may be missing.
     pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
         self.in_order(&present)

@@ -10,7 +10,7 @@ use crate::sequences::sequence::{InputToken, Sequence};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
 use crate::studies::ablation::removal::{EachHead, PerToken, Quantity, RemovalSums};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -94,14 +94,14 @@ impl Quantity for ByGroup {
 }
 
 pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
-    METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(losses, head, cell))).collect()
+    metric::cells(METRICS, |metric, cell| (metric.value)(losses, head, cell))
 }
 
 /// The loss without a head less that with it, per masked token of a group; nothing for chance.
 pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
     let Some(losses) = losses.get(group) else { return Fraction::NONE };
     let more = head.map_or(0.0, |head| losses.change(head));
-    Fraction::new(more, losses.tokens as f64).over(losses.tokens, losses.sentences)
+    Fraction::mean(more, losses.tokens, losses.sentences)
 }
 
 const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \
@@ -118,30 +118,23 @@ pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
 type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[
-    Metric::number(
-        Explanation {
-            name: "loss_effect",
-            measures: "How much the loss of masked tokens, in a decoder of the next tokens, rises when the head is removed.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "Removal of single heads: Michel et al. 2019 (arXiv:1905.10650), section 3, there by zeros and of a task; \
-                the mean in its place: `settings.ablation`.",
-            caveats: "Importance is no role: it says nothing of where the head looks. Other heads can compensate, so that a group \
-                may matter although none of its heads does. It depends on what stands for the head.",
-        },
-        |losses, head, _| of_all(losses, head),
-    ),
-    Metric {
-        explanation: Explanation {
+    EffectMetric::single(|losses, head, _| of_all(losses, head)).explained(Explanation {
+        name: "loss_effect",
+        measures: "How much the loss of masked tokens, in a decoder of the next tokens, rises when the head is removed.",
+        formula: FORMULA,
+        chance: CHANCE,
+        source: "Removal of single heads: Michel et al. 2019 (arXiv:1905.10650), section 3, there by zeros and of a task; \
+            the mean in its place: `settings.ablation`.",
+        caveats: "Importance is no role: it says nothing of where the head looks. Other heads can compensate, so that a group \
+            may matter although none of its heads does. It depends on what stands for the head.",
+    }),
+    EffectMetric::keyed(BY_CLASS, |losses, head, cell| effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])))
+        .explained(Explanation {
             name: "loss_effect_by_class",
             measures: "The same over the tokens of words of one universal part of speech.",
             formula: FORMULA,
             chance: CHANCE,
             source: "As `loss_effect`; UPOS as annotated.",
             caveats: "Null where the corpus has no word classes.",
-        },
-        keys: BY_CLASS,
-        value: |losses, head, cell| effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])),
-        chance: None,
-    },
+        }),
 ];

@@ -22,9 +22,9 @@ use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_of};
 use crate::studies::ablation::removal::{EachHead, Loss, Quantity, RemovalSums};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Parameter, Phrase, assess};
+use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, HeadMetric, Keys, Metric};
+use crate::study::metrics::metric::{Fraction, HeadMetric, Metric};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySums {
@@ -253,7 +253,7 @@ impl Sums for CopyingSums {
 /// How much of the gain goes away without a head; of `None` nothing.
 pub fn effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
-    Fraction::new(lost, losses.tokens() as f64).over(losses.tokens(), losses.copies[1].sentences)
+    Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
 /// How much more the second copy loses without a head; of `None` nothing. A head that only makes the first copy worse to predict
@@ -261,7 +261,7 @@ pub fn effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
 pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let second = |variant: Option<usize>| losses.losses(variant)[1];
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));
-    Fraction::new(lost, losses.tokens() as f64).over(losses.tokens(), losses.copies[1].sentences)
+    Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
 pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction> {
@@ -273,7 +273,7 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
             Some(chance) => chance(sums) * of.queries as f64,
             None => (metric.value)(sums),
         };
-        Fraction::new(above, of.queries as f64).over(of.queries, of.sequences)
+        Fraction::mean(above, of.queries, of.sequences)
     };
     COPYING_METRICS.iter().map(value).collect()
 }
@@ -287,80 +287,59 @@ const DIRECT_CAVEATS: &str = "By the direct path alone. Over the queries of `cop
     write (a layer behind the final norm, norms of what is written).";
 
 pub const COPYING_METRICS: &[CopyingMetric] = &[
-    Metric {
-        explanation: Explanation {
-            name: "copy_logit",
-            measures: "How much what the head writes raises the logit of the token that it attends to most, beyond the other tokens of the \
-                copy.",
-            formula: "copy_logit = mean over queries i of the second copy of random tokens of D(t) - mean of D over the other tokens of the \
-                copy, t the token of largest weight; D(t) = <o_i, g * u_t> / s_i, o_i the output of the head, u_t the vector of the token \
-                in the head that predicts, g and s_i weights and scale of the final norm, both centred where that is LayerNorm",
-            chance: "0: the token is raised as others are",
-            source: DIRECT,
-            caveats: DIRECT_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |sums| sums.logit.value(),
-        chance: Some(|_| 0.0),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "copy_rank",
-            measures: "The share of the other tokens of the copy whose logit the head raises less than that of the token that it attends to \
-                most.",
-            formula: "copy_rank = mean over the same queries of the share of the other tokens of the copy with a smaller D, equal ones half",
-            chance: "0.5: the token is raised as others are",
-            source: "Defined here: against the mean of the whole vocabulary a head that writes a constant seems to copy.",
-            caveats: DIRECT_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |sums| sums.rank.value(),
-        chance: Some(|_| 0.5),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "copy_scored",
-            measures: "The share of the queries of the second copy whose largest weight is on another token of text: those that `copy_logit` \
-                and `copy_rank` are over.",
-            formula: "copy_scored = queries of the second copy whose largest weight is on another token of text / queries of the second copy",
-            chance: "none",
-            source: "Defined here.",
-            caveats: "A head that rests on the first token is scored on few queries.",
-        },
-        keys: Keys::Single,
-        value: |sums| sums.queries as f64,
-        chance: Some(|_| f64::NAN),
-    },
+    CopyingMetric::single(|sums| sums.logit.value()).with_chance(|_| 0.0).explained(Explanation {
+        name: "copy_logit",
+        measures: "How much what the head writes raises the logit of the token that it attends to most, beyond the other tokens of the \
+            copy.",
+        formula: "copy_logit = mean over queries i of the second copy of random tokens of D(t) - mean of D over the other tokens of the \
+            copy, t the token of largest weight; D(t) = <o_i, g * u_t> / s_i, o_i the output of the head, u_t the vector of the token \
+            in the head that predicts, g and s_i weights and scale of the final norm, both centred where that is LayerNorm",
+        chance: "0: the token is raised as others are",
+        source: DIRECT,
+        caveats: DIRECT_CAVEATS,
+    }),
+    CopyingMetric::single(|sums| sums.rank.value()).with_chance(|_| 0.5).explained(Explanation {
+        name: "copy_rank",
+        measures: "The share of the other tokens of the copy whose logit the head raises less than that of the token that it attends to \
+            most.",
+        formula: "copy_rank = mean over the same queries of the share of the other tokens of the copy with a smaller D, equal ones half",
+        chance: "0.5: the token is raised as others are",
+        source: "Defined here: against the mean of the whole vocabulary a head that writes a constant seems to copy.",
+        caveats: DIRECT_CAVEATS,
+    }),
+    CopyingMetric::single(|sums| sums.queries as f64).with_chance(|_| f64::NAN).explained(Explanation {
+        name: "copy_scored",
+        measures: "The share of the queries of the second copy whose largest weight is on another token of text: those that `copy_logit` \
+            and `copy_rank` are over.",
+        formula: "copy_scored = queries of the second copy whose largest weight is on another token of text / queries of the second copy",
+        chance: "none",
+        source: "Defined here.",
+        caveats: "A head that rests on the first token is scored on few queries.",
+    }),
 ];
 
 pub const METRICS: &[HeadMetric<CopyLosses>] = &[
-    HeadMetric::number(
-        Explanation {
-            name: "in_context_effect",
-            measures: "How much of what a decoder gains from having read the same tokens before goes away without the head.",
-            formula: "in_context_effect = (g - g') / tokens of a copy, in nats; g = the sum of -ln p over the tokens of the first copy \
+    HeadMetric::single(effect).explained(Explanation {
+        name: "in_context_effect",
+        measures: "How much of what a decoder gains from having read the same tokens before goes away without the head.",
+        formula: "in_context_effect = (g - g') / tokens of a copy, in nats; g = the sum of -ln p over the tokens of the first copy \
             less that over the second, each behind the same token, with the head, and g' without it",
-            chance: "0: the gain does not go by the head",
-            source: "The loss early in the context less that late: Olsson et al. 2022 (arXiv:2209.11895), \"in-context learning score\", \
+        chance: "0: the gain does not go by the head",
+        source: "The loss early in the context less that late: Olsson et al. 2022 (arXiv:2209.11895), \"in-context learning score\", \
             there on text; on repeated random tokens and head by head, defined here.",
-            caveats: "Other heads can compensate, so that a group may matter although none of its heads does. It depends on what stands for the \
+        caveats: "Other heads can compensate, so that a group may matter although none of its heads does. It depends on what stands for the \
             head (`settings.ablation`).",
-        },
-        effect,
-    ),
-    HeadMetric::number(
-        Explanation {
-            name: "copy_effect",
-            measures: "How much more the second copy of random tokens loses without the head.",
-            formula: "copy_effect = (L2' - L2) / tokens of a copy, in nats; L2 = the sum of -ln p over the tokens of the second copy with \
+    }),
+    HeadMetric::single(copy_effect).explained(Explanation {
+        name: "copy_effect",
+        measures: "How much more the second copy of random tokens loses without the head.",
+        formula: "copy_effect = (L2' - L2) / tokens of a copy, in nats; L2 = the sum of -ln p over the tokens of the second copy with \
             the head, and L2' without it",
-            chance: "0: the second copy does not go by the head",
-            source: "Defined here.",
-            caveats: "Tokens of both copies may cost more without a head that says what any text is like: a part in copying needs \
+        chance: "0: the second copy does not go by the head",
+        source: "Defined here.",
+        caveats: "Tokens of both copies may cost more without a head that says what any text is like: a part in copying needs \
             `in_context_effect` too.",
-        },
-        copy_effect,
-    ),
+    }),
 ];
 
 const RANK: Threshold = Threshold::rule(
@@ -371,21 +350,9 @@ const RANK: Threshold = Threshold::rule(
 );
 
 pub(super) const COPIES: Detector = Detector {
-    explanation: Explanation {
-        name: "copies",
-        measures: "What the head writes raises the logit of the token that it attends to most above those of other tokens.",
-        formula: "copy_rank >= {copies_rank}, firm if q <= {label_q}",
-        chance: "0.5",
-        source: "Copying as the second half of the definition of induction heads: Olsson et al. 2022 (arXiv:2209.11895); direct effects: \
-            Elhage et al. 2021 (transformer-circuits.pub).",
-        caveats: "On random tokens that come twice, and by the direct path alone: later heads may undo what it writes. It says nothing of \
-            where the head looks; `induction` does.",
-    },
     thresholds: &[&RANK, &LABEL_Q],
-    is_role: true,
-    parameter: Parameter::None,
     phrase: Phrase::Fixed("raises the logit of the token that it attends to most"),
-    shown: LabelStyle { code: Some("copy"), colour: AnsiColor::Magenta, in_controls: false },
+    shown: LabelStyle::of(Some("copy"), AnsiColor::Magenta),
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);
         let mut assessment = assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&RANK));
@@ -396,4 +363,14 @@ pub(super) const COPIES: Detector = Detector {
         }
         assessment.into_iter().collect()
     },
+    ..Detector::role(Explanation {
+        name: "copies",
+        measures: "What the head writes raises the logit of the token that it attends to most above those of other tokens.",
+        formula: "copy_rank >= {copies_rank}, firm if q <= {label_q}",
+        chance: "0.5",
+        source: "Copying as the second half of the definition of induction heads: Olsson et al. 2022 (arXiv:2209.11895); direct effects: \
+            Elhage et al. 2021 (transformer-circuits.pub).",
+        caveats: "On random tokens that come twice, and by the direct path alone: later heads may undo what it writes. It says nothing of \
+            where the head looks; `induction` does.",
+    })
 };

@@ -217,8 +217,8 @@ const CAVEATS: &str = "How far is not how much it matters: what moves may be rea
     It depends on what stands for the head (`settings.ablation`).";
 
 pub const METRICS: &[HeadMetric<OutputShiftTotals>] = &[
-    HeadMetric::number(
-        Explanation {
+    HeadMetric::<OutputShiftTotals>::single(|moved, head| output(moved, head.map(|head| &moved.without[head])))
+        .explained(Explanation {
             name: "output_shift",
             measures: "How far the last hidden states of tokens of text turn when the head is removed.",
             formula: "output_shift = mean over i in T of 1 - cos(h_i, h'_i), h_i the last hidden state with the head and h'_i \
@@ -226,11 +226,9 @@ pub const METRICS: &[HeadMetric<OutputShiftTotals>] = &[
             chance: CHANCE,
             source: "This project (docs/methodology/output-shift.md).",
             caveats: CAVEATS,
-        },
-        |moved, head| output(moved, head.map(|head| &moved.without[head])),
-    ),
-    HeadMetric::number(
-        Explanation {
+        }),
+    HeadMetric::<OutputShiftTotals>::single(|moved, head| pooled(moved, head.map(|head| &moved.without[head])))
+        .explained(Explanation {
             name: "pooled_shift",
             measures: "How far the mean of a sentence's last hidden states turns when the head is removed.",
             formula: "pooled_shift = mean over sentences of 1 - cos(m, m'), m the mean of the last hidden states of all tokens \
@@ -239,7 +237,5 @@ pub const METRICS: &[HeadMetric<OutputShiftTotals>] = &[
             source: "This project (docs/methodology/output-shift.md); the mean over tokens is how many sentence encoders make \
                 the vector of a sentence (Reimers & Gurevych 2019).",
             caveats: CAVEATS,
-        },
-        |moved, head| pooled(moved, head.map(|head| &moved.without[head])),
-    ),
+        }),
 ];

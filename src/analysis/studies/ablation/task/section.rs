@@ -298,23 +298,20 @@ pub fn of_all(items: &Items, head: Option<usize>) -> Fraction {
 }
 
 pub const METRICS: &[HeadMetric<Items>] = &[
-    HeadMetric::number(
-        Explanation {
-            name: "task_effect",
-            measures: "How much the loss of a task of the user's own rises when the head is removed.",
-            formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
-                ln p(label), with a foil less ln p(foil), of tags its sum over words, of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad), of a triple \
-                cos(anchor, positive) - cos(anchor, negative); the loss is minus the mean score",
-            chance: "0: the head is not missed",
-            source: "Removal of single heads from a task: Michel et al. 2019 (arXiv:1905.10650), section 3; minimal pairs: Warstadt \
-                et al. 2020 (arXiv:1912.00582); masked texts word by word: Kauf & Ivanova 2023 (arXiv:2305.10588).",
-            caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
-                alone. It depends on what stands for the head: `settings.ablation`.",
-        },
-        of_all,
-    ),
-    HeadMetric::number(
-        Explanation {
+    HeadMetric::single(of_all).explained(Explanation {
+        name: "task_effect",
+        measures: "How much the loss of a task of the user's own rises when the head is removed.",
+        formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
+            ln p(label), with a foil less ln p(foil), of tags its sum over words, of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad), of a triple \
+            cos(anchor, positive) - cos(anchor, negative); the loss is minus the mean score",
+        chance: "0: the head is not missed",
+        source: "Removal of single heads from a task: Michel et al. 2019 (arXiv:1905.10650), section 3; minimal pairs: Warstadt \
+            et al. 2020 (arXiv:1912.00582); masked texts word by word: Kauf & Ivanova 2023 (arXiv:2305.10588).",
+        caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
+            alone. It depends on what stands for the head: `settings.ablation`.",
+    }),
+    HeadMetric::<Items>::single(|items, head| share(items.values(), |item| item.right(head) - item.right(None)))
+        .explained(Explanation {
             name: "task_right_effect",
             measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",
             formula: "task_right_effect = share of items, or of words, that are right without the head - the share with it; right is a score above 0, of \
@@ -322,7 +319,5 @@ pub const METRICS: &[HeadMetric<Items>] = &[
             chance: "0: the head is not missed",
             source: "As `task_effect`: Michel et al. 2019 report the change in accuracy.",
             caveats: "Most heads change the score of an item without making it right or wrong, so this is coarser than `task_effect`.",
-        },
-        |items, head| share(items.values(), |item| item.right(head) - item.right(None)),
-    ),
+        }),
 ];

@@ -41,10 +41,8 @@ impl Study for DirectEffect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DirectSums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let cell = |number: Option<usize>, part: Option<LogitPart>| vec![effect(blocks.at(number), part, sums)];
-        let of_head = |number: Option<usize>, place: usize| cell(number, Some(LogitPart::Head(place)));
-        let estimates = Estimates::new(&columns(self), context, of_head, |number| cell(number, None));
+        let values = |items: &ItemEffects, head: Option<usize>| vec![effect(items, head.map(LogitPart::Head), sums)];
+        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, values);
         let direct = DirectResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, DirectSection { direct })
     }
@@ -57,17 +55,17 @@ fn effect(items: &ItemEffects, part: Option<LogitPart>, sums: &DirectSums) -> Fr
 }
 
 const METRICS: &[Metric<()>] = &[Metric::single(()).explained(Explanation {
-        name: "direct_effect",
-        measures: "How much the head adds by itself, without any layer after it, to the logit of the answer of a task less that of the \
-            foil.",
-        formula: "direct_effect = mean over items of <o_h, g (u_answer - u_foil)> / s at the position that predicts, in nats; o_h what the \
-            head writes, g the weights of the final norm, s its scale in the whole run, u the vectors of tokens in the prediction head; where \
-            the norm subtracts means both sides are without theirs",
-        chance: "0: the head writes nothing along the difference of the two tokens",
-        source: "The direct path from a head to the logits: Elhage et al. 2021, \"A Mathematical Framework for Transformer Circuits\"; \
-            direct logit attribution of heads: Wang et al. 2022 (arXiv:2211.00593), section 3.",
-        caveats: "What later layers make of the head's output is not in it: a head may act through them alone. A norm of what blocks write \
-            acts with its scale in the whole run. Logits are those before any bound.",
+    name: "direct_effect",
+    measures: "How much the head adds by itself, without any layer after it, to the logit of the answer of a task less that of the \
+        foil.",
+    formula: "direct_effect = mean over items of <o_h, g (u_answer - u_foil)> / s at the position that predicts, in nats; o_h what the \
+        head writes, g the weights of the final norm, s its scale in the whole run, u the vectors of tokens in the prediction head; where \
+        the norm subtracts means both sides are without theirs",
+    chance: "0: the head writes nothing along the difference of the two tokens",
+    source: "The direct path from a head to the logits: Elhage et al. 2021, \"A Mathematical Framework for Transformer Circuits\"; \
+        direct logit attribution of heads: Wang et al. 2022 (arXiv:2211.00593), section 3.",
+    caveats: "What later layers make of the head's output is not in it: a head may act through them alone. A norm of what blocks write \
+        acts with its scale in the whole run. Logits are those before any bound.",
 })];
 
 const CAVEATS: &[Caveat] = &[Caveat {

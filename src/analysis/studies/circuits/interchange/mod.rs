@@ -44,13 +44,11 @@ impl Study for Interchange {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &InterchangeSums = observed.sums();
-        let blocks = sums.blocks.with_total();
         let result = InterchangeResult::new(sums, observed.left_out(), context);
         // Shares of what may be nothing say nothing.
         let known = |value: Fraction| if result.gap_is_shown { value } else { Fraction::NONE };
-        let cells = |number: Option<usize>, place| values(blocks.at(number), place).into_iter().map(known).collect();
-        let of_head = |number: Option<usize>, place: usize| cells(number, Some(place));
-        let estimates = Estimates::new(&columns(self), context, of_head, |number| cells(number, None));
+        let cells = |items: &Items, head: Option<usize>| values(items, head).into_iter().map(known).collect();
+        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, cells);
         let interchange = result.with_metrics(&estimates);
         (estimates, InterchangeSection { interchange })
     }

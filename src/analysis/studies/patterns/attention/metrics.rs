@@ -2,7 +2,7 @@
 
 use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
-use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
@@ -36,8 +36,6 @@ impl AttentionInputs<'_> {
 fn ratio(above: ExactSum, below: ExactSum, over: Eligible) -> Fraction {
     Fraction::new(above.value(), below.value()).over(over.count, over.sentences)
 }
-
-const OURS: &str = "Defined here.";
 
 pub const METRICS: &[AttentionMetric] = &[
     AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot])).explained(

@@ -11,13 +11,12 @@ use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
 use super::section::{ABOVE_SPECIAL, ChoiceSection, REBUILT};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
 use crate::study::labels::{
-    Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Parameter, Phrase, Policy, assess,
+    Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Phrase, Policy, assess,
 };
-use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::explanation::{Explanation, OURS};
 
 const CAVEATS: &str = "It says by what queries and keys meet, not to what a head attends, and not that the model's output depends on it. \
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
-const SOURCE: &str = "Defined here.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
 /// The share of a head's distance from even attention that comes back from a variant.
@@ -53,17 +52,8 @@ fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Po
 
 pub const LABELS: &[Detector] = &[
     Detector {
-        explanation: Explanation {
-            name: "chooses:special",
-            measures: "The head attends as if all tokens of text were alike: it goes by which tokens are special.",
-            formula: "rebuilt.special >= {chooses_rebuilt}, firm if q <= {label_q}; not in layer 0",
-            chance: CHANCE,
-            source: SOURCE,
-            caveats: CAVEATS,
-        },
         thresholds: &[&REBUILT, &LABEL_Q],
         is_role: false,
-        parameter: Parameter::None,
         phrase: Phrase::Fixed("goes by which tokens are special"),
         shown: LabelStyle::of(Some("special"), AnsiColor::Yellow),
         assess: |evidence, policy| {
@@ -72,39 +62,45 @@ pub const LABELS: &[Detector] = &[
             let of_layer = |found: Assessment| Assessment { fires: found.fires && !is_first_layer(evidence), ..found };
             found.into_iter().map(of_layer).collect()
         },
+        ..Detector::role(Explanation {
+            name: "chooses:special",
+            measures: "The head attends as if all tokens of text were alike: it goes by which tokens are special.",
+            formula: "rebuilt.special >= {chooses_rebuilt}, firm if q <= {label_q}; not in layer 0",
+            chance: CHANCE,
+            source: OURS,
+            caveats: CAVEATS,
+        })
     },
     Detector {
-        explanation: Explanation {
+        thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
+        is_role: false,
+        phrase: Phrase::Fixed("goes by where tokens stand"),
+        shown: LabelStyle::of(Some("position"), AnsiColor::Cyan),
+        assess: |evidence, policy| by_one_part("chooses:position", POSITION, evidence, policy).into_iter().collect(),
+        ..Detector::role(Explanation {
             name: "chooses:position",
             measures: "The head goes by where tokens stand.",
             formula: "rebuilt.position >= {chooses_rebuilt} and at least rebuilt.token, and rebuilt_over_special.position >= \
                 {chooses_over_special}, firm if q <= {label_q}; not in layer 0, not chooses:special",
             chance: CHANCE,
-            source: SOURCE,
+            source: OURS,
             caveats: CAVEATS,
-        },
-        thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
-        is_role: false,
-        parameter: Parameter::None,
-        phrase: Phrase::Fixed("goes by where tokens stand"),
-        shown: LabelStyle::of(Some("position"), AnsiColor::Cyan),
-        assess: |evidence, policy| by_one_part("chooses:position", POSITION, evidence, policy).into_iter().collect(),
+        })
     },
     Detector {
-        explanation: Explanation {
+        thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
+        is_role: false,
+        phrase: Phrase::Fixed("goes by which tokens there are"),
+        shown: LabelStyle::of(Some("token"), AnsiColor::Magenta),
+        assess: |evidence, policy| by_one_part("chooses:token", TOKEN, evidence, policy).into_iter().collect(),
+        ..Detector::role(Explanation {
             name: "chooses:token",
             measures: "The head goes by which tokens there are.",
             formula: "rebuilt.token >= {chooses_rebuilt} and more than rebuilt.position, and rebuilt_over_special.token >= \
                 {chooses_over_special}, firm if q <= {label_q}; not in layer 0, not chooses:special",
             chance: CHANCE,
-            source: SOURCE,
+            source: OURS,
             caveats: CAVEATS,
-        },
-        thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
-        is_role: false,
-        parameter: Parameter::None,
-        phrase: Phrase::Fixed("goes by which tokens there are"),
-        shown: LabelStyle::of(Some("token"), AnsiColor::Magenta),
-        assess: |evidence, policy| by_one_part("chooses:token", TOKEN, evidence, policy).into_iter().collect(),
+        })
     },
 ];

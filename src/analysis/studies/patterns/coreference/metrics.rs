@@ -9,7 +9,7 @@ use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// The right choices of a head in a block, or in all of them, beside what they are held against.
 pub struct CoreferenceInputs<'a> {
@@ -30,7 +30,7 @@ pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
 
 impl CoreferenceInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+        metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// A cell, of what is right less what `other` has.
@@ -41,7 +41,7 @@ impl CoreferenceInputs<'_> {
         }
         let sums = &self.block[kind];
         let right = self.right[kind][way] - other(sums, self.best[kind]) as f64;
-        Fraction::new(right, sums.anaphors as f64).over(sums.anaphors, sums.windows)
+        Fraction::mean(right, sums.anaphors, sums.windows)
     }
 }
 
@@ -56,26 +56,21 @@ const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not 
 type CoreferenceMetric = Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>;
 
 pub const METRICS: &[CoreferenceMetric] = &[
-    Metric {
-        explanation: Explanation {
-            name: "coreference_accuracy",
-            measures: "How often, of the head words of all mentions before an anaphor, the one that it attends to most, or \
-                that attends to it most, heads a mention of the same entity.",
-            formula: "share of anaphors whose chosen candidate is right: the candidate c with the largest W[anaphor, c] \
-                (anaphor->antecedent) or W[c, anaphor] (antecedent->anaphor), W the attention between words; of all anaphors, \
-                by the UPOS of the head word, and of those none of whose antecedents has the same lemma",
-            chance: "right candidates / candidates",
-            source: SOURCE,
-            caveats: "Windows of whole sentences, with gold mentions. A head that finds the same word again is right for most \
-                names and nouns: compare coreference_gain and the kind other-lemma. In a decoder antecedent->anaphor is null: no \
-                antecedent sees its anaphor.",
-        },
-        keys: BY_KIND,
-        value: |seen, cell| seen.less(cell, |_, _| 0),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+    CoreferenceMetric::keyed(BY_KIND, |seen, cell| seen.less(cell, |_, _| 0)).explained(Explanation {
+        name: "coreference_accuracy",
+        measures: "How often, of the head words of all mentions before an anaphor, the one that it attends to most, or \
+            that attends to it most, heads a mention of the same entity.",
+        formula: "share of anaphors whose chosen candidate is right: the candidate c with the largest W[anaphor, c] \
+            (anaphor->antecedent) or W[c, anaphor] (antecedent->anaphor), W the attention between words; of all anaphors, \
+            by the UPOS of the head word, and of those none of whose antecedents has the same lemma",
+        chance: "right candidates / candidates",
+        source: SOURCE,
+        caveats: "Windows of whole sentences, with gold mentions. A head that finds the same word again is right for most \
+            names and nouns: compare coreference_gain and the kind other-lemma. In a decoder antecedent->anaphor is null: no \
+            antecedent sees its anaphor.",
+    }),
+    CoreferenceMetric::keyed(BY_KIND, |seen, cell| seen.less(cell, |sums, best| sums.baselines[best])).explained(
+        Explanation {
             name: "coreference_gain",
             measures: "How much more often a head is right about an anaphor than the best rule without a head.",
             formula: "coreference_accuracy less the accuracy of the best of three rules on the same anaphors: the nearest candidate; the \
@@ -85,10 +80,7 @@ pub const METRICS: &[CoreferenceMetric] = &[
             source: SOURCE,
             caveats: "The rule is the best on those very anaphors, which only makes the comparison stricter.",
         },
-        keys: BY_KIND,
-        value: |seen, cell| seen.less(cell, |sums, best| sums.baselines[best]),
-        chance: None,
-    },
+    ),
 ];
 
 const MARGIN: Threshold = Threshold::rule(
@@ -98,9 +90,22 @@ const MARGIN: Threshold = Threshold::rule(
         section 5.2",
 );
 
-/// The label of heads that find antecedents.
 pub(super) const COREFERENCE: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&MARGIN, &LABEL_Q],
+    parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
+    phrase: Phrase::Fixed("finds the earlier mention of an entity"),
+    shown: LabelStyle::of(Some("coref"), AnsiColor::Green),
+    assess: |evidence, policy| {
+        let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| (kind, way)));
+        let tested = cells.filter_map(|(kind, way)| {
+            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, way));
+            let measured = evidence.metric("coreference_gain", Some(&key));
+            let metric = format!("coreference_gain.{key}");
+            assess(&label, &metric, measured, Bound::AtLeast, policy.rule(&MARGIN))
+        });
+        tested.collect()
+    },
+    ..Detector::role(Explanation {
         name: "coreference:<kind>",
         measures: "The head's attention points from a mention of an entity to an earlier mention of it, more often than any rule \
             that goes by nearness, by the same lemma or by agreement: of all anaphors, or of those none of whose antecedents has the \
@@ -112,20 +117,5 @@ pub(super) const COREFERENCE: Detector = Detector {
             that of syntactic labels.",
         caveats: "Mentions are given, not found. What cue the head goes by is not told: a head that finds the same token again \
             is ruled out only as far as the rule of the same lemma does.",
-    },
-    thresholds: &[&MARGIN, &LABEL_Q],
-    is_role: true,
-    parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
-    phrase: Phrase::Fixed("finds the earlier mention of an entity"),
-    shown: LabelStyle { code: Some("coref"), colour: AnsiColor::Green, in_controls: false },
-    assess: |evidence, policy| {
-        let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| (kind, way)));
-        let tested = cells.filter_map(|(kind, way)| {
-            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, way));
-            let measured = evidence.metric("coreference_gain", Some(&key));
-            let metric = format!("coreference_gain.{key}");
-            assess(&label, &metric, measured, Bound::AtLeast, policy.rule(&MARGIN))
-        });
-        tested.collect()
-    },
+    })
 };

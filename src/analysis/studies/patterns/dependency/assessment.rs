@@ -6,39 +6,35 @@ use super::relation::{HeadAccuracy, RelationMetrics};
 use crate::corpus::relation::ALL;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_SENTENCES, MarginTest, Reach};
-use crate::study::labels::policy::{Policy, Range, Threshold, Value};
+use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Assessment, Bound, Measured, assess};
 
-pub(super) const MARGIN: Threshold = Threshold {
-    name: "syntactic_margin",
-    range: Range::Share,
-    default: Value::Share(0.1),
-    about: "smallest accuracy above the offset baseline of a syntactic label, as a share; Voita et al. 2019, section \
+pub(super) const MARGIN: Threshold = Threshold::share(
+    "syntactic_margin",
+    0.1,
+    "smallest accuracy above the offset baseline of a syntactic label, as a share; Voita et al. 2019, section \
         5.2: 10 %, taken as percentage points",
-};
+);
 
-pub(super) const MIN_COUNT: Threshold = Threshold {
-    name: "syntactic_min_count",
-    range: Range::Count("words"),
-    default: Value::Count(100),
-    about: "fewest scored words of a syntactic label; relations with fewer are not tested",
-};
+pub(super) const MIN_COUNT: Threshold = Threshold::count(
+    "syntactic_min_count",
+    ("words", 100),
+    "fewest scored words of a syntactic label; relations with fewer are not tested",
+);
 
-pub(super) const SPECIFIC_MARGIN: Threshold = Threshold {
-    name: "syntactic_specific_margin",
-    range: Range::Share,
-    default: Value::Share(0.05),
-    about: "smallest accuracy on a relation above that on the other arcs of the same sentences of a syntactic label that is \
+pub(super) const SPECIFIC_MARGIN: Threshold = Threshold::share(
+    "syntactic_specific_margin",
+    0.05,
+    "smallest accuracy on a relation above that on the other arcs of the same sentences of a syntactic label that is \
         beyond other arcs, as a share; with names of relations permuted within sentences the difference is 0 in the mean",
-};
+);
 
-pub(super) const BEYOND_MARGIN: Threshold = Threshold {
-    name: "syntactic_beyond_margin",
-    range: Range::Share,
-    default: Value::Share(0.02),
-    about: "smallest accuracy above the better of the offset and the tag baseline of a syntactic label that is \
+pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
+    "syntactic_beyond_margin",
+    0.02,
+    "smallest accuracy above the better of the offset and the tag baseline of a syntactic label that is \
         beyond word classes, as a share; two percentage points, so that an edge too small to matter is none",
-};
+);
 
 /// The relations with enough words for a label, the most frequent first.
 pub(super) fn tested<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {

@@ -48,24 +48,23 @@ pub struct Dependency;
 /// Metrics of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
 type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
-const METRICS: &[DependencyMetric] = &[Metric {
-    explanation: Explanation {
-        name: "uas",
-        measures: "How often the most attended word is the word's head in the gold tree, in each direction.",
-        formula: "the accuracy of the relation `all`; in a decoder of its words that can be scored in the direction",
-        chance: "the offset baseline of `all` in `relations`",
-        source: "Clark et al. 2019, section 4.2.",
-        caveats: "Predicted heads need not form a tree. In a decoder dep->head is over the words after their heads, head->dep \
-            over those before them: not the same words as in an encoder.",
-    },
-    keys: Keys::Each(2, |direction| Direction::BOTH[direction].name().to_owned()),
-    value: |sums, head, direction| {
-        let sums = &sums[direction];
-        let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
-        Fraction::new(hits as f64, sums.count as f64)
-    },
-    chance: Some(|sums, _, direction| Fraction::NONE.over(sums[direction].count, sums[direction].sentences).unknown()),
-}];
+const BY_DIRECTION: Keys = Keys::Each(2, |direction| Direction::BOTH[direction].name().to_owned());
+
+const METRICS: &[DependencyMetric] = &[DependencyMetric::keyed(BY_DIRECTION, |sums, head, direction| {
+    let sums = &sums[direction];
+    let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
+    Fraction::new(hits as f64, sums.count as f64)
+})
+.with_chance(|sums, _, direction| Fraction::NONE.over(sums[direction].count, sums[direction].sentences).unknown())
+.explained(Explanation {
+    name: "uas",
+    measures: "How often the most attended word is the word's head in the gold tree, in each direction.",
+    formula: "the accuracy of the relation `all`; in a decoder of its words that can be scored in the direction",
+    chance: "the offset baseline of `all` in `relations`",
+    source: "Clark et al. 2019, section 4.2.",
+    caveats: "Predicted heads need not form a tree. In a decoder dep->head is over the words after their heads, head->dep \
+        over those before them: not the same words as in an encoder.",
+})];
 
 impl Study for Dependency {
     type Section = Relations;
@@ -117,14 +116,12 @@ impl Study for Dependency {
         let blocks: Vec<[RelationSums; 2]> = sums.blocks.iter().map(of_block).collect();
         let mut total = <[RelationSums; 2]>::default();
         blocks.iter().for_each(|block| total.merge(block));
+        let at = |block: Option<usize>| block.map_or(&total, |block| &blocks[block]);
         let of_head = |block: Option<usize>, head: usize| {
-            let sums = block.map_or(&total, |block| &blocks[block]);
-            METRICS.iter().flat_map(|one| one.keys.places().map(move |cell| (one.value)(sums, head, cell))).collect()
+            metric::cells(METRICS, |metric, cell| (metric.value)(at(block), head, cell))
         };
         let of_chance = |block: Option<usize>| {
-            let sums = block.map_or(&total, |block| &blocks[block]);
-            let chances = METRICS.iter().map(|metric| (metric.keys, metric.chance.unwrap_or(metric.value)));
-            chances.flat_map(|(keys, chance)| keys.places().map(move |cell| chance(sums, 0, cell))).collect()
+            metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(at(block), 0, cell))
         };
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         let tests = Tests {
@@ -172,7 +169,18 @@ const BEYOND: VerdictRule = VerdictRule {
 };
 
 const SYNTACTIC: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
+    parameter: Parameter::Any("syntactic", is_universal),
+    phrase: Phrase::Directed {
+        to_head: "attends from {} words to their heads",
+        to_dependent: "attends from heads to their {} words",
+    },
+    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
+    assess: |evidence, policy| {
+        let Relations { relations, .. } = evidence.section();
+        relations.iter().flat_map(|relation| of_relation(relation, evidence.place, policy)).collect()
+    },
+    ..Detector::role(Explanation {
         name: "syntactic:<relation>",
         measures: "The head's attention points from a word to its head in the dependency tree (dep->head), \
             or from the head to the word (head->dep), for words of one Universal Dependencies relation. \
@@ -194,17 +202,5 @@ const SYNTACTIC: Detector = Detector {
             A label that is beyond the offset alone may be that of a head that follows all arcs alike. Most labels are not beyond \
             word classes: that the head knows more than these is then not shown. \
             A tree is one theory of syntax, and the labels depend on it.",
-    },
-    thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
-    is_role: true,
-    parameter: Parameter::Any("syntactic", is_universal),
-    phrase: Phrase::Directed {
-        to_head: "attends from {} words to their heads",
-        to_dependent: "attends from heads to their {} words",
-    },
-    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
-    assess: |evidence, policy| {
-        let Relations { relations, .. } = evidence.section();
-        relations.iter().flat_map(|relation| of_relation(relation, evidence.place, policy)).collect()
-    },
+    })
 };

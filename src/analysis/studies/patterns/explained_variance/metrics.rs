@@ -10,9 +10,9 @@ use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, assess_all};
-use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
+use crate::study::metrics::explanation::{Explanation, OURS};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
 pub(super) struct ExplainedInputs<'a> {
@@ -28,7 +28,7 @@ pub(super) struct ExplainedInputs<'a> {
 
 impl ExplainedInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+        metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     fn share(
@@ -76,7 +76,6 @@ impl ExplainedInputs<'_> {
 const BY_FORM: Keys = Keys::Each(FORMS, |form| ["all-keys", "text"][form].to_owned());
 const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
 
-const OURS: &str = "Defined here.";
 const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
     explain nothing, or a little less";
 const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
@@ -94,8 +93,8 @@ const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of ano
 type ExplainedMetric = Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>;
 
 pub(super) const METRICS: &[ExplainedMetric] = &[
-    Metric {
-        explanation: Explanation {
+    ExplainedMetric::keyed(BY_FORM, |seen, form| seen.share(form, |shares| &shares.all, |shares| shares.all))
+        .explained(Explanation {
             name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
             formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
@@ -104,80 +103,51 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             chance: CHANCE,
             source: OURS,
             caveats: CAVEATS,
-        },
-        keys: BY_FORM,
-        value: |seen, form| seen.share(form, |shares| &shares.all, |shares| shares.all),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "explained_alone",
-            measures: "How much of a head's attention over all keys each group of cues explains alone.",
-            formula: "explained_all[all-keys] by the cues of the group",
-            chance: CHANCE,
-            source: OURS,
-            caveats: CAVEATS,
-        },
-        keys: BY_GROUP,
-        value: |seen, group| seen.alone(ALL_KEYS, group),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "explained_unique",
-            measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
-            formula: "explained_all[all-keys] less the same by the cues of all other groups",
-            chance: CHANCE,
-            source: OURS,
-            caveats: SHARED,
-        },
-        keys: BY_GROUP,
-        value: |seen, group| seen.unique(ALL_KEYS, group),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "explained_text_alone",
-            measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
-            formula: "explained[text] by the cues of the group",
-            chance: CHANCE,
-            source: OURS,
-            caveats: CAVEATS,
-        },
-        keys: BY_GROUP,
-        value: |seen, group| seen.alone(TEXT, group),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "explained_text_unique",
-            measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
-            formula: "explained[text] less the same by the cues of all other groups",
-            chance: CHANCE,
-            source: OURS,
-            caveats: SHARED,
-        },
-        keys: BY_GROUP,
-        value: |seen, group| seen.unique(TEXT, group),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: PLACE,
-            measures: "How much of a head's attention between tokens of text other sequences have at the same places, whatever tokens \
-                stand there.",
-            formula: "sum x y / sum (x² + y²) / 2 over rows that a sequence and the one before it in its pack both have, x and y \
-                their A[i, j] over the sum of the row, j in T without i, of the places that both have, centred within the row",
-            chance: "0: what heads attend to depends on the tokens alone",
-            source: OURS,
-            caveats: PLACE_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.place(|sums| sums.shared.value()),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.alone(ALL_KEYS, group)).explained(Explanation {
+        name: "explained_alone",
+        measures: "How much of a head's attention over all keys each group of cues explains alone.",
+        formula: "explained_all[all-keys] by the cues of the group",
+        chance: CHANCE,
+        source: OURS,
+        caveats: CAVEATS,
+    }),
+    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.unique(ALL_KEYS, group)).explained(Explanation {
+        name: "explained_unique",
+        measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
+        formula: "explained_all[all-keys] less the same by the cues of all other groups",
+        chance: CHANCE,
+        source: OURS,
+        caveats: SHARED,
+    }),
+    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.alone(TEXT, group)).explained(Explanation {
+        name: "explained_text_alone",
+        measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
+        formula: "explained[text] by the cues of the group",
+        chance: CHANCE,
+        source: OURS,
+        caveats: CAVEATS,
+    }),
+    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.unique(TEXT, group)).explained(Explanation {
+        name: "explained_text_unique",
+        measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
+        formula: "explained[text] less the same by the cues of all other groups",
+        chance: CHANCE,
+        source: OURS,
+        caveats: SHARED,
+    }),
+    ExplainedMetric::single(|seen, _| seen.place(|sums| sums.shared.value())).explained(Explanation {
+        name: PLACE,
+        measures: "How much of a head's attention between tokens of text other sequences have at the same places, whatever tokens \
+            stand there.",
+        formula: "sum x y / sum (x² + y²) / 2 over rows that a sequence and the one before it in its pack both have, x and y \
+            their A[i, j] over the sum of the row, j in T without i, of the places that both have, centred within the row",
+        chance: "0: what heads attend to depends on the tokens alone",
+        source: OURS,
+        caveats: PLACE_CAVEATS,
+    }),
+    ExplainedMetric::single(|seen, _| seen.place(|sums| sums.shared.value() - sums.offsets.value())).explained(
+        Explanation {
             name: PLACE_OVER_OFFSETS,
             measures: "How much of a head's attention other sequences have at the same places, beyond what they have at the same offsets.",
             formula: "explained_by_place less the same with x and y replaced by their means at each offset j - i",
@@ -185,10 +155,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             source: OURS,
             caveats: PLACE_CAVEATS,
         },
-        keys: Keys::Single,
-        value: |seen, _| seen.place(|sums| sums.shared.value() - sums.offsets.value()),
-        chance: None,
-    },
+    ),
 ];
 
 const SHARE: Threshold =
@@ -200,9 +167,16 @@ const OVER_OFFSETS: Threshold = Threshold::rule(
     "smallest `explained_by_place_over_offsets` of `place`: a head that goes by offsets has 0",
 );
 
-/// The label of heads that look at fixed places.
 pub(super) const FIXED_PLACES: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&SHARE, &OVER_OFFSETS, &LABEL_Q],
+    phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
+    shown: LabelStyle::of(Some("place"), AnsiColor::Cyan),
+    assess: |evidence, policy| {
+        let scores = [(PLACE, &SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
+        let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));
+        assess_all("place", scores).into_iter().collect()
+    },
+    ..Detector::role(Explanation {
         name: "place",
         measures: "In sequences of like length the head attends to the same places, whatever tokens stand there.",
         formula: "explained_by_place >= {place_share} and explained_by_place_over_offsets >= {place_over_offsets}, by blocks, the larger \
@@ -210,15 +184,5 @@ pub(super) const FIXED_PLACES: Detector = Detector {
         chance: "0: attention that depends on the tokens alone; offsets are subtracted",
         source: "Defined here.",
         caveats: "In a family of sequences with like tokens at like places, a head that goes by tokens has it, too.",
-    },
-    thresholds: &[&SHARE, &OVER_OFFSETS, &LABEL_Q],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
-    shown: LabelStyle { code: Some("place"), colour: AnsiColor::Cyan, in_controls: false },
-    assess: |evidence, policy| {
-        let scores = [(PLACE, &SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
-        let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));
-        assess_all("place", scores).into_iter().collect()
-    },
+    })
 };

@@ -3,8 +3,8 @@
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
-use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Eligible, Fraction, Keys, Metric};
+use crate::study::metrics::explanation::{Explanation, OURS};
+use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub(super) struct FrequencyInputs<'a> {
@@ -52,7 +52,6 @@ impl FrequencyInputs<'_> {
 const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
 const COUNTED: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the \
     500 commonest tokens do not count, so that a corpus of few words has no value.";
-const OURS: &str = "Defined here.";
 
 pub(super) const METRICS: &[FrequencyMetric] = &[
     FrequencyMetric::single(|seen, _| seen.of_others(seen.sums.argmax as f64))
@@ -65,20 +64,15 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
             source: VOITA,
             caveats: COUNTED,
         }),
-    expected!("rare_argmax", Keys::Single, |seen, _| seen.of_others(seen.expected_argmax()), |seen, _| seen
-        .of_others(seen.exposure.argmax.value())),
-    over_chance!(
-        "rare_argmax",
-        Keys::Single,
-        |seen, _| seen.rare_argmax_over(seen.exposure.argmax.value()),
-        |seen, _| seen.of_others(0.0)
-    ),
-    over_position!(
-        "rare_argmax",
-        Keys::Single,
-        |seen, _| seen.rare_argmax_over(TIMES_EXPECTED * seen.expected_argmax()),
-        |seen, _| seen.of_others((1.0 - TIMES_EXPECTED) * seen.exposure.argmax.value())
-    ),
+    FrequencyMetric::single(|seen, _| seen.of_others(seen.expected_argmax()))
+        .with_chance(|seen, _| seen.of_others(seen.exposure.argmax.value()))
+        .explained(expected!("rare_argmax")),
+    FrequencyMetric::single(|seen, _| seen.rare_argmax_over(seen.exposure.argmax.value()))
+        .with_chance(|seen, _| seen.of_others(0.0))
+        .explained(over_chance!("rare_argmax")),
+    FrequencyMetric::single(|seen, _| seen.rare_argmax_over(TIMES_EXPECTED * seen.expected_argmax()))
+        .with_chance(|seen, _| seen.of_others((1.0 - TIMES_EXPECTED) * seen.exposure.argmax.value()))
+        .explained(over_position!("rare_argmax")),
     FrequencyMetric::single(|seen, _| seen.of_others(seen.sums.mass.value()))
         .with_chance(|seen, _| seen.of_others(seen.exposure.mass.value()))
         .explained(Explanation {
@@ -89,8 +83,9 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
             source: VOITA,
             caveats: COUNTED,
         }),
-    expected!("rare_mass", Keys::Single, |seen, _| seen.of_others(seen.expected_mass()), |seen, _| seen
-        .of_others(seen.exposure.mass.value())),
+    FrequencyMetric::single(|seen, _| seen.of_others(seen.expected_mass()))
+        .with_chance(|seen, _| seen.of_others(seen.exposure.mass.value()))
+        .explained(expected!("rare_mass")),
     FrequencyMetric::single(|seen, _| seen.of_queries(seen.sums.shift.value(), seen.sums.shifted))
         .with_chance(|seen, _| seen.of_queries(0.0, seen.exposure.queries.count))
         .explained(Explanation {

@@ -127,13 +127,13 @@ impl<'a> FrequencyOfClass<'a> {
 
     fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
         let seen = self.inputs(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]]);
-        METRICS.iter().map(|metric| (metric.value)(&seen, 0)).collect()
+        metric::cells(METRICS, |metric, cell| (metric.value)(&seen, cell))
     }
 
     fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
         let even = FrequencyHeadSums::default();
         let seen = self.inputs(number, [&even, &even]);
-        METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(&seen, 0)).collect()
+        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&seen, cell))
     }
 
     fn inputs<'b>(&'b self, number: Option<usize>, [sums, whole]: [&'b FrequencyHeadSums; 2]) -> FrequencyInputs<'b> {

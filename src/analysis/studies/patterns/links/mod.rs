@@ -75,7 +75,18 @@ const BEYOND: VerdictRule = VerdictRule {
 };
 
 const LINK: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
+    parameter: Parameter::Any("link", |_| false),
+    phrase: Phrase::Directed {
+        to_head: "attends from words to their targets by links of {}",
+        to_dependent: "attends from the targets of links of {} to their sources",
+    },
+    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
+    assess: |evidence, policy| {
+        let LinksSection { links } = evidence.section();
+        links.iter().flat_map(|links| of_links(links, evidence.place, policy)).collect()
+    },
+    ..Detector::role(Explanation {
         name: "link:<type>",
         measures: "The head's attention points from a word to a word that the corpus links it to (from), or from the target to the \
             source (to), for links of one type.",
@@ -90,19 +101,7 @@ const LINK: Detector = Detector {
             leads: Berger 1982.",
         caveats: "The accuracy of the best head is biased upwards: compare `heldout_accuracy`. A label that is beyond rules of place alone may \
             be that of a head that copies the class of the word, as an element of an atom.",
-    },
-    thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
-    is_role: true,
-    parameter: Parameter::Any("link", |_| false),
-    phrase: Phrase::Directed {
-        to_head: "attends from words to their targets by links of {}",
-        to_dependent: "attends from the targets of links of {} to their sources",
-    },
-    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
-    assess: |evidence, policy| {
-        let LinksSection { links } = evidence.section();
-        links.iter().flat_map(|links| of_links(links, evidence.place, policy)).collect()
-    },
+    })
 };
 
 #[cfg(test)]

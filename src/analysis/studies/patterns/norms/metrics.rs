@@ -4,8 +4,8 @@ use super::observe::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{FractionsByBlock, Shares};
 use super::sums::NormExposure;
 use crate::stats::exact::ExactSum;
-use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::explanation::{Explanation, OURS};
+use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
 pub struct NormInputs<'a> {
@@ -24,13 +24,12 @@ type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
 
 impl NormInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+        metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// Every cell as chance has it for this head.
     pub fn chances(&self) -> Vec<Fraction> {
-        let chance = |metric: &'static NormMetric| metric.chance.unwrap_or(|_, _| Fraction::NONE);
-        METRICS.iter().flat_map(|metric| metric.keys.places().map(move |cell| chance(metric)(self, cell))).collect()
+        metric::cells(METRICS, |metric, cell| metric.chance.map_or(Fraction::NONE, |chance| chance(self, cell)))
     }
 
     /// A ratio that rests on all text queries.
@@ -85,7 +84,6 @@ const PUNCTUATION: usize = 2;
 const FIRST_TOKEN: usize = 3;
 
 const KOBAYASHI: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";
-const OURS: &str = "Defined here.";
 const OWN_CHANCE: &str = "uniform attention with the head's own norms: in `chance` of the head";
 const NO_CHANCE: &str = "none: what a head without any preference for keys writes depends on its values";
 const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The value bias is part of every norm, \
@@ -93,8 +91,9 @@ const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The v
 const BARE: &str = "The value bias is left out.";
 
 pub const METRICS: &[NormMetric] = &[
-    Metric {
-        explanation: Explanation {
+    NormMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]))
+        .with_chance(|seen, slot| seen.at_offset(slot, seen.sums.uniform_offset_mass[slot]))
+        .explained(Explanation {
             name: "norm_offset_mass",
             measures: "How much of what a head adds up for a token comes from the token k places away, by norms, for \
                 each k of -8..8.",
@@ -103,78 +102,59 @@ pub const METRICS: &[NormMetric] = &[
             chance: OWN_CHANCE,
             source: KOBAYASHI,
             caveats: CANCELS,
-        },
-        keys: Keys::BY_OFFSET,
-        value: |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]),
-        chance: Some(|seen, slot| seen.at_offset(slot, seen.sums.uniform_offset_mass[slot])),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    NormMetric::single(|seen, _| seen.mean(seen.sums.window_mass))
+        .with_chance(|seen, _| seen.mean(seen.sums.uniform_window_mass))
+        .explained(Explanation {
             name: "norm_window_mass",
             measures: "The same of the two tokens on either side.",
             formula: "mean over i in T of the sum of N[i, j] over 0 < |i-j| <= 2, j in T",
             chance: OWN_CHANCE,
             source: OURS,
             caveats: CANCELS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(seen.sums.window_mass),
-        chance: Some(|seen, _| seen.mean(seen.sums.uniform_window_mass)),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    NormMetric::single(|seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.sink_mass[FIRST_SPECIAL]))
+        .with_chance(|seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.uniform_sink_mass[FIRST_SPECIAL]))
+        .explained(Explanation {
             name: "norm_first_special_mass",
             measures: "The same of the first special token ([CLS]).",
             formula: "mean over i in T that see it of N[i, first special]",
             chance: OWN_CHANCE,
             source: KOBAYASHI,
             caveats: CANCELS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.sink_mass[FIRST_SPECIAL]),
-        chance: Some(|seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.uniform_sink_mass[FIRST_SPECIAL])),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    NormMetric::single(|seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.sink_mass[SEPARATOR]))
+        .with_chance(|seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.uniform_sink_mass[SEPARATOR]))
+        .explained(Explanation {
             name: "norm_separator_mass",
             measures: "The same of the separators ([SEP]).",
             formula: "mean over i in T that see one of the sum of N[i, j] over separators j",
             chance: OWN_CHANCE,
             source: KOBAYASHI,
             caveats: CANCELS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.sink_mass[SEPARATOR]),
-        chance: Some(|seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.uniform_sink_mass[SEPARATOR])),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    NormMetric::single(|seen, _| seen.mean(seen.sums.sink_mass[PUNCTUATION]))
+        .with_chance(|seen, _| seen.mean(seen.sums.uniform_sink_mass[PUNCTUATION]))
+        .explained(Explanation {
             name: "norm_punctuation_mass",
             measures: "The same of punctuation.",
             formula: "mean over i in T of the sum of N[i, j] over tokens j that are all Unicode punctuation (category P)",
             chance: OWN_CHANCE,
             source: "Kobayashi et al. 2020, section 4, who count periods and commas only.",
             caveats: CANCELS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean(seen.sums.sink_mass[PUNCTUATION]),
-        chance: Some(|seen, _| seen.mean(seen.sums.uniform_sink_mass[PUNCTUATION])),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    NormMetric::single(|seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.sink_mass[FIRST_TOKEN]))
+        .with_chance(|seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.uniform_sink_mass[FIRST_TOKEN]))
+        .explained(Explanation {
             name: "norm_first_token_mass",
             measures: "The same of the first token, in a decoder.",
             formula: "mean over i in T that see it of N[i, first token]",
             chance: OWN_CHANCE,
             source: "Kobayashi et al. 2020, sections 2.2 and 4, of the sinks of Xiao et al. 2024.",
             caveats: CANCELS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.sink_mass[FIRST_TOKEN]),
-        chance: Some(|seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.uniform_sink_mass[FIRST_TOKEN])),
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    NormMetric::single(|seen, _| seen.mean_but(seen.sums.output_ratio_silent, seen.sums.output_ratio)).explained(
+        Explanation {
             name: "output_ratio",
             measures: "How large what a head writes is beside what it is added to.",
             formula: "mean over i in T of |o_i| / |x_i|, o_i = sum_j A[i, j] f_j, x_i the residual stream below the layer",
@@ -183,12 +163,10 @@ pub const METRICS: &[NormMetric] = &[
             caveats: "Where layers are normalised after the sum, x_i has the scale of that normalisation: compare within \
                 a model, and rather within a layer.",
         },
-        keys: Keys::Single,
-        value: |seen, _| seen.mean_but(seen.sums.output_ratio_silent, seen.sums.output_ratio),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+    ),
+    NormMetric::single(|seen, _| seen.of(seen.sums.output, seen.sums.spent))
+        .with_chance(|seen, _| seen.of(seen.sums.uniform_output, seen.sums.uniform_spent))
+        .explained(Explanation {
             name: "cancellation",
             measures: "How much is left of what a head adds up: 1 if all its vectors point the same way, near 0 if they \
                 cancel.",
@@ -196,89 +174,67 @@ pub const METRICS: &[NormMetric] = &[
             chance: OWN_CHANCE,
             source: OURS,
             caveats: "The value bias points the same way in every vector: a large one takes it to 1.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of(seen.sums.output, seen.sums.spent),
-        chance: Some(|seen, _| seen.of(seen.sums.uniform_output, seen.sums.uniform_spent)),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "output_share",
-            measures: "How much a head writes, as a multiple of the mean head of its layer.",
-            formula: "mean over i in T of |o°_i|, divided by its mean over the heads of the layer",
-            chance: "1: all heads write alike",
-            source: "Sandoval-Segura et al. 2026 compare heads so, by the norm before the output projection.",
-            caveats: BARE,
-        },
-        keys: Keys::Single,
-        value: |seen, _| {
-            let layer: f64 = seen.layer.iter().map(|head| head.bare_output.value()).sum();
-            seen.over_queries(Fraction::new(seen.sums.bare_output.value(), layer / seen.layer.len() as f64))
-        },
-        chance: Some(|seen, _| Fraction::new(seen.exposure.queries as f64, seen.exposure.queries as f64)),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "constant_share",
-            measures: "How much of what a head writes is the same for every token of the corpus.",
-            formula: "|mean o°|² / mean |o°|², over i in T of all sentences",
-            chance: NO_CHANCE,
-            source: OURS,
-            caveats: BARE,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.share(&seen.shares.constant),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "sentence_share",
-            measures: "How much of the variance of what a head writes lies between sentences: 1 if it writes the same to \
-                all tokens of a sentence.",
-            formula: "B / (B + W): W = the mean square of o° within sentences, B = the unbiased variance component \
-                between them",
-            chance: NO_CHANCE,
-            source: "An analysis of variance with one random factor: Searle, Casella & McCulloch 1992, section 3.6.",
-            caveats: "B is unbiased, so it can come out below 0. The value bias is left out, as it is of every variance.",
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.share(&seen.shares.sentence),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "sink_part",
-            measures: "How much of what a head writes comes from a kind of sink, for each of first-special, \
-                separator, punctuation and first-token.",
-            formula: "(sum over i in T of <s_i, o°_i>) / (sum over i in T of |o°_i|²), \
-                s_i = sum of A[i, j] f°_j over the sinks j",
-            chance: "uniform attention with the head's own values: in `chance` of the head",
-            source: "Defined here: the projection of a part on the whole, which adds up to 1 over all keys. \
-                After Kobayashi et al. 2020, whose norms do not.",
-            caveats: "Below 0 where the sinks' vectors point against what is written, above 1 where the rest does. \
-                The value bias is left out.",
-        },
-        keys: BY_SINK,
-        value: |seen, sink| seen.if_present(sink, seen.of(seen.sums.sink_product[sink], seen.sums.square)),
-        chance: Some(|seen, sink| {
-            seen.if_present(sink, seen.of(seen.sums.uniform_sink_product[sink], seen.sums.uniform_square))
         }),
-    },
-    Metric {
-        explanation: Explanation {
+    NormMetric::single(|seen, _| {
+        let layer: f64 = seen.layer.iter().map(|head| head.bare_output.value()).sum();
+        seen.over_queries(Fraction::new(seen.sums.bare_output.value(), layer / seen.layer.len() as f64))
+    })
+    .with_chance(|seen, _| Fraction::new(seen.exposure.queries as f64, seen.exposure.queries as f64))
+    .explained(Explanation {
+        name: "output_share",
+        measures: "How much a head writes, as a multiple of the mean head of its layer.",
+        formula: "mean over i in T of |o°_i|, divided by its mean over the heads of the layer",
+        chance: "1: all heads write alike",
+        source: "Sandoval-Segura et al. 2026 compare heads so, by the norm before the output projection.",
+        caveats: BARE,
+    }),
+    NormMetric::single(|seen, _| seen.share(&seen.shares.constant)).explained(Explanation {
+        name: "constant_share",
+        measures: "How much of what a head writes is the same for every token of the corpus.",
+        formula: "|mean o°|² / mean |o°|², over i in T of all sentences",
+        chance: NO_CHANCE,
+        source: OURS,
+        caveats: BARE,
+    }),
+    NormMetric::single(|seen, _| seen.share(&seen.shares.sentence)).explained(Explanation {
+        name: "sentence_share",
+        measures: "How much of the variance of what a head writes lies between sentences: 1 if it writes the same to \
+            all tokens of a sentence.",
+        formula: "B / (B + W): W = the mean square of o° within sentences, B = the unbiased variance component \
+            between them",
+        chance: NO_CHANCE,
+        source: "An analysis of variance with one random factor: Searle, Casella & McCulloch 1992, section 3.6.",
+        caveats: "B is unbiased, so it can come out below 0. The value bias is left out, as it is of every variance.",
+    }),
+    NormMetric::keyed(BY_SINK, |seen, sink| {
+        seen.if_present(sink, seen.of(seen.sums.sink_product[sink], seen.sums.square))
+    })
+    .with_chance(|seen, sink| {
+        seen.if_present(sink, seen.of(seen.sums.uniform_sink_product[sink], seen.sums.uniform_square))
+    })
+    .explained(Explanation {
+        name: "sink_part",
+        measures: "How much of what a head writes comes from a kind of sink, for each of first-special, \
+            separator, punctuation and first-token.",
+        formula: "(sum over i in T of <s_i, o°_i>) / (sum over i in T of |o°_i|²), \
+            s_i = sum of A[i, j] f°_j over the sinks j",
+        chance: "uniform attention with the head's own values: in `chance` of the head",
+        source: "Defined here: the projection of a part on the whole, which adds up to 1 over all keys. \
+            After Kobayashi et al. 2020, whose norms do not.",
+        caveats: "Below 0 where the sinks' vectors point against what is written, above 1 where the rest does. \
+            The value bias is left out.",
+    }),
+    NormMetric::keyed(BY_SINK, |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_constant[sink])))
+        .explained(Explanation {
             name: "sink_constant_share",
             measures: "How much of what comes from a kind of sink is the same for every token of the corpus.",
             formula: "n |mean s|² / sum |s_i|², over i in T of all sentences",
             chance: NO_CHANCE,
             source: OURS,
             caveats: BARE,
-        },
-        keys: BY_SINK,
-        value: |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_constant[sink])),
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
+        }),
+    NormMetric::keyed(BY_SINK, |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_sentence[sink])))
+        .explained(Explanation {
             name: "sink_sentence_share",
             measures: "How much of what comes from a kind of sink differs between sentences and is the same within them.",
             formula: "(sum over sentences of n_s |mean of s in the sentence|² - n |mean s|²) / sum |s_i|²",
@@ -287,9 +243,5 @@ pub const METRICS: &[NormMetric] = &[
             caveats: "With sink_constant_share and what differs within sentences it adds up to 1. In short sentences \
                 the mean of few tokens also differs between sentences: compare sentence_share, which is corrected \
                 for that. The value bias is left out.",
-        },
-        keys: BY_SINK,
-        value: |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_sentence[sink])),
-        chance: None,
-    },
+        }),
 ];

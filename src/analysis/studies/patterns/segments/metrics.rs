@@ -4,7 +4,7 @@ use super::design::SegmentHeadSums;
 use super::sums::SegmentExposure;
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub struct SegmentInputs<'a> {
@@ -14,26 +14,24 @@ pub struct SegmentInputs<'a> {
 
 impl SegmentInputs<'_> {
     pub fn values(&self) -> Vec<Fraction> {
-        METRICS.iter().map(|metric| (metric.value)(self)).collect()
+        metric::cells(METRICS, |metric, _| (metric.value)(self))
     }
 
     /// Every metric of the table of a head without any preference.
     pub fn chances(exposure: &SegmentExposure) -> Vec<Fraction> {
         let even = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
         let seen = SegmentInputs { exposure, sums: &even };
-        METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(&seen)).collect()
+        metric::cells(METRICS, |metric, _| metric.chance.unwrap_or(metric.value)(&seen))
     }
 
     fn of_variation(&self, part: ExactSum) -> Fraction {
-        let SegmentExposure { rows, first, .. } = *self.exposure;
-        Fraction::new(part.value(), self.sums.total.value()).over(rows, first)
+        Fraction::new(part.value(), self.sums.total.value()).over(self.exposure.rows, self.exposure.first)
     }
 }
 
 /// Noise has nothing that is explained beyond noise.
 fn noise(seen: &SegmentInputs<'_>) -> Fraction {
-    let SegmentExposure { rows, first, .. } = *seen.exposure;
-    Fraction::new(0.0, rows as f64).over(rows, first)
+    Fraction::mean(0.0, seen.exposure.rows, seen.exposure.first)
 }
 
 const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
@@ -44,62 +42,42 @@ const NOISE: &str = "0: what noise would explain is taken off";
 type SegmentMetric = Metric<fn(&SegmentInputs<'_>) -> Fraction>;
 
 pub const METRICS: &[SegmentMetric] = &[
-    Metric {
-        explanation: Explanation {
-            name: "same_segment_share",
-            measures: "How much of the attention between different tokens of text stays within the sentence, in pairs of \
-                sentences.",
-            formula: "sum of A[i, j] over text i != j of one sentence / the same over any text i != j",
-            chance: "chance.same_segment_share: near one half, more where the two sentences are of unequal length",
-            source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, as a share; defined here.",
-            caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
-        },
-        keys: Keys::Single,
-        value: |seen| {
-            let SegmentExposure { queries, first, .. } = *seen.exposure;
-            Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(queries, first)
-        },
-        chance: None,
-    },
-    Metric {
-        explanation: Explanation {
-            name: "column_r2",
-            measures: "The part of the variation of the attention over pairs of sentences that goes with the key: the same \
-                for every query.",
-            formula: VARIATION,
-            chance: NOISE,
-            source: "The vertical pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
-            caveats: "Large where few keys take most of the attention, as special tokens do. Below 0 is 0.",
-        },
-        keys: Keys::Single,
-        value: |seen| seen.of_variation(seen.sums.column),
-        chance: Some(noise),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "offset_r2",
-            measures: "The part of that variation that goes with how far the key is from the query, beyond its column.",
-            formula: VARIATION,
-            chance: NOISE,
-            source: "The diagonal pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
-            caveats: "Offsets beyond 8 on either side are one each. Below 0 is 0.",
-        },
-        keys: Keys::Single,
-        value: |seen| seen.of_variation(seen.sums.offset),
-        chance: Some(noise),
-    },
-    Metric {
-        explanation: Explanation {
-            name: "segment_r2",
-            measures: "The part of that variation that goes with whether query and key are of one sentence, beyond column \
-                and offset; negative where the other sentence is attended to.",
-            formula: VARIATION,
-            chance: NOISE,
-            source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
-            caveats: "Offsets come first and take what near keys have in common, so of short sentences little is left.",
-        },
-        keys: Keys::Single,
-        value: |seen| seen.of_variation(seen.sums.segment),
-        chance: Some(noise),
-    },
+    SegmentMetric::single(|seen| {
+        Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(seen.exposure.queries, seen.exposure.first)
+    })
+    .explained(Explanation {
+        name: "same_segment_share",
+        measures: "How much of the attention between different tokens of text stays within the sentence, in pairs of \
+            sentences.",
+        formula: "sum of A[i, j] over text i != j of one sentence / the same over any text i != j",
+        chance: "chance.same_segment_share: near one half, more where the two sentences are of unequal length",
+        source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, as a share; defined here.",
+        caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
+    }),
+    SegmentMetric::single(|seen| seen.of_variation(seen.sums.column)).with_chance(noise).explained(Explanation {
+        name: "column_r2",
+        measures: "The part of the variation of the attention over pairs of sentences that goes with the key: the same \
+            for every query.",
+        formula: VARIATION,
+        chance: NOISE,
+        source: "The vertical pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
+        caveats: "Large where few keys take most of the attention, as special tokens do. Below 0 is 0.",
+    }),
+    SegmentMetric::single(|seen| seen.of_variation(seen.sums.offset)).with_chance(noise).explained(Explanation {
+        name: "offset_r2",
+        measures: "The part of that variation that goes with how far the key is from the query, beyond its column.",
+        formula: VARIATION,
+        chance: NOISE,
+        source: "The diagonal pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
+        caveats: "Offsets beyond 8 on either side are one each. Below 0 is 0.",
+    }),
+    SegmentMetric::single(|seen| seen.of_variation(seen.sums.segment)).with_chance(noise).explained(Explanation {
+        name: "segment_r2",
+        measures: "The part of that variation that goes with whether query and key are of one sentence, beyond column \
+            and offset; negative where the other sentence is attended to.",
+        formula: VARIATION,
+        chance: NOISE,
+        source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
+        caveats: "Offsets come first and take what near keys have in common, so of short sentences little is left.",
+    }),
 ];

@@ -14,7 +14,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, HeadMetric};
 use crate::study::section::NoSection;
 use crate::study::{Card, Observed, PassSpec, Study, columns};
 use spanning::{GoldEdges, TreeBuffers};
@@ -22,24 +22,19 @@ use spanning::{GoldEdges, TreeBuffers};
 /// How much of the gold tree is in each head's attention.
 pub struct Trees;
 
-type TreeMetric = Metric<fn(&TreeCounts, usize) -> Fraction>;
-
-const METRICS: &[TreeMetric] = &[Metric {
-    explanation: Explanation {
-        name: "uuas",
-        measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
-        formula: "share of gold edges in the maximum spanning tree over max(W, W^T), punctuation and roots left out; in a decoder \
-            W is over that of the even head",
-        chance: "the chain of adjacent words (chance.uuas)",
-        source: "Undirected unlabelled attachment score: Klein & Manning 2004; from attention: Raganato & Tiedemann 2018.",
-        caveats: "The chain of neighbours already has about two edges in five of English.",
-    },
-    keys: Keys::Single,
-    value: |counts, head| Fraction::new(counts.hits[head] as f64, counts.edges as f64),
-    chance: Some(|counts, _| {
-        Fraction::new(counts.chain_hits as f64, counts.edges as f64).over(counts.edges, counts.sentences)
-    }),
-}];
+const METRICS: &[HeadMetric<TreeCounts>] = &[HeadMetric::<TreeCounts>::single(|counts, head| {
+    let hits = head.map_or(counts.chain_hits, |head| counts.hits[head]);
+    Fraction::mean(hits as f64, counts.edges, counts.sentences)
+})
+.explained(Explanation {
+    name: "uuas",
+    measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
+    formula: "share of gold edges in the maximum spanning tree over max(W, W^T), punctuation and roots left out; in a decoder \
+        W is over that of the even head",
+    chance: "the chain of adjacent words (chance.uuas)",
+    source: "Undirected unlabelled attachment score: Klein & Manning 2004; from attention: Raganato & Tiedemann 2018.",
+    caveats: "The chain of neighbours already has about two edges in five of English.",
+})];
 
 impl Study for Trees {
     type Section = NoSection;
@@ -63,14 +58,7 @@ impl Study for Trees {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TreeSums = observed.sums();
-        let blocks = sums.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| {
-            METRICS.iter().map(|metric| (metric.value)(blocks.at(number), place)).collect()
-        };
-        let of_chance = |number: Option<usize>| {
-            METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(blocks.at(number), 0)).collect()
-        };
-        (Estimates::new(&columns(self), context, of_head, of_chance), NoSection)
+        (Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS)), NoSection)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::corpus::Upos;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
-use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 const BY_TAG: Keys = Keys::Each(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
@@ -48,7 +48,6 @@ impl WordInputs<'_> {
     }
 }
 
-const OURS: &str = "Defined here.";
 const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only likeness that needs no other resource: \
     they are not everybody's, and alike in spelling and frequency, too.";
 
@@ -65,9 +64,13 @@ pub(super) const METRICS: &[WordMetric] = &[
             4.3.",
         caveats: "Words of sentences in which no word has a UPOS are no queries; `_` is no UPOS.",
     }),
-    expected!("tag_mass", BY_TAG, |seen, tag| seen.expected(tag), |seen, tag| seen.mean(tag)),
-    over_chance!("tag_mass", BY_TAG, |seen, tag| seen.over_chance(tag), |seen, tag| seen.over_chance(tag)),
-    over_position!("tag_mass", BY_TAG, |seen, tag| seen.over_position(tag), |seen, tag| seen.blind(tag)),
+    WordMetric::keyed(BY_TAG, |seen, tag| seen.expected(tag))
+        .with_chance(|seen, tag| seen.mean(tag))
+        .explained(expected!("tag_mass")),
+    WordMetric::keyed(BY_TAG, |seen, tag| seen.over_chance(tag)).explained(over_chance!("tag_mass")),
+    WordMetric::keyed(BY_TAG, |seen, tag| seen.over_position(tag))
+        .with_chance(|seen, tag| seen.blind(tag))
+        .explained(over_position!("tag_mass")),
     WordMetric::single(|seen, _| seen.mean(SAME_TAG)).explained(Explanation {
         name: "same_tag_mass",
         measures: "How much a word attends to other words of its own part of speech.",
@@ -76,11 +79,13 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: "A word without another of its UPOS is no query.",
     }),
-    expected!("same_tag_mass", Keys::Single, |seen, _| seen.expected(SAME_TAG), |seen, _| seen.mean(SAME_TAG)),
-    over_chance!("same_tag_mass", Keys::Single, |seen, _| seen.over_chance(SAME_TAG), |seen, _| seen
-        .over_chance(SAME_TAG)),
-    over_position!("same_tag_mass", Keys::Single, |seen, _| seen.over_position(SAME_TAG), |seen, _| seen
-        .blind(SAME_TAG)),
+    WordMetric::single(|seen, _| seen.expected(SAME_TAG))
+        .with_chance(|seen, _| seen.mean(SAME_TAG))
+        .explained(expected!("same_tag_mass")),
+    WordMetric::single(|seen, _| seen.over_chance(SAME_TAG)).explained(over_chance!("same_tag_mass")),
+    WordMetric::single(|seen, _| seen.over_position(SAME_TAG))
+        .with_chance(|seen, _| seen.blind(SAME_TAG))
+        .explained(over_position!("same_tag_mass")),
     WordMetric::single(|seen, _| seen.mean(LIKENESS)).explained(Explanation {
         name: "similarity_gain",
         measures: "How much more alike the query, by the model's word embeddings, the attended tokens are than the \
@@ -91,11 +96,13 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: LIKENESS_CAVEATS,
     }),
-    expected!("similarity_gain", Keys::Single, |seen, _| seen.expected(LIKENESS), |seen, _| seen.mean(LIKENESS)),
-    over_chance!("similarity_gain", Keys::Single, |seen, _| seen.over_chance(LIKENESS), |seen, _| seen
-        .over_chance(LIKENESS)),
-    over_position!("similarity_gain", Keys::Single, |seen, _| seen.over_position(LIKENESS), |seen, _| seen
-        .blind(LIKENESS)),
+    WordMetric::single(|seen, _| seen.expected(LIKENESS))
+        .with_chance(|seen, _| seen.mean(LIKENESS))
+        .explained(expected!("similarity_gain")),
+    WordMetric::single(|seen, _| seen.over_chance(LIKENESS)).explained(over_chance!("similarity_gain")),
+    WordMetric::single(|seen, _| seen.over_position(LIKENESS))
+        .with_chance(|seen, _| seen.blind(LIKENESS))
+        .explained(over_position!("similarity_gain")),
     WordMetric::single(|seen, _| seen.mean(SAME_TOKEN)).explained(Explanation {
         name: "same_token_mass",
         measures: "How much a token that is there again attends to its other occurrences.",
@@ -104,11 +111,13 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: "On text; on repeated random tokens: Olsson et al. 2022.",
         caveats: "Commas and articles are most of what is there again: compare the same without punctuation.",
     }),
-    expected!("same_token_mass", Keys::Single, |seen, _| seen.expected(SAME_TOKEN), |seen, _| seen.mean(SAME_TOKEN)),
-    over_chance!("same_token_mass", Keys::Single, |seen, _| seen.over_chance(SAME_TOKEN), |seen, _| seen
-        .over_chance(SAME_TOKEN)),
-    over_position!("same_token_mass", Keys::Single, |seen, _| seen.over_position(SAME_TOKEN), |seen, _| seen
-        .blind(SAME_TOKEN)),
+    WordMetric::single(|seen, _| seen.expected(SAME_TOKEN))
+        .with_chance(|seen, _| seen.mean(SAME_TOKEN))
+        .explained(expected!("same_token_mass")),
+    WordMetric::single(|seen, _| seen.over_chance(SAME_TOKEN)).explained(over_chance!("same_token_mass")),
+    WordMetric::single(|seen, _| seen.over_position(SAME_TOKEN))
+        .with_chance(|seen, _| seen.blind(SAME_TOKEN))
+        .explained(over_position!("same_token_mass")),
     WordMetric::single(|seen, _| seen.mean(SAME_WORD)).explained(Explanation {
         name: "same_word_token_mass",
         measures: "The `same_token_mass` of tokens that are no punctuation.",
@@ -117,7 +126,9 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: "",
     }),
-    expected!("same_word_token_mass", Keys::Single, |seen, _| seen.expected(SAME_WORD), |seen, _| seen.mean(SAME_WORD)),
+    WordMetric::single(|seen, _| seen.expected(SAME_WORD))
+        .with_chance(|seen, _| seen.mean(SAME_WORD))
+        .explained(expected!("same_word_token_mass")),
 ];
 
 /// The sums of a class of layers, and how offsets alone find what its queries see.

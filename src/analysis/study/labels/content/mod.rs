@@ -36,7 +36,7 @@ pub fn assess_content(
     assess_leads(label, (metric, key), measured, policy.rule(margin)).into_iter().collect()
 }
 
-/// The same of the two leads of a metric: over uniform attention, and over [`TIMES_EXPECTED`] times the position-matched chance.
+/// As [`assess_content`], from the leads of a metric over uniform attention and over its position-matched chance.
 pub fn assess_leads(
     label: &str,
     (metric, key): (&str, Option<&str>),
@@ -71,60 +71,45 @@ pub fn leading(number: &str) -> Option<(&str, Option<&str>)> {
     Some((metric.strip_suffix(OVER_CHANCE)?, key))
 }
 
-/// A metric's position-matched chance, as a line of its study's table.
+/// The explanation of a metric's position-matched chance.
 macro_rules! expected {
-    ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {
-        Metric {
-            explanation: Explanation {
-                name: concat!($metric, "_expected"),
-                measures: concat!("The `", $metric, "` of a head with the same preference for offsets that is blind otherwise."),
-                formula: "sum over bins k of M[k] X[k]: M the head's mean weight in the bin over the queries of the metric, X \
-                    the mean of the target over pairs in the bin, weighted as uniform attention would",
-                chance: "that of the metric: what uniform attention scores is what its offsets let expect",
-                source: "Defined here.",
-                caveats: "It takes the preference for offsets as the same for all queries: right to about a tenth.",
-            },
-            keys: $keys,
-            value: $value,
-            chance: Some($chance),
+    ($metric:literal) => {
+        Explanation {
+            name: concat!($metric, "_expected"),
+            measures: concat!("The `", $metric, "` of a head with the same preference for offsets that is blind otherwise."),
+            formula: "sum over bins k of M[k] X[k]: M the head's mean weight in the bin over the queries of the metric, X \
+                the mean of the target over pairs in the bin, weighted as uniform attention would",
+            chance: "that of the metric: what uniform attention scores is what its offsets let expect",
+            source: "Defined here.",
+            caveats: "It takes the preference for offsets as the same for all queries: right to about a tenth.",
         }
     };
 }
 
-/// A metric less that of uniform attention, as a line of its study's table.
+/// The explanation of a metric less that of uniform attention.
 macro_rules! over_chance {
-    ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {
-        Metric {
-            explanation: Explanation {
-                name: concat!($metric, "_over_chance"),
-                measures: concat!("How far the `", $metric, "` is above that of uniform attention."),
-                formula: concat!($metric, " - chance.", $metric),
-                chance: "0",
-                source: "Defined here.",
-                caveats: "Position alone can be the reason: compare it with the position-matched chance.",
-            },
-            keys: $keys,
-            value: $value,
-            chance: Some($chance),
+    ($metric:literal) => {
+        Explanation {
+            name: concat!($metric, "_over_chance"),
+            measures: concat!("How far the `", $metric, "` is above that of uniform attention."),
+            formula: concat!($metric, " - chance.", $metric),
+            chance: "0",
+            source: "Defined here.",
+            caveats: "Position alone can be the reason: compare it with the position-matched chance.",
         }
     };
 }
 
-/// A metric less [`TIMES_EXPECTED`] times its position-matched chance, as a line of its study's table.
+/// The explanation of a metric less [`TIMES_EXPECTED`] times its position-matched chance.
 macro_rules! over_position {
-    ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {
-        Metric {
-            explanation: Explanation {
-                name: concat!($metric, "_over_position"),
-                measures: concat!("How far the `", $metric, "` is above 1.25 times its position-matched chance."),
-                formula: concat!($metric, " - 1.25 ", $metric, "_expected"),
-                chance: "a quarter of the metric's chance below 0",
-                source: "Defined here.",
-                caveats: "The position-matched chance is right to about a tenth, hence the quarter.",
-            },
-            keys: $keys,
-            value: $value,
-            chance: Some($chance),
+    ($metric:literal) => {
+        Explanation {
+            name: concat!($metric, "_over_position"),
+            measures: concat!("How far the `", $metric, "` is above 1.25 times its position-matched chance."),
+            formula: concat!($metric, " - 1.25 ", $metric, "_expected"),
+            chance: "a quarter of the metric's chance below 0",
+            source: "Defined here.",
+            caveats: "The position-matched chance is right to about a tenth, hence the quarter.",
         }
     };
 }

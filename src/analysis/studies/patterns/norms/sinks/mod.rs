@@ -6,7 +6,7 @@ use super::observe::SINKS;
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, Phrase, assess_all};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 
 const NO_OP_PART: Threshold = Threshold::rule(
@@ -37,12 +37,12 @@ const PART: &str = "chance.sink_part of the head: uniform attention over its own
 const NOT_NEEDED: &str = "It does not say that the model can do without the head (docs/LIMITS.md).";
 const BARE: &str = "The value bias, which is written whatever is attended to, is left out.";
 
-const fn shown(code: &'static str) -> LabelStyle {
-    LabelStyle { code: Some(code), colour: AnsiColor::Yellow, in_controls: false }
-}
-
 pub(super) const NO_OP: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
+    phrase: Phrase::Fixed("writes next to nothing"),
+    shown: LabelStyle::of(Some("no-op"), AnsiColor::Yellow),
+    assess: |evidence, policy| typed("sink:no-op", evidence, policy, Rules::no_op, |_| Vec::new()),
+    ..Detector::role(Explanation {
         name: "sink:no-op",
         measures: "The head attends to a sink and writes next to nothing.",
         formula: "a label first-special, first-token, separator or punctuation, |sink_part| <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
@@ -50,17 +50,15 @@ pub(super) const NO_OP: Detector = Detector {
         source: "The claim of Clark et al. 2019, section 3.2, and Bondarenko et al. 2023: attention to delimiters is a way to do \
             nothing. Output beside the other heads of the layer: after Sandoval-Segura et al. 2026.",
         caveats: NOT_NEEDED,
-    },
-    thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("writes next to nothing"),
-    shown: shown("no-op"),
-    assess: |evidence, policy| typed("sink:no-op", evidence, policy, Rules::no_op, |_| Vec::new()),
+    })
 };
 
 pub(super) const PARKED: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&PARKED_PART],
+    phrase: Phrase::Fixed("takes what it writes from other tokens"),
+    shown: LabelStyle::of(Some("parked"), AnsiColor::Yellow),
+    assess: |evidence, policy| typed("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
+    ..Detector::role(Explanation {
         name: "sink:parked",
         measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
         formula: "a label first-special, first-token, separator or punctuation, |sink_part| <= {sink_parked_part}, and not sink:no-op",
@@ -68,51 +66,45 @@ pub(super) const PARKED: Detector = Detector {
         source: "The claim of Kobayashi et al. 2020, section 4: the vectors of such tokens are small, so that what is added up \
             comes from elsewhere. Their norms do not tell what cancels; sink_part does.",
         caveats: BARE,
-    },
-    thresholds: &[&PARKED_PART],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("takes what it writes from other tokens"),
-    shown: shown("parked"),
-    assess: |evidence, policy| typed("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
+    })
 };
 
 pub(super) const OPPOSED: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&PARKED_PART],
+    phrase: Phrase::Fixed("writes against what the sink holds"),
+    shown: LabelStyle::of(Some("oppos"), AnsiColor::Yellow),
+    assess: |evidence, policy| typed("sink:opposed", evidence, policy, Rules::opposed, |_| Vec::new()),
+    ..Detector::role(Explanation {
         name: "sink:opposed",
         measures: "What the head takes from a sink is against what it writes: the rest of its attention outweighs it.",
         formula: "a label first-special, first-token, separator or punctuation, and sink_part <= -{sink_parked_part}",
         chance: PART,
         source: "Defined here: a sink that is taken from the output is neither parked nor what is written.",
         caveats: BARE,
-    },
-    thresholds: &[&PARKED_PART],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("writes against what the sink holds"),
-    shown: shown("oppos"),
-    assess: |evidence, policy| typed("sink:opposed", evidence, policy, Rules::opposed, |_| Vec::new()),
+    })
 };
 
 pub(super) const CONSTANT: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&PARKED_PART, &SAME],
+    phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
+    shown: LabelStyle::of(Some("const"), AnsiColor::Yellow),
+    assess: |evidence, policy| typed("sink:constant", evidence, policy, Rules::constant, |_| Vec::new()),
+    ..Detector::role(Explanation {
         name: "sink:constant",
         measures: "The head writes what a sink holds, and that is the same in every sentence.",
         formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part} and sink_constant_share >= {sink_same}",
         chance: PART,
         source: "The claim of Sun et al. 2024: sinks act as a bias of the attention's output.",
         caveats: "A bias may matter, too. The value bias itself is left out.",
-    },
-    thresholds: &[&PARKED_PART, &SAME],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
-    shown: shown("const"),
-    assess: |evidence, policy| typed("sink:constant", evidence, policy, Rules::constant, |_| Vec::new()),
+    })
 };
 
 pub(super) const BROADCAST: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&PARKED_PART, &SAME],
+    phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
+    shown: LabelStyle::of(Some("broadc"), AnsiColor::Yellow),
+    assess: |evidence, policy| typed("sink:broadcast", evidence, policy, Rules::broadcast, |_| Vec::new()),
+    ..Detector::role(Explanation {
         name: "sink:broadcast",
         measures: "The head writes what a sink holds, and that is the same for all tokens of a sentence but not for all \
             sentences.",
@@ -120,30 +112,22 @@ pub(super) const BROADCAST: Detector = Detector {
         chance: PART,
         source: "The claim of Fesser et al. 2026, of images: sinks gather something about the input and hand it to all tokens.",
         caveats: "The length of a sentence is enough to tell it from others.",
-    },
-    thresholds: &[&PARKED_PART, &SAME],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
-    shown: shown("broadc"),
-    assess: |evidence, policy| typed("sink:broadcast", evidence, policy, Rules::broadcast, |_| Vec::new()),
+    })
 };
 
 pub(super) const USED: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&PARKED_PART, &SAME],
+    phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
+    shown: LabelStyle::of(Some("used"), AnsiColor::Yellow),
+    assess: |evidence, policy| typed("sink:used", evidence, policy, Rules::used, |_| Vec::new()),
+    ..Detector::role(Explanation {
         name: "sink:used",
         measures: "The head writes what a sink holds, and how much differs from token to token.",
         formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part}, sink_constant_share <= {sink_same} and sink_sentence_share <= {sink_same}",
         chance: PART,
         source: "Defined here: what is left when the other types are not it.",
         caveats: BARE,
-    },
-    thresholds: &[&PARKED_PART, &SAME],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
-    shown: shown("used"),
-    assess: |evidence, policy| typed("sink:used", evidence, policy, Rules::used, |_| Vec::new()),
+    })
 };
 
 /// The conditions that types are made of, on one head and its sink.

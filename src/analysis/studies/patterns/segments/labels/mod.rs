@@ -14,12 +14,15 @@ const SEGMENT: Threshold = Threshold::rule(
         has 0.41 or more with sentences of 3 tokens and more, though offsets come first",
 );
 
-const fn shown(code: Option<&'static str>) -> LabelStyle {
-    LabelStyle { code, colour: AnsiColor::Green, in_controls: false }
-}
-
 pub(super) const SEGMENT_BLOCK: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&SEGMENT, &LABEL_Q],
+    phrase: Phrase::Fixed("attends, in a pair of sentences, to the sentence of the query"),
+    shown: LabelStyle::of(Some("seg"), AnsiColor::Green),
+    assess: |evidence, policy| {
+        let measured = evidence.metric("segment_r2", None);
+        assess("segment-block", "segment_r2", measured, Bound::AtLeast, policy.rule(&SEGMENT)).into_iter().collect()
+    },
+    ..Detector::role(Explanation {
         name: "segment-block",
         measures: "Of two sentences that are encoded as a pair, the head attends to the query's own.",
         formula: "segment_r2 >= {segment_r2}, by blocks of pairs, q <= {label_q}",
@@ -27,16 +30,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
         source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, by a rule of ours.",
         caveats: "A pair has special tokens between its sentences, and of most models other segment ids on either side: \
             it says nothing of the bounds of sentences in running text.",
-    },
-    thresholds: &[&SEGMENT, &LABEL_Q],
-    is_role: true,
-    parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends, in a pair of sentences, to the sentence of the query"),
-    shown: shown(Some("seg")),
-    assess: |evidence, policy| {
-        let measured = evidence.metric("segment_r2", None);
-        assess("segment-block", "segment_r2", measured, Bound::AtLeast, policy.rule(&SEGMENT)).into_iter().collect()
-    },
+    })
 };
 
 /// A threshold of the classes: they are given by their preset alone.
@@ -69,7 +63,12 @@ const BLOCK: Threshold = of_classes(
 const CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal", "block", "heterogeneous"];
 
 pub(super) const CLASS: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &[&COLUMN, &OFFSET, &BOTH, &BLOCK],
+    parameter: Parameter::OneOf("class", || CLASSES.map(str::to_owned).to_vec()),
+    phrase: Phrase::Fixed("has the pattern `{}` over pairs of sentences"),
+    shown: LabelStyle::of(None, AnsiColor::Green),
+    assess: classes,
+    ..Detector::role(Explanation {
         name: "class:<pattern>",
         measures: "The pattern of the head's attention over pairs of sentences: vertical, diagonal, both, block, or \
             heterogeneous, one of them for every head; given by --preset kovaleva2019 alone.",
@@ -81,13 +80,7 @@ pub(super) const CLASS: Detector = Detector {
             annotated by hand, of fine-tuned models; the rules are ours.",
         caveats: "Classes describe, they are not tested. A pattern that the eye sees in some maps may explain little of \
             the variation of all.",
-    },
-    thresholds: &[&COLUMN, &OFFSET, &BOTH, &BLOCK],
-    is_role: true,
-    parameter: Parameter::OneOf("class", || CLASSES.map(str::to_owned).to_vec()),
-    phrase: Phrase::Fixed("has the pattern `{}` over pairs of sentences"),
-    shown: shown(None),
-    assess: classes,
+    })
 };
 
 /// The class of a head, and how it stands to those before the one that fits.

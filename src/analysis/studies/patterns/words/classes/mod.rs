@@ -50,7 +50,15 @@ impl Study for WordClasses {
 }
 
 const CLASS: Detector = Detector {
-    explanation: Explanation {
+    thresholds: &thresholds(&CONTENT_MASS),
+    parameter: Parameter::Keyed("class"),
+    phrase: Phrase::Fixed("attends to words of the class {}"),
+    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    assess: |evidence, policy| {
+        let ClassesSection { classes, .. } = evidence.section();
+        classes.iter().filter_map(|class| class.assess(&class.by_head[evidence.place], policy)).collect()
+    },
+    ..Detector::role(Explanation {
         name: "class:<key>=<class>",
         measures: "The head attends to words of one class: of the user's own, or by their token in a vocabulary of at most 100.",
         formula: "class_mass_over_chance[p] >= {content_mass} and class_mass_over_position[p] >= 0, firm if q <= {label_q}",
@@ -59,14 +67,5 @@ const CLASS: Detector = Detector {
         source: "As `tag:<UPOS>`; heads that look for one residue: Vig et al. 2021.",
         caveats: "The class may be a by-product of something else that such words have in common, such as their places. Punctuation is \
             no class by its token: it has a label of its own.",
-    },
-    thresholds: &thresholds(&CONTENT_MASS),
-    is_role: true,
-    parameter: Parameter::Keyed("class"),
-    phrase: Phrase::Fixed("attends to words of the class {}"),
-    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
-    assess: |evidence, policy| {
-        let ClassesSection { classes, .. } = evidence.section();
-        classes.iter().filter_map(|class| class.assess(&class.by_head[evidence.place], policy)).collect()
-    },
+    })
 };
