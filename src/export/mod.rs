@@ -78,7 +78,7 @@ impl Writer {
         ("html", Writer::Html),
     ];
 
-    /// Whether it has the whole report, of which all others can be made.
+    /// Whether the output holds the whole report, from which all other outputs can be made.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Json(_))
     }

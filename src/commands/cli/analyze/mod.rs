@@ -50,7 +50,7 @@ A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or witho
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 ";
 
-/// The part that the short help leaves out.
+/// End of the short help, which points to the long help.
 const MORE: &str = "\
 More options and the list of studies: headscope analyze --help
 What a study, a label or a number is: headscope explain NAME
@@ -93,7 +93,7 @@ pub struct AnalyzeArguments {
     /// How the words of a treebank are given to the tokenizer [default: written, with --preset clark2019 spaced]
     #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), help_heading = INPUT, hide_short_help = true)]
     words: Option<Spacing>,
-    /// Which token speaks for a word that the tokenizer split
+    /// How the tokens of a split word are pooled
     #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean", help_heading = INPUT, hide_short_help = true)]
     from_token: FromToken,
     /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
@@ -331,7 +331,7 @@ impl AnalyzeArguments {
             let way_out = format!("name a file .{}", partial::EXTENSION);
             return Err(unfit("write a partial as", other, &way_out).of_option("partial"));
         }
-        // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
+        // Joining studies read the whole corpus, and may remove heads that `--effect-of` does not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let presets = presets::named(&self.presets)?;
         let spacing = self.words.unwrap_or_else(|| preset_spacing(&presets, &self.with));
@@ -423,18 +423,18 @@ impl AnalyzeArguments {
     }
 }
 
-/// Whether some study looks at the corpus again when it knows what was found.
+/// Whether a study has a second stage, which looks at the corpus again with the results of the first.
 fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
     studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
-/// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
+/// The outcome of a shard. Without `--after` it has no labels yet, so labelling options are refused.
 fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
     let wanted = || {
         let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         anyhow!("--shard {shard} writes a partial").hint(way_out)
     };
-    // One that measures more is about that here; its labels are given where all are.
+    // A preset that adds studies is allowed for their sake; its labels are given at the merge.
     let preset = presets::named(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
     if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
         return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));

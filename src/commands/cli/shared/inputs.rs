@@ -1,4 +1,4 @@
-//! The model and the sentences that commands are given.
+//! Arguments for models, tokenizers and corpora.
 
 use std::path::PathBuf;
 
@@ -83,7 +83,7 @@ pub const SPACINGS: &[Named<Spacing>] = &[
 ];
 
 impl NetworkArguments {
-    /// The model that is named; a name that is not in the box is refused as a corpus's is.
+    /// The named model, or the built-in default. Fails if a `box:` name is unknown.
     pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, Usage> {
         let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
         if let ModelRef::Bundled(name) = &model {

@@ -40,11 +40,11 @@ pub struct CompareOutcome {
     pub b: Described,
     /// How far the two agree on heads.
     pub agreement: HeadAgreement,
-    /// How many heads came to what, by their labels.
+    /// Number of heads per outcome, by their labels.
     pub heads_by_outcome: OutcomeCounts,
-    /// How many heads came to what, by how they choose; null where no side says how any head does.
+    /// Number of heads per outcome, by how they choose; null where no side says how any head does.
     pub choices_by_outcome: Option<OutcomeCounts>,
-    /// How many labels came to what, those of how heads choose not among them.
+    /// Number of labels per outcome, without the labels of how heads choose.
     pub labels_by_outcome: OutcomeCounts,
     /// The labels of `labels_by_outcome` that cannot be told, by where they are firm.
     pub untold: UntoldCounts,
@@ -109,7 +109,7 @@ pub enum Doubt {
     OtherCounts,
 }
 
-/// How many came to what.
+/// Counts per outcome.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OutcomeCounts {
     /// Kept.
@@ -228,7 +228,7 @@ pub struct FamilyComparison {
 }
 
 impl HeadComparison {
-    /// Its labels, those of how it chooses after the others.
+    /// All labels of the head; labels of how it chooses come last.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.labels.iter().chain(self.choice.iter().flat_map(|choice| &choice.labels))
     }
@@ -338,12 +338,12 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// Whether it asks for labels of the first analysis, and says nothing where none of them could be tested.
+    /// Whether the finding is about labels of the first analysis, so that it is undecided if none of them could be tested.
     pub fn is_of_lost(self) -> bool {
         matches!(self, Self::Lost | Self::NoLongerFirm)
     }
 
-    /// Whether the comparison found it. Labels of how heads choose count as others do.
+    /// Whether the comparison has this finding. Labels of how heads choose count like others.
     pub fn is_met(self, outcome: &CompareOutcome) -> bool {
         let any = |wanted: &[Fate]| {
             outcome.heads.iter().flat_map(HeadComparison::all_labels).any(|label| wanted.contains(&label.outcome))
