@@ -42,7 +42,7 @@ pub fn list() -> String {
     })
 }
 
-/// When a study runs.
+/// Condition on which a study runs, in words.
 fn runs(study: &dyn AnyStudy) -> String {
     let card = study.card();
     match (card.by_default, card.runs_first(), card.joins) {

@@ -86,8 +86,7 @@ impl Document {
     }
 }
 
-/// Adds each key below `path` that is named `word`, or can have it as value, with its meaning.
-/// `above`: the enclosing types, against endless recursion.
+/// Adds, with their meanings, keys below `path` that are named `word` or can have it as value. `above`: the enclosing types.
 fn add_places<'a>(
     path: &str,
     at: &'a Value,

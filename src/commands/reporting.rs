@@ -132,7 +132,6 @@ pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> R
     }
 }
 
-/// How observations are labelled, and where the report goes.
 #[derive(Clone)]
 pub struct ReportOptions {
     pub outputs: Vec<Target>,

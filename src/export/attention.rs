@@ -37,11 +37,11 @@ pub struct SentenceAttention {
 
 #[derive(Clone, Debug)]
 pub struct GoldArcs {
-    /// The relation, or the type of links; `None` of a whole tree.
+    /// The relation, or the type of links; `None` for a whole tree.
     pub name: Option<String>,
-    /// The other end of an arc: `head`, or `target` of links.
+    /// Name of an arc's other end: `head`, or `target` for links.
     pub end: &'static str,
-    /// From unit to unit, ascending.
+    /// Pairs of units, from and to, ascending.
     pub arcs: Vec<[usize; 2]>,
 }
 
@@ -82,7 +82,7 @@ impl SentenceAttention {
         Some([forward, finds(&|source, other| self.weights.get(other, source)), sources.len()])
     }
 
-    /// Whether no unit sees one after it.
+    /// Whether no unit sees a later one.
     fn is_causal(&self) -> bool {
         self.seen.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }
@@ -99,7 +99,7 @@ const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.0
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
-/// The axes of rows and columns: a word attends from its row.
+/// Labels of the axes: a word attends from its row.
 const AXES: &str = "from\\to";
 const MOST_LETTERS: usize = 16;
 

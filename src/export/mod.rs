@@ -42,7 +42,7 @@ pub enum TableWriter {
     Parquet,
 }
 
-/// The text that `write` writes.
+/// Runs `write` on an empty text, and returns the text.
 pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
     let mut text = String::new();
     write(&mut text).expect("writing to a string does not fail");

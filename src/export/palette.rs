@@ -3,7 +3,7 @@
 //! The seven colours of labels are from Okabe & Ito (2008, "Color Universal Design"), as tints under text: people who do
 //! not see red or green tell them apart.
 //! Nothing is said by colour alone.
-//! Texts stand out from what is behind them by at least 4.5 to 1 (WCAG 2.2, level AA), which a test holds.
+//! Text has a contrast of at least 4.5 to 1 (WCAG 2.2, level AA), which a test checks.
 
 use anstyle::AnsiColor;
 

@@ -120,7 +120,7 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// Parts of a model that a run needs. A model loaded for a later variant also serves the earlier ones.
+/// Parts of a model that a run needs. `Classifier` aside, a model loaded for a later variant also serves the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
     Attention,
@@ -227,7 +227,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// Token frequencies of the whole corpus, if a study needs them.
+/// Token counts of the whole corpus, if a study needs them.
 #[derive(Default)]
 pub struct KnownCounts {
     /// The counts; `None` if no study needs them, or the corpus can be read only once.

@@ -31,8 +31,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     }
 }
 
-/// Analyses the whole corpus and writes the report, and the sums if wanted. With a `folder`, works in parts that are kept
-/// there.
+/// Analyses the whole corpus; writes the report, and the sums if wanted. With a `folder`, works in parts that are kept there.
 fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
     interrupt::leaves(
         interrupt::OUTPUTS_ARE_REMOVED,

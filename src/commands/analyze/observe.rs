@@ -167,8 +167,7 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Observes the whole corpus; second-stage passes follow the labels by `policy`.
-    /// With a `folder`, works in parts, and reuses the parts that are there.
+    /// Observes the whole corpus; the second stage follows labels by `policy`. A `folder` keeps parts; finished ones are reused.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
@@ -382,8 +381,7 @@ impl PreparedRun<'_> {
         Report { attention_maps, ..report }
     }
 
-    /// Attention maps of the longest sentence, within the token limit, that is typical of a head with one of the largest
-    /// margins.
+    /// Attention maps of the longest sentence, within the token limit, that is typical of a head with one of the largest margins.
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();

@@ -21,15 +21,13 @@ use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::study::{AnyStudy, PassSpec};
 
-/// Validated options of a run: model, corpus, studies and output.
 #[derive(Clone)]
 pub struct AnalyzeOptions {
     pub model: ModelRef,
     pub corpus: Vec<Input>,
-    /// Token limit: longer sentences are skipped, or cut with `truncate`. `None`: the model's limit.
+    /// Token limit: longer sentences are skipped, or with `truncate` cut if they are plain text. `None`: the model's limit.
     pub max_tokens: Option<usize>,
     pub tokenizer: TokenizerOptions,
-    /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
     /// Text unit per sequence (decoders only). `None`: documents where the corpus marks them, else sentences.
     pub context: Option<Context>,
@@ -130,7 +128,8 @@ pub enum Outcome {
 pub struct PartialOptions {
     pub shard: Shard,
     pub path: PathBuf,
-    /// Whether `path` is in a folder of parts: the folder is created if missing, and only parts of this run are replaced in it.
+    /// Whether `path` is in a folder of parts: the folder is created if missing, and files of other runs in it are never
+    /// replaced.
     pub in_folder: bool,
     /// First-stage sums over the whole corpus (`--after`), if this shard belongs to a second stage.
     pub after: Option<PathBuf>,

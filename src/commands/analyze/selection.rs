@@ -1,5 +1,4 @@
-//! Chooses the studies of a run: those asked for by options and those they build on, without those that corpus or model rule
-//! out.
+//! Chooses the studies of a run: requested ones, plus studies they build on, minus studies that the corpus or model rules out.
 //!
 //! [`Selection`] alone decides, first from the options and the corpus, and again when the model is loaded.
 

@@ -57,7 +57,6 @@ impl From<&CorpusIdentity> for CorpusInputs {
 const LONGEST: u64 = 1 << 26;
 
 impl Inputs {
-    /// The current inputs of a run.
     /// Fails if a file that an option names cannot be read.
     pub fn new(run: &TableRun, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {

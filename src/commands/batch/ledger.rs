@@ -273,7 +273,6 @@ fn read(path: &Path) -> Result<LedgerRuns> {
     }
 }
 
-/// A format in which a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
     Report(Writer),
@@ -301,7 +300,7 @@ impl RunFormat {
 }
 
 pub struct Outstanding {
-    /// The reason that there is something to do.
+    /// Why the run is not up to date.
     reason: String,
     /// Formats to make from a saved report whose inputs are unchanged; `None`: the run must be repeated.
     pub formats: Option<FromSaved>,
@@ -309,7 +308,6 @@ pub struct Outstanding {
 
 /// Formats that can be made from a saved report.
 pub struct FromSaved {
-    /// The whole report that they are made from.
     pub saved: PathBuf,
     pub lacking: Vec<(PathBuf, Writer)>,
 }

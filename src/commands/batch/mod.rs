@@ -50,8 +50,8 @@ pub struct BatchOptions {
 }
 
 /// Runs the missing analyses of a table and writes an overview.
-/// Fails if the table or the folder cannot be used, or a run failed. The other runs are done first, unless the batch stops at
-/// the first failure.
+/// Fails if the table or the folder cannot be used, or a run failed. The other runs are done first, unless the batch stops at the
+/// first failure.
 pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     let table = table::read(&options.table, syntax, options.offline)?;
     let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
@@ -116,7 +116,6 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-/// A run that is still to be done.
 struct Pending<'a> {
     run: &'a TableRun,
     inputs: Inputs,
@@ -159,7 +158,6 @@ impl Batch<'_> {
         fit
     }
 
-    /// Does the runs of a model.
     /// Fails if the ledger or standard output cannot be written; failures of a run are recorded in the ledger.
     fn of_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
         let dry = self.options.dry_run;
@@ -198,8 +196,7 @@ impl Batch<'_> {
                 return Ok(());
             }
         }
-        // The model is loaded for the most demanding run. If that fails, only this run fails, and the next most demanding one
-        // is tried.
+        // The model is loaded for the most demanding run. If that fails, only this run fails, and the next one is tried.
         let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
         while let Some(most) = pending.iter().map(demanding).max() {
             let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");

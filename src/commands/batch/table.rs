@@ -93,7 +93,6 @@ fn wrong<T>(at: usize, why: Error) -> Result<T, TableError> {
     Err(TableError { at, why })
 }
 
-/// Reads a table.
 /// Fails if the table cannot be read or a run is invalid; the error names file and line.
 pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> {
     let shown = path.display();
@@ -268,7 +267,7 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
     Ok(all)
 }
 
-/// A name that is valid in file names on every system, and distinct from `others`. It has the characters of a bare TOML key.
+/// A name that is valid in file names on every system, and distinct from `others`. It has the characters of bare TOML keys.
 fn checked_name<'a>(
     name: &Spanned<DeString<'_>>,
     mut others: impl Iterator<Item = &'a str>,

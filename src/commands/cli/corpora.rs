@@ -71,9 +71,8 @@ Examples:
 /// Say where the parts of a corpus are, so that a shard reads its own alone
 ///
 /// Writes the position and digest of each segment of 256 sentences, and the family of each sentence. With `headscope analyze
-/// --index` a shard reads only its own segments and checks their digests; where studies remove heads, it also reads the
-/// segments of
-/// the whole sample. The report is the same, byte for byte. A compressed file is read as a whole by each shard that has a part
+/// --index` a shard reads only its own segments and checks their digests; where studies remove heads, it also reads the segments
+/// of the whole sample. The report is the same, byte for byte. A compressed file is read as a whole by each shard that has a part
 /// of it.
 #[derive(Args)]
 #[command(after_help = help(INDEX_EXAMPLES, READING))]

@@ -1,8 +1,7 @@
 //! `headscope confirm`: are the labels of one analysis found again over other corpora?
 //!
-//! The firm labels of the first report are fixed in advance, with its policy.
-//! In each other corpus they are one family of tests, so that selection cannot favour any of them
-//! (docs/methodology/confirm.md).
+//! The firm labels of the first report are fixed in advance, with its policy. In each other corpus they are one family of tests,
+//! so that selection cannot favour any of them (docs/methodology/confirm.md).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -265,7 +264,7 @@ pub struct ConfirmedLabel {
     pub tested_in: usize,
     /// Corpora in which it is confirmed.
     pub confirmed_in: usize,
-    /// Where its score less its threshold will be in another corpus; null where fewer than five have it.
+    /// Prediction of its score less its threshold in another corpus; null where fewer than five corpora have the label.
     pub prediction: Option<Prediction>,
     /// The label in each corpus, in their order.
     pub corpora: Vec<InCorpus>,
@@ -294,7 +293,7 @@ pub struct InCorpus {
     pub is_confirmed: bool,
 }
 
-/// Where a label's score less its threshold will be in another corpus of the kind.
+/// Prediction of a label's score less its threshold in another corpus of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
     /// The mean over the corpora.

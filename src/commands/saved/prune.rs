@@ -186,8 +186,7 @@ fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
     })
 }
 
-/// Copies all files of a model except its weights. Returns the names of weight files that are not rewritten either:
-/// they would still hold the whole model.
+/// Copies all files of a model except weights. Returns the names of other weight files, left out since they are not pruned.
 fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
     let Some((root, within)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {

@@ -35,10 +35,8 @@ pub struct MapsOptions {
 }
 
 /// Writes the attention of each chosen sentence as f32 tensors, from the row's token to the column's token.
-/// `attentions.<index>` is `[layers, heads, tokens, tokens]` for all heads or whole layers, `[heads, tokens, tokens]` for named
-/// heads.
-/// With `rollout` instead: `rollout.<index>`, and for uniform attention `rollout_even.<index>`, both `[layers, tokens,
-/// tokens]`.
+/// `attentions.<index>` is `[layers, heads, tokens, tokens]` for all heads or layers, `[heads, tokens, tokens]` for named heads.
+/// With `rollout`: `rollout.<index>`, and for even attention `rollout_even.<index>`, `[layers, tokens, tokens]`, instead.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
@@ -204,7 +202,7 @@ fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, 
     product(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
 }
 
-/// Rollout of uniform attention over the keys that each query sees, layer by layer.
+/// Rollout of even attention over the keys that each query sees, layer by layer.
 fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];

@@ -58,8 +58,7 @@ pub struct MatchOutcome {
     labels: Option<Vec<LabelsOneWay>>,
 }
 
-/// Matches the heads of two models and prints the partners; with `runs`, labels both models over the half not used for
-/// matching.
+/// Matches the heads of two models and prints the partners; with `runs`, also labels both models over the other half.
 /// Fails if a model or the sentences cannot be used, the models differ in heads or tokens, or an output cannot be written.
 pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
     let outputs = options.outputs.open()?;

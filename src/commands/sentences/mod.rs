@@ -40,7 +40,7 @@ use crate::system::terminal::say;
 pub enum HeadChoice {
     All,
     Layers(Vec<usize>),
-    /// These, in this order.
+    /// Named heads, in this order.
     Heads(Vec<HeadPlace>),
 }
 
@@ -66,7 +66,6 @@ pub struct NamedSentence {
     pub id: Option<Arc<str>>,
 }
 
-/// Sentences, and how they are read.
 #[derive(Clone, Debug)]
 pub struct SentenceOptions {
     pub choice: SentenceChoice,

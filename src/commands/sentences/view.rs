@@ -31,7 +31,6 @@ use crate::system::terminal::{self, print};
 pub struct ViewOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
-    /// The heads that are shown, in this order.
     pub heads: HeadChoice,
     pub gold: ShownArcs,
     pub hides_special: bool,

@@ -1,5 +1,4 @@
-//! Axis scales with ticks at round numbers, and the figures on them: bars, forest plots, and curves over the number of removed
-//! heads.
+//! Axis scales with ticks at round numbers, and figures on them: bars, forest plots, and curves over the number of heads removed.
 
 use crate::export::heads::number;
 use crate::export::palette::Ink;

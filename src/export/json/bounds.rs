@@ -1,5 +1,4 @@
-//! Bounds on texts and numbers of a saved report, so that it can be laid out and drawn. Numbers keep to the ranges of the
-//! schema,
+//! Bounds on texts and numbers of a saved report, so that it can be laid out and drawn. Numbers keep to the ranges of the schema,
 //! which later computations rely on: degrees of freedom are above 0, shares are at most 1.
 
 use std::collections::HashMap;
@@ -14,7 +13,7 @@ use crate::report;
 /// Largest absolute value of a number; sums and products of such numbers are far from infinite.
 const LARGEST: f64 = 1e30;
 
-/// Largest whole number, as in a partial: more than all corpora have tokens, and the sum over a report does not overflow.
+/// Largest whole number, as in a partial. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
 const LARGEST_COUNT: u64 = 1 << 46;
 
 /// The longest text, in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.
@@ -162,7 +161,7 @@ pub(super) static OF_REPORT: LazyLock<Ranges> = LazyLock::new(|| Ranges::new(rep
 /// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
 const ROUNDING: f64 = 1e-6;
 
-/// A node of a schema: the range of a number, and the numbers of the nodes for an object's keys and a list's items.
+/// A part of a schema: the range of a number, and the indices of the parts for an object's keys and a list's items.
 #[derive(Debug, Default)]
 struct SchemaPart {
     minimum: Option<f64>,
@@ -235,13 +234,13 @@ impl<'a> SchemaPlace<'a> {
 
 struct Compiler<'a> {
     definitions: Option<&'a Map<String, Value>>,
-    /// The parts of definitions by name.
+    /// Index of the part of each definition, by name.
     known: HashMap<&'a str, usize>,
     parts: Vec<SchemaPart>,
 }
 
 impl<'a> Compiler<'a> {
-    /// Number of the part for a schema; adds the part if it is new.
+    /// Index of the part for a schema; adds the part if it is new.
     fn part(&mut self, schema: &'a Value) -> usize {
         let stands_for = stands_for(schema);
         if let Some(&known) = stands_for.and_then(|name| self.known.get(name)) {

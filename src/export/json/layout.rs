@@ -8,7 +8,6 @@ use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 use crate::system::printable::is_unprintable;
 
-/// Whether JSON is indented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Two spaces per level. An object in an array is a row: one line without spaces, except that its own arrays of objects

@@ -60,7 +60,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     gzip::unpacked(bytes, LONGEST).and_then(input::text).cannot("read the report", shown).class(Class::Input)
 }
 
-/// Reads a report that this program wrote earlier and may write again, which makes it an output and no input.
+/// Reads a report that this program wrote earlier and may write again: an output, not an input.
 /// Fails if the file is missing, cannot be read or is no report.
 pub fn read_earlier(path: &Path) -> Result<Report> {
     let shown = path.display().to_string();
@@ -120,8 +120,7 @@ pub fn as_saved(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &written_with(report, Layout::Compact, digits)?)
 }
 
-/// JSON with each text and key on one line, without characters that a terminal obeys.
-/// Invalid JSON is returned unchanged, to be refused later.
+/// JSON with each text and key on one line, without characters that a terminal obeys. Invalid JSON stays, to be refused later.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);

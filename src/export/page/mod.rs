@@ -1,7 +1,7 @@
 //! The page: one self-contained HTML file, made from a report alone.
 //!
-//! Reading it needs no script. The script's digest stands in the page's content security policy, so that no other would
-//! run, and nothing is loaded from anywhere.
+//! Reading it needs no script. The page's content security policy has the script's digest, so that no other script runs, and
+//! nothing is loaded from outside.
 
 mod heads;
 pub mod several;
@@ -199,7 +199,7 @@ impl ShownSentence {
     }
 
     fn new(maps: &AttentionMaps, heads: &str) -> Self {
-        // Texts are put on one line before they become JSON, whose escapes would not survive it.
+        // Texts are put on one line before they become JSON, because the escapes of `one_line` are not JSON.
         let json = |value: &serde_json::Value| escaped(&value.to_string());
         let tokens = json(&maps.tokens.iter().map(|token| one_line(token)).collect());
         let unit = |unit: &SentenceUnit| json!([one_line(&unit.text), unit.tokens[0], unit.tokens[1], unit.is_word]);

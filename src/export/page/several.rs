@@ -20,8 +20,7 @@ struct FamilyCounts {
     name: String,
     hue: String,
     counts: Vec<Option<usize>>,
-    /// Change in the number of heads from the last but one report to the last; `None` if there is none, or one lacks the
-    /// number.
+    /// Change in the number of heads between the last two reports; `None` if it is 0, or if one report lacks the number.
     change: Option<Value>,
 }
 
@@ -31,7 +30,7 @@ struct Head {
     name: String,
     cells: Vec<Option<PrimaryLabel>>,
     kept: String,
-    /// Labels gained and lost from the last but one report to the last.
+    /// Labels lost and gained between the last two reports.
     changed: String,
 }
 
@@ -42,7 +41,7 @@ struct PrimaryLabel {
     hue: String,
 }
 
-/// Summary of docs/methodology/causal.md.
+/// Note on comparing decoders with encoders, after docs/methodology/causal.md.
 const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose tokens see those before them alone. Labels, leads over \
     chance and entropy ratios compare. Masses do not, for they are of fewer keys; nor do uas and relations, which are of the \
     words whose head is on the side that is seen; next-token and offsets to the right are of encoders alone, first-token is of \
@@ -133,7 +132,7 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     found
 }
 
-/// How the labels of a head changed: `−det, +obj ?`, what is gone first.
+/// How the labels of a head changed: `−det, +obj ?`, lost labels first.
 fn changed(before: &HeadReport, after: &HeadReport) -> String {
     let only = |sign: &str, one: &HeadReport, other: &HeadReport| -> Vec<String> {
         let is_in = |label: &Label| other.labels.iter().any(|known| known.label == label.label);

@@ -72,7 +72,7 @@ fn is_read_whole(corpus: &CorpusInfo) -> bool {
     left_out.chain(&changed).all(|count| *count == 0) && corpus.repeated.is_empty()
 }
 
-/// A row for each of the labels with the strongest evidence, with the head that has it most clearly.
+/// A row for each label with the strongest evidence, at its clearest head.
 fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
@@ -130,7 +130,7 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     named
 }
 
-/// The commands to type for more, of a report whose strongest label is `first`.
+/// Suggests commands for more; `first` is the strongest label of the report.
 fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
     let explained =
         first.map_or("broad", |label| label.label.split_once(':').map_or(&*label.label, |(family, _)| family));
@@ -214,8 +214,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
 
 const HEADS_NAMED: usize = 6;
 
-/// One line per study: the heads with its labels, or without labels and text the head with the largest value of its first
-/// metric.
+/// One line per study: the heads with its labels, or for a study without labels and text the head with its largest first metric.
 pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {

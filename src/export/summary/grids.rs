@@ -144,7 +144,7 @@ fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<
     let mut counts: BTreeMap<String, Coded> = BTreeMap::new();
     for head in heads {
         let Code { text, style, meaning } = of_head(head);
-        // Codes of a family with a placeholder in its name are words of their own, and need no legend.
+        // Families with a placeholder in the name have a word as code, which needs no legend.
         let shown = Some(text).filter(|text| !meaning.contains('<') && *text != meaning);
         let (count, codes, _) = counts.entry(meaning).or_insert((0, BTreeSet::new(), style));
         *count += 1;

@@ -105,8 +105,7 @@ fn write_summary(
     skipped(out, report)
 }
 
-/// Warning above everything else that the model could not read the corpus.
-/// If the built-in corpus only accompanies a task, the warning comes after the task.
+/// Why the model could not read the corpus, as the first line; not if the built-in corpus merely accompanies a task.
 fn opening(report: &Report) -> Option<String> {
     report.unread().filter(|_| !report.is_of_box_beside_task())
 }

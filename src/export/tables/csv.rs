@@ -93,8 +93,8 @@ fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
 
 /// Makes a cell safe for terminals and spreadsheets.
 ///
-/// Spreadsheets take a cell that begins with one of these characters for a formula, unless an apostrophe comes first.
-/// Numbers may begin with them and stay unchanged.
+/// Spreadsheets take a cell that begins with `=`, `+`, `-`, `@`, a tab or CR for a formula, unless an apostrophe comes first.
+/// Numbers may begin with a sign and stay unchanged.
 fn safe(cell: &str) -> String {
     let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
     format!("{}{}", if formula { "'" } else { "" }, printable(cell))

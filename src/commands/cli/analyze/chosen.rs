@@ -116,8 +116,7 @@ pub(super) fn ablation(
 /// Maximum number of probed columns: sums are kept for each combination of columns that a word has.
 const MOST_PROBES: usize = 4;
 
-/// Columns to probe for, without duplicates.
-/// Refuses more than [`MOST_PROBES`], and any if the probing study does not run.
+/// Columns to probe for, without duplicates; refuses more than [`MOST_PROBES`], and any if the probing study does not run.
 pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<String>, Usage> {
     let mut probes: Vec<String> = Vec::new();
     for name in named {

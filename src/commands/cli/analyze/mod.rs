@@ -73,7 +73,8 @@ pub struct AnalyzeArguments {
     /// Read the first N sentences, or whole documents with about N in all
     ///
     /// Nothing is drawn at random. Where documents are the sampling unit, documents spread over the corpus are read whole, until
-    /// they have N sentences. Elsewhere the first sentences of each file are read, as many of each, and more where others have fewer
+    /// they have N sentences. Elsewhere the first sentences of each file are read, shared evenly, with more where other files
+    /// have fewer
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
     limit: Option<u64>,
     /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]
@@ -102,10 +103,10 @@ pub struct AnalyzeArguments {
     /// Whether the token for the beginning of text stands first (decoders only)
     #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto", help_heading = INPUT, hide_short_help = true)]
     bos: Bos,
-    /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
+    /// Take token counts from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE", help_heading = INPUT, hide_short_help = true)]
     counts: Option<PathBuf>,
-    /// Remove heads from the model: at every position zeros stand for what they write, before the output projection.
+    /// Remove heads from the model: zeros replace their outputs at every position, before the output projection.
     /// Several are separated by commas
     #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',', help_heading = INPUT, hide_short_help = true)]
     removed: Vec<HeadPlace>,
@@ -151,7 +152,7 @@ pub struct AnalyzeArguments {
     /// Replacement of a removed head's context [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS), help_heading = STUDIES, hide_short_help = true)]
     removal: Option<Replacement>,
-    /// Mask a seventh of the words N times, each time others; with 7 every word is masked once [default: 1]
+    /// Mask N different sevenths of the words in turn; with 7 every word is masked once [default: 1]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
@@ -214,7 +215,7 @@ pub struct AnalyzeArguments {
     /// a corpus on standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_parser = one_of(CONTROLS), help_heading = CONTROL)]
     controls: Vec<ControlKind>,
-    /// Run each control so many times, with seeds from 0
+    /// Run each control N times, with seeds from 0
     #[arg(
         long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000),
         help_heading = CONTROL, hide_short_help = true
@@ -222,8 +223,8 @@ pub struct AnalyzeArguments {
     control_seeds: u64,
     /// Run part I of N, for `headscope merge`
     ///
-    /// Runs shard I of N, counted from 1, and writes what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
-    /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
+    /// Runs shard I of N, counted from 1, and writes a partial for `headscope merge`: with `-o FILE.headscope`, or with `-o
+    /// FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N", help_heading = SHARDS)]
     shard: Option<ShardArgument>,
@@ -233,8 +234,8 @@ pub struct AnalyzeArguments {
         registry::in_two_stages().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     ))]
     after: Option<PathBuf>,
-    /// Read of the corpus what this shard needs and no more, by what `headscope index` wrote of that corpus: its own segments, and
-    /// all that the sample is in where heads are removed by their mean or chosen by --effect-of
+    /// Read only the segments of this shard, by the index of the corpus that `headscope index` wrote. Where heads are removed by
+    /// their mean or chosen by --effect-of, also the segments of the sample
     #[arg(long, value_name = "FILE", conflicts_with = "limit", help_heading = SHARDS, hide_short_help = true)]
     index: Option<PathBuf>,
     /// Keep what is done in this folder, and go on from there
@@ -242,11 +243,11 @@ pub struct AnalyzeArguments {
     /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
-    /// Keep up to this much in memory of what studies that look at the corpus twice need, as in 2GB; with 0 they read it again
+    /// Memory for activations kept for studies that look at the corpus twice, as in 2GB; with 0 they read it again
     /// [default: a quarter of what is free]
     #[arg(long, value_name = "SIZE", value_parser = numbers::bytes_or_none, conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     keep: Option<u64>,
-    /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope compare` compares partials of the same
+    /// Also keep the sums behind the report, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     partial: Option<PathBuf>,

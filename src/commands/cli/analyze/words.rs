@@ -1,5 +1,4 @@
-//! Parses arguments of `headscope analyze` that come from elsewhere than the command line, such as a table of `headscope
-//! batch`.
+//! Parses arguments of `headscope analyze` that are not from the command line, as in a table of `headscope batch`.
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue};

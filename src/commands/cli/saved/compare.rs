@@ -141,7 +141,7 @@ pub struct NumbersArguments {
         SAME_MODEL.shares, SAME_MODEL.nats, SAME_MODEL.tokens
     ))]
     tolerances: Vec<ToleranceArgument>,
-    /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
+    /// Report only these parts, which then decide the exit status; the correction still covers all numbers
     #[arg(long, value_name = "PART", value_parser = one_of(PARTS), value_delimiter = ',', requires = "are_asked_for")]
     only: Vec<Part>,
 }
@@ -370,7 +370,6 @@ impl OutcomeArguments {
 }
 
 impl SidesArguments {
-    /// The options of both sides.
     /// Fails if both are standard input, or a preset adds studies.
     pub fn named(self) -> Result<SidesOptions, Usage> {
         let Self { a, b, presets, policy, min_count, threads } = self;

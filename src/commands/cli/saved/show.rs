@@ -62,8 +62,7 @@ pub struct ShowArguments {
     /// Number of heads to show
     #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::from::<u16>(1))]
     top: u16,
-    /// The heads that have this label (`rare-words`), a label of this family (`syntactic`, `sink`), or this code in the grid
-    /// (`rare`)
+    /// Heads with this label (`rare-words`), a label of this family (`syntactic`, `sink`), or this code in the grid (`rare`)
     #[arg(long, value_name = "LABEL", group = "part")]
     label: Option<String>,
     #[command(flatten)]
@@ -267,8 +266,8 @@ head, in float32. Nothing is trained again, and nothing becomes smaller or faste
 
 /// Write a model without some of its heads
 ///
-/// Removes heads that are named, by zeros, or those that can go by a report on pruning, as that report removed them: its loss is then
-/// that of the folder.
+/// Removes named heads, replaced by zeros, or the heads that a report on pruning allows to go, replaced as in that report: its
+/// loss then holds for the folder.
 #[derive(Args)]
 #[command(after_help = help(PRUNE_EXAMPLES, RUNNING), group = ArgGroup::new("chosen").required(true).multiple(true))]
 pub struct PruneArguments {

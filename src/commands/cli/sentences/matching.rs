@@ -28,8 +28,8 @@ sampling units and labelled over the other; then both halves change roles.
 
 /// Pair the heads of two models by their attention
 ///
-/// Both models read the same sentences. Within each layer every head gets a partner of its own, so that the root mean squares of
-/// Hellinger distances between their rows add up to the least (the Hungarian method).
+/// Both models read the same sentences. Within each layer every head gets a partner of its own, so that the sum of root mean
+/// square Hellinger distances between their rows is least (the Hungarian method).
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES, RUNNING))]
 pub struct MatchArguments {
@@ -52,8 +52,7 @@ pub struct MatchArguments {
     /// Analyse both models as well: match heads over one half of the corpus and compare their labels over the other, both ways
     ///
     /// Halves are the sampling units of even and of odd number (documents, families or sentences), each analysed as a whole
-    /// corpus. Heads
-    /// are matched over a half's share of the first --limit sentences, and labelled over all sentences of the other half
+    /// corpus. Heads are matched over a half's part of the first --limit sentences, and labelled over all of the other half
     #[arg(long, conflicts_with_all = ["texts", "sentences", "shard"])]
     labels: bool,
     /// Threads that analyse the models for --labels [default: one per core]

@@ -55,8 +55,6 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    /// Validates these arguments.
-    ///
     /// `tokenizer` is how text becomes tokens, and `strict` whether a sentence that must be left out is an error.
     /// `find` is a word that sentences of a corpus must have, and `limit` the maximum number of sentences.
     /// Fails if the corpora cannot be used, or have no text to cut.

@@ -66,9 +66,9 @@ pub struct ViewArguments {
     /// In tensors: only the heads of this layer, counted from 0. May be repeated
     #[arg(long = "layer", value_name = "N", hide_short_help = true, requires = "outputs", conflicts_with = "heads")]
     layers: Vec<usize>,
-    /// In tensors: the rollout of all heads in place of their attention, attention of the layers multiplied up, the mean of each
-    /// layer's heads mixed half with the identity (Abnar & Zuidema 2020), and that of even attention: `rollout.<index>` and
-    /// `rollout_even.<index>`, [layers, tokens, tokens]
+    /// In tensors: attention rollout (Abnar & Zuidema 2020) in place of attention, the product over layers of the mean over
+    /// heads, mixed half with the identity; also the rollout of even attention: `rollout.<index>` and `rollout_even.<index>`,
+    /// [layers, tokens, tokens]
     #[arg(long, hide_short_help = true, requires = "outputs", conflicts_with_all = ["layers", "heads", "removed"])]
     rollout: bool,
     /// In tensors: remove heads from the model, as `headscope analyze` does

@@ -34,7 +34,7 @@ pub struct TokenizerArguments {
     /// unknown token; words of plain text are what stands between spaces
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     tokens_as_words: bool,
-    /// Part sequences of residues so: letters, spaced, kmer:K or kmer:K:STRIDE [default: as the vocabulary tells]
+    /// How to split sequences of residues: letters, spaced, kmer:K or kmer:K:STRIDE [default: as the vocabulary tells]
     ///
     /// `letters` are one after the other, `spaced` have a space between them, and `kmer:3` are all words of three letters, each one
     /// letter after the last. What is an entry of the vocabulary between spaces stays as it is

@@ -310,8 +310,7 @@ fn of_labels(
     names.into_iter().map(comparison).collect()
 }
 
-/// Standing of a head for a label on one side; `None` if it could not be assessed. A missing head is out of reach of every
-/// label.
+/// Standing of a head for a label on one side; `None`: not assessed. A missing head is out of reach of every label.
 fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),

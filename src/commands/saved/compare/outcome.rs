@@ -96,10 +96,10 @@ pub enum Doubt {
     /// One side has fewer queries or sentences than a label asks for (`min_queries`, `min_sentences`, `syntactic_min_count`),
     /// or no score at all.
     TooLittle,
-    /// The label is borderline on one side or on both: the score is above the threshold, and the test does not show it.
+    /// The label is borderline on one side or on both: the score is above the threshold, but not significantly.
     Borderline,
-    /// The label is firm on one side; on the other the score is below the threshold, and the test does not show it, or another
-    /// label of the head excludes this one.
+    /// The label is firm on one side; on the other the score is below the threshold, but not significantly, or another label of
+    /// the head excludes this one.
     WithinReach,
     /// The label is firm on one side; on the other the score is below the threshold and rests on too few blocks for a test.
     Untested,
@@ -126,7 +126,7 @@ pub struct OutcomeCounts {
     pub none: usize,
 }
 
-/// Labels of which it cannot be told whether they were kept, by where they are firm.
+/// Labels whose fate could not be told, by where they are firm.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UntoldCounts {
     /// In the first analysis alone: they are firm no more, and it is not shown that they are lost.
@@ -312,7 +312,7 @@ impl Doubt {
     }
 }
 
-/// How heads were matched, and what agreement comes to where heads of b are in random order within layers.
+/// How heads were matched, and the agreement by chance, with the heads of b in random order within layers.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 pub struct MatchedHeads {
     /// Heads of a whose partner has another place in b.

@@ -224,8 +224,7 @@ impl CompareOutcome {
         firm_in_words(self.firm_labels())
     }
 
-    /// Why a finding about lost labels is undecided: no label is firm in the first analysis, or none could be tested in the
-    /// second.
+    /// Why a finding about lost labels is undecided: no label is firm in the first analysis, or none was tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
         let labels = self.heads.iter().flat_map(HeadComparison::all_labels);
         let firm: Vec<&LabelComparison> = labels.filter(|label| label.firm()[0]).collect();

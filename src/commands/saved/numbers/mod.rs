@@ -114,8 +114,7 @@ struct Labels {
 }
 
 impl Labels {
-    /// Compares all labels. A changed label is firm on one side and out of reach on the other,
-    /// and its number differs with a q-value of at most `rate`.
+    /// Compares all labels. A changed label is firm on one side, out of reach on the other, and its number differs (q <= `rate`).
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
         let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
@@ -168,7 +167,7 @@ impl Labels {
                 if is_firm[1 - firm] {
                     continue;
                 }
-                // A score that also depends on rates of the corpus rests on the head's part of it.
+                // For a score that also depends on rates of the corpus, the head's part of the score is compared.
                 let of_head = |rule: &str| pairs.of_corpus.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
                 let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
                 let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.label.number), pair_of(side)) {
@@ -288,8 +287,7 @@ impl Reason {
 }
 
 impl<'a> NumberPairs<'a> {
-    /// Tests every number that both sides have and that depends on the heads alone. Differences up to the unit's tolerance do
-    /// not count.
+    /// Tests numbers that both sides have and that depend on heads alone. Differences up to the unit's tolerance do not count.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
         let grid = a.circumstances.model.grid();
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();

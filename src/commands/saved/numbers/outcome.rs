@@ -50,9 +50,8 @@ pub struct NumbersOutcome {
     pub compared: Compared,
     /// Labels that are firm on one side and out of reach on the other, largest difference first.
     pub labels: Vec<LabelChange>,
-    /// Labels that are firm on one side only and are not shown to have changed: on the other side the test cannot tell, or the
-    /// number
-    /// that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more of them.
+    /// Labels that are firm on one side only and are not shown to have changed: the test on the other side cannot tell, or the
+    /// number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more.
     pub one_sided: Vec<OneSidedLabel>,
     /// The heads that do nothing on one side alone. Their firm labels on the other side are lost or gained, and count as changes.
     pub idle: Vec<IdleHeadLabels>,
@@ -60,8 +59,8 @@ pub struct NumbersOutcome {
     pub heads: Vec<HeadChanges>,
     /// Accuracies on relations that differ, largest difference first.
     pub relations: Vec<Change>,
-    /// Metrics of heads that differ, largest difference first: differences in other units as multiples of what two models
-    /// that differ in precision alone may differ by.
+    /// Metrics of heads that differ, largest difference first. Differences in several units are compared as multiples of the
+    /// tolerance for two models that differ in precision alone.
     pub metrics: Vec<Change>,
     /// Parts that were not compared, and why.
     pub left_aside: Vec<LeftAside>,
@@ -84,7 +83,7 @@ pub enum Method {
 pub struct Compared {
     /// Labels that are firm on either side, but for `broad` and for how heads choose.
     pub firm_labels: usize,
-    /// Those of them that were compared.
+    /// The firm labels that were compared.
     pub labels: usize,
     /// Accuracies on relations.
     pub relations: usize,
@@ -249,8 +248,7 @@ impl NumbersOutcome {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// One line on the heads that do nothing on one side, with at most `most` names per kind, and their labels; `None` if there
-    /// are none.
+    /// One line on heads that do nothing on one side, at most `most` names per kind, with their labels; `None` if there are none.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;

@@ -26,7 +26,7 @@ pub struct HeadMatching {
     pub b: MatchedModel,
     /// Sentences over which heads were matched.
     pub sentences: u64,
-    /// Heads that have one partner over the even-numbered and over the odd-numbered sentences alike.
+    /// Heads whose partner is also their partner over the even-numbered and over the odd-numbered sentences alone.
     pub halves_agree: usize,
     /// The heads of the first model, layer by layer.
     pub heads: Vec<MatchedHead>,

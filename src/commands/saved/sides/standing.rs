@@ -17,11 +17,11 @@ use crate::study::labels::policy::Policy;
 pub enum LabelStanding {
     /// The label is firm.
     Firm,
-    /// The head has the label, and the test does not show it.
+    /// The head has the label, but not significantly.
     Borderline,
     /// The one-sided test at 2.5 % finds that the rule does not fire.
     OutOfReach,
-    /// The rule does not fire, and the test does not show that it would not with more sentences.
+    /// The rule does not fire, but not significantly: with more sentences it might.
     WithinReach,
     /// The rule does not fire, and there is no test: the score rests on too few blocks.
     Untested,
@@ -30,7 +30,6 @@ pub enum LabelStanding {
 }
 
 impl LabelStanding {
-    /// Standing of a head, from its assessment for the label.
     pub fn of(assessment: &Assessment) -> Self {
         match assessment {
             Assessment { fires: true, label, .. } if label.borderline => Self::Borderline,
@@ -111,10 +110,8 @@ impl Side {
     }
 }
 
-/// Why a head and its partner on the other side do nothing.
-///
-/// A head that writes a constant counts as idle only if its partner is at work; otherwise both are compared by where they
-/// attend.
+/// Why a head and its partner on the other side do nothing. A head that writes a constant counts only if its partner is at work:
+/// otherwise both sides are compared by where they attend.
 pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
