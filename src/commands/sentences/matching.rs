@@ -58,7 +58,7 @@ pub struct MatchOutcome {
     labels: Option<Vec<LabelsOneWay>>,
 }
 
-/// Matches the heads of two models and prints the partners; with `runs`, also labels both models over the other half.
+/// Matches the heads of two models and prints the partners; with `runs`, also labels both over the half not used for matching.
 /// Fails if a model or the sentences cannot be used, the models differ in heads or tokens, or an output cannot be written.
 pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
     let outputs = options.outputs.open()?;
@@ -210,7 +210,7 @@ impl DistanceSums {
             .collect()
     }
 
-    /// Root mean square distance of a pair of heads; 0 without a row.
+    /// Root mean square distance of a pair of heads; 0 before a sentence is added.
     pub fn distance(&self, pair: usize) -> f64 {
         (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
     }
@@ -230,7 +230,7 @@ pub struct LabelRuns {
 pub struct LabelsOneWay {
     /// The sampling units over which heads were matched: `even` or `odd`.
     pub matched_over: &'static str,
-    /// Their sentences.
+    /// Number of sentences in these units.
     pub matched_sentences: u64,
     /// Sentences of the other units, over which labels are given.
     pub labelled_sentences: u64,

@@ -204,8 +204,9 @@ pub struct Digits(u8);
 impl Digits {
     /// Every double reads back to the same value.
     pub const ALL: Self = Self(17);
-    /// Six: a share of less than 500,000 words reads back to its count of words, and rounding changes a
-    /// share by 5e-7 at most: less than a fiftieth of its standard error over 10^8 words, if it is between .1 and .9.
+    /// Six: a share of less than 500,000 words reads back to its count of words. Rounding changes a share by at most 5e-7, less
+    /// than a
+    /// fiftieth of its standard error over 10^8 words if it is between .1 and .9.
     pub const DEFAULT: Self = Self(6);
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 

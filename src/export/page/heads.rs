@@ -1,4 +1,4 @@
-//! The parts of the page of a report: the grid of heads and their cards, the sections of the studies, and every metric of every head.
+//! Parts of the page of a report: the grid of heads, their cards, the sections of the studies, and every metric of every head.
 
 use minijinja::context;
 use minijinja::value::{Serde, Value};
@@ -269,7 +269,7 @@ pub struct StudySection {
 #[derive(Serialize)]
 pub struct StudyBeyond {
     names: Vec<&'static str>,
-    /// A predicate whose subject is the model.
+    /// Why the model cannot be asked: a predicate whose subject is the model.
     why: String,
 }
 

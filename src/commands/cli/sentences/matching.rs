@@ -28,8 +28,8 @@ sampling units and labelled over the other; then both halves change roles.
 
 /// Pair the heads of two models by their attention
 ///
-/// Both models read the same sentences. Within each layer every head gets a partner of its own, so that the sum of root mean
-/// square Hellinger distances between their rows is least (the Hungarian method).
+/// Both models read the same sentences. Within each layer every head gets one partner, so that the sum of root mean square
+/// Hellinger distances between their rows is least (the Hungarian method).
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES, RUNNING))]
 pub struct MatchArguments {

@@ -57,9 +57,9 @@ pub struct CorpusArguments {
     /// binary
     #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT)]
     pub corpus: Vec<PathBuf>,
-    /// How to read it
+    /// Format of the corpus
     ///
-    /// Every corpus is read so; of a folder only the files of this format [default: by extension: .conllu, .conll,
+    /// Holds for every corpus; of a folder only the files of this format are read [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl, .ndjson, .fasta, .fa, .faa, .rxn, .rsmi or .pairs]
     #[arg(long, value_parser = one_of(FORMATS), requires = "corpus", help_heading = INPUT)]
     pub format: Option<Format>,

@@ -36,7 +36,7 @@ pub struct CompareOutcome {
     pub too_few_units: Option<String>,
     /// The first analysis.
     pub a: Described,
-    /// The second.
+    /// The second analysis.
     pub b: Described,
     /// How far the two agree on heads.
     pub agreement: HeadAgreement,
@@ -131,7 +131,7 @@ pub struct OutcomeCounts {
 pub struct UntoldCounts {
     /// In the first analysis alone: they are firm no more, and it is not shown that they are lost.
     pub firm_in_a: usize,
-    /// In the second alone.
+    /// In the second analysis alone.
     pub firm_in_b: usize,
     /// In neither: they are borderline in one or both.
     pub firm_in_neither: usize,
@@ -169,7 +169,7 @@ pub struct ChoiceComparison {
     pub a: Option<String>,
     /// The label in the second.
     pub b: Option<String>,
-    /// Every such label of either side.
+    /// All labels of how the head chooses, on either side.
     pub labels: Vec<LabelComparison>,
 }
 

@@ -1,5 +1,5 @@
-//! Simulates false alarms and power of `compare`: two corpora are drawn for heads with known scores, then treated
-//! as real ones are: block test, correction, standing on either side.
+//! Simulates false alarms and power of `compare`. Two corpora are drawn for heads with known scores, and treated as real ones:
+//! block test, correction, standing on either side.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

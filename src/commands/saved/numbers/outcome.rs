@@ -34,7 +34,7 @@ pub struct NumbersOutcome {
     pub too_few_units: Option<String>,
     /// The first analysis.
     pub a: Described,
-    /// The second.
+    /// The second analysis.
     pub b: Described,
     /// How differences were tested.
     pub method: Method,
@@ -50,8 +50,8 @@ pub struct NumbersOutcome {
     pub compared: Compared,
     /// Labels that are firm on one side and out of reach on the other, largest difference first.
     pub labels: Vec<LabelChange>,
-    /// Labels that are firm on one side only and are not shown to have changed: the test on the other side cannot tell, or the
-    /// number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more.
+    /// Labels that are firm on one side only and are not shown to have changed. Either the test on the other side cannot tell, or
+    /// the number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more.
     pub one_sided: Vec<OneSidedLabel>,
     /// The heads that do nothing on one side alone. Their firm labels on the other side are lost or gained, and count as changes.
     pub idle: Vec<IdleHeadLabels>,
@@ -101,9 +101,9 @@ pub struct LabelChange {
     pub place: HeadPlace,
     /// The label.
     pub label: String,
-    /// In the first analysis.
+    /// The standing in the first analysis.
     pub a: Standing,
-    /// In the second.
+    /// The standing in the second analysis.
     pub b: Standing,
     /// The differing number that the label rests on, on the side where the label is firm.
     pub number: String,
@@ -119,9 +119,9 @@ pub struct OneSidedLabel {
     pub place: HeadPlace,
     /// The label.
     pub label: String,
-    /// In the first analysis.
+    /// The standing in the first analysis.
     pub a: Standing,
-    /// In the second.
+    /// The standing in the second analysis.
     pub b: Standing,
 }
 
@@ -146,7 +146,7 @@ impl From<IdleHead> for IdleHeadLabels {
 pub struct Standing {
     /// Whether the label is firm there.
     pub firm: bool,
-    /// The name of the score: each side has the best of the label's rules.
+    /// The metric behind the score: on each side, the best of the label's rules.
     pub number: String,
     /// The score.
     pub score: f64,
@@ -177,7 +177,7 @@ pub struct LargestChange {
     pub number: String,
     /// Its unit.
     pub unit: Unit,
-    /// The second less the first.
+    /// The second value less the first.
     pub difference: f64,
     /// The q-value of the difference.
     pub q: f64,
@@ -193,11 +193,11 @@ pub struct Change {
     pub number: String,
     /// Its unit.
     pub unit: Unit,
-    /// In the first analysis.
+    /// The value in the first analysis.
     pub a: Valued,
-    /// In the second.
+    /// The value in the second analysis.
     pub b: Valued,
-    /// The second less the first.
+    /// The second value less the first.
     pub difference: f64,
     /// The standard error of the difference; 0 where nothing varies.
     pub standard_error: f64,

@@ -54,9 +54,9 @@ pub struct LeftAside {
 pub struct Fact {
     /// Its key in a report.
     pub key: String,
-    /// In the first analysis.
+    /// The value in the first analysis.
     pub a: Value,
-    /// In the second.
+    /// The value in the second analysis.
     pub b: Value,
 }
 

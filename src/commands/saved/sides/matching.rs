@@ -22,7 +22,7 @@ pub struct HeadMatching {
     pub schema_version: u32,
     /// The first model.
     pub a: MatchedModel,
-    /// The second.
+    /// The second model.
     pub b: MatchedModel,
     /// Sentences over which heads were matched.
     pub sentences: u64,

@@ -148,8 +148,8 @@ impl Side {
         self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
     }
 
-    /// Whether a label that depends on token counts can be compared: both sides have one counts file,
-    /// or corpora whose sizes differ by at most a tenth. The rarity of a sentence's rarest token grows with the corpus.
+    /// Whether a label that depends on token counts can be compared: both sides have one counts file, or corpora that differ by
+    /// at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus.
     pub fn has_like_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
         let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);
@@ -178,7 +178,7 @@ impl Side {
         self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
     }
 
-    /// Whether partials of both sides could be compared pairwise: both are over the whole of equal files.
+    /// Whether partials of both sides could be compared pairwise: both cover equal files in full.
     pub fn could_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
         is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.same_sentences(other)
