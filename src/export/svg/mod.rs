@@ -210,8 +210,8 @@ const ADVANCES: [u16; 95] = [
     634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
 ];
 
-/// Extent of letters above and below the base line, as shares of the font's size: `ascent` and `descent` of DejaVu Sans
-/// (its table `hhea`).
+/// Extent of letters above and below the base line, as shares of the font's size: `ascent` and `descent` of `DejaVu` Sans (its
+/// table `hhea`).
 const ASCENT: f64 = 0.928;
 const DESCENT: f64 = 0.236;
 

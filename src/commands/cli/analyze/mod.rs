@@ -73,8 +73,8 @@ pub struct AnalyzeArguments {
     /// Read the first N sentences, or whole documents with about N in all
     ///
     /// Nothing is drawn at random. Where documents are the sampling unit, documents spread over the corpus are read whole, until
-    /// they have N sentences. Elsewhere the first sentences of each file are read, shared evenly, with more where other files
-    /// have fewer
+    /// they have N sentences. Elsewhere the first sentences of each file are read, shared evenly, with more where others have
+    /// fewer
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
     limit: Option<u64>,
     /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]
@@ -152,7 +152,7 @@ pub struct AnalyzeArguments {
     /// Replacement of a removed head's context [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS), help_heading = STUDIES, hide_short_help = true)]
     removal: Option<Replacement>,
-    /// Mask N different sevenths of the words in turn; with 7 every word is masked once [default: 1]
+    /// Mask N sevenths of the words, one after the other; with 7 every word is masked once [default: 1]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
@@ -223,8 +223,8 @@ pub struct AnalyzeArguments {
     control_seeds: u64,
     /// Run part I of N, for `headscope merge`
     ///
-    /// Runs shard I of N, counted from 1, and writes a partial for `headscope merge`: with `-o FILE.headscope`, or with `-o
-    /// FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
+    /// Runs shard I of N, counted from 1, and writes a partial for `headscope merge`: with `-o FILE.headscope`, or with
+    /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N", help_heading = SHARDS)]
     shard: Option<ShardArgument>,
