@@ -1,4 +1,4 @@
-//! `headscope counts` and `headscope index`: what is known of a corpus before it is analysed in parts.
+//! `headscope counts` and `headscope index`: prepare a corpus for analysis in shards.
 
 use std::path::Path;
 

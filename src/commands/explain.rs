@@ -1,4 +1,4 @@
-//! `headscope explain`: what the words of a report are; and the page docs/detectors.md.
+//! `headscope explain`: explains labels, metrics, studies and other terms of a report; also writes docs/detectors.md.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
-/// A line for each label, metric and study, and the other words.
+/// One line per label, metric and study, then the names of other terms and of thresholds.
 pub fn list() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
     let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
@@ -42,7 +42,7 @@ pub fn list() -> String {
     })
 }
 
-/// When a study runs.
+/// Condition on which a study runs, in words.
 fn runs(study: &dyn AnyStudy) -> String {
     let card = study.card();
     match (card.by_default, card.runs_first(), card.joins) {
@@ -55,8 +55,8 @@ fn runs(study: &dyn AnyStudy) -> String {
     }
 }
 
-/// The whole text on one label, metric, study, threshold or other word.
-/// Fails, in words, if there is none of that name.
+/// The full explanation of one label, metric, study, threshold or other term.
+/// Fails if nothing has that name.
 pub fn one(name: &str) -> Result<String> {
     match name {
         VERDICTS => return Ok(verdicts()),
@@ -93,11 +93,11 @@ pub fn one(name: &str) -> Result<String> {
         let labels: Vec<String> = registry::of_family(name).iter().map(Entry::to_string).collect();
         (!labels.is_empty()).then(|| labels.join("\n"))
     };
-    // What is called so comes before what is also called so: `position` is a label in a grid, and one measure of three.
+    // An exact name or a code of the grid wins over another name of a term: `position` is both.
     let entry = || registry::find(name).map(|entry| entry.to_string());
     let found = entry().or_else(own_term).or_else(threshold).or_else(|| of_cell(name)).or_else(term).or_else(family);
     let found = found.or_else(|| keys::explain(name)).or_else(|| keys::explain_word(name));
-    // Headings are keys in words: `pooled shift` is `pooled_shift`.
+    // A heading of a report is a key with spaces: `pooled shift` is `pooled_shift`.
     let as_key = name.replace(' ', "_");
     let found = found.or_else(|| (as_key != name).then(|| one(&as_key).ok()).flatten());
     found.ok_or_else(|| {
@@ -109,7 +109,7 @@ pub fn one(name: &str) -> Result<String> {
     })
 }
 
-/// The error of a name that is not there, with what may have been meant.
+/// Error for an unknown name, with a suggestion.
 pub fn unknown(error: Error, name: &str) -> Error {
     let error = error.of_value(name);
     let told_of = || {
@@ -136,7 +136,7 @@ fn telling_of(word: &str) -> Vec<&'static str> {
     entries.chain(terms).take(MOST).collect()
 }
 
-/// A cell of the grid, as `case~+7`: the marks in words, and the label, or labels if several look alike there.
+/// Explains a cell of the grid, such as `case~+7`: its marks, and the labels with its code.
 fn of_cell(cell: &str) -> Option<String> {
     let counted_more = |(rest, more): (&'_ str, &str)| (!rest.is_empty()).then(|| more.parse::<u16>().ok()).flatten();
     let more = cell.rsplit_once('+').and_then(counted_more);
@@ -150,7 +150,7 @@ fn of_cell(cell: &str) -> Option<String> {
     if entries.is_empty() {
         return None;
     }
-    // `+2` is the code of an offset, and the mark of further labels.
+    // `+2` is the code of an offset, and also the mark for two further labels.
     let number = cell.strip_prefix('+').filter(|number| number.parse::<u16>().is_ok());
     let after = number.map_or_else(String::new, |number| {
         format!("After a label, as in `case{cell}`: the head has {number} more.\nAlone:\n\n")
@@ -170,7 +170,7 @@ fn of_cell(cell: &str) -> Option<String> {
 /// The name under which [`one`] explains the rules of all verdicts.
 pub const VERDICTS: &str = "verdicts";
 
-/// The rules of all verdicts, as a Markdown table; docs/detectors.md has those that are not of labels.
+/// Markdown table of the rules of all verdicts; docs/detectors.md has only the verdicts that are not labels.
 pub fn verdicts() -> String {
     let [headings, lines] = [VerdictRow::HEADINGS, ["---"; 6]].map(|cells| format!("| {} |\n", cells.join(" | ")));
     let rows: String = registry::verdicts().map(|row| row.to_string()).collect();
@@ -188,7 +188,7 @@ pub fn studies() -> String {
     table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
 }
 
-/// A Markdown table; `|` in a cell does not end it.
+/// A Markdown table; `|` in cells is escaped.
 fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
@@ -198,10 +198,10 @@ fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String
     line(&headings.map(str::to_owned)) + "|" + &"---|".repeat(N) + "\n" + &rows
 }
 
-/// Endings of metrics that hold another metric against chance; docs/methodology/attention.md and words.md define them.
+/// Suffixes of metrics that compare another metric with chance; docs/methodology/attention.md and words.md define them.
 const BESIDE: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
 
-/// docs/detectors.md.
+/// Text of docs/detectors.md.
 pub fn markdown() -> String {
     let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)])];

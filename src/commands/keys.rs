@@ -1,4 +1,4 @@
-//! The keys of a report, and of what commands print with `--json`, from their JSON Schemas: `headscope explain report.pruning`.
+//! Explains keys of a report or of `--json` output from their JSON Schemas: `headscope explain report.pruning`.
 
 use std::iter::successors;
 
@@ -33,7 +33,7 @@ pub fn schema_of(name: &str) -> Option<Value> {
     DOCUMENTS.iter().find(|document| document.name == name).map(|document| Value::from((document.schema)()))
 }
 
-/// The meaning of what is at a path, such as `report.pruning.orders`, and of each key in it; `None` if nothing is there.
+/// Explains the value at a path such as `report.pruning.orders`, and each key in it; `None` if the path does not exist.
 pub fn explain(path: &str) -> Option<String> {
     let mut segments = path.split('.');
     let root = schema_of(segments.next()?)?;
@@ -58,13 +58,13 @@ pub fn explain(path: &str) -> Option<String> {
 
 const LISTED: usize = 8;
 
-/// The meaning of a key or a value by its name alone, wherever reports have it, or else what a command prints; `None` if nothing has.
+/// Explains a key or a value by name, wherever reports have it, or else `--json` output; `None` if nothing has it.
 pub fn explain_word(word: &str) -> Option<String> {
     DOCUMENTS.iter().find_map(|document| document.explain(word))
 }
 
 impl Document {
-    /// The meaning of a key or a value in it, wherever it is; `None` if it has none of that name.
+    /// Explains a key or a value of this document by name; `None` if the document has none.
     fn explain(&self, word: &str) -> Option<String> {
         let root = &Value::from((self.schema)());
         let mut places = Vec::new();
@@ -86,7 +86,7 @@ impl Document {
     }
 }
 
-/// Adds each key of this name below a path, and each key that has this value, with what is meant; `above` are the types on the way.
+/// Adds, with their meanings, keys below `path` that are named `word` or can have it as value. `above`: the enclosing types.
 fn add_places<'a>(
     path: &str,
     at: &'a Value,
@@ -115,7 +115,7 @@ fn add_places<'a>(
     above.pop();
 }
 
-/// The meaning of a value among those that a schema lists, here or further in.
+/// Meaning of a value that a schema lists, at its top or further in.
 fn of_value(schema: &Value, word: &str) -> Option<String> {
     let inner = match schema {
         Value::Array(schemas) => schemas.iter().find_map(|schema| of_value(schema, word)),
@@ -133,7 +133,7 @@ fn keys(object: &Value) -> Option<&Map<String, Value>> {
     object.get("properties")?.as_object()
 }
 
-/// The type behind a schema: the one it refers to or narrows, the one beside null, or the type of a list's elements.
+/// The schema that this one refers to or narrows, its type other than null, or the type of a list's elements.
 fn behind<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if let Some(reference) = schema.get("$ref") {
         return root.pointer(reference.as_str()?.strip_prefix('#')?);
@@ -146,7 +146,7 @@ fn with_keys<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if keys(schema).is_some() { Some(schema) } else { with_keys(behind(schema, root)?, root) }
 }
 
-/// The description of a schema, or else of what it stands for, on one line.
+/// Description of a schema on one line, or else of the schema behind it.
 fn meaning(schema: &Value, root: &Value) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),

@@ -1,4 +1,4 @@
-//! `headscope merge`: the partials of all shards, to the report or the partial of one run over everything.
+//! `headscope merge`: adds up the partials of all shards into one report or one partial.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,14 +25,14 @@ pub struct MergeOptions {
 #[derive(Clone)]
 pub enum Merged {
     Report(ReportOptions),
-    /// One partial, for shards to be run after it.
+    /// One partial, after which shards of a second stage can run.
     Partial(PathBuf),
-    /// No merge: the missing shards of this many are printed.
+    /// No merge: prints which of this many shards are missing.
     Missing(u32),
 }
 
-/// Adds up the partials of all shards and writes what one run over everything would have written, or says which are missing.
-/// Fails if a partial cannot be used, they are not all of one whole, or an output cannot be written.
+/// Adds up the partials of all shards and writes the output of one run over the whole corpus, or prints the missing shards.
+/// Fails if a partial cannot be used, the partials do not form one complete run, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
         Merged::Report(wanted) => report(options, wanted),
@@ -51,7 +51,7 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     reporting::write(&report, outputs)
 }
 
-/// The shards, to the partial that a run over everything would write.
+/// Writes the partial that one run over the whole corpus would write.
 fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
     let output = Output::open(path)?;
     output.finish(&partial::render(Shard::WHOLE, &whole(options)?)?)
@@ -69,8 +69,8 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints the missing shards of this many, in the form of job arrays; nothing where the first of two stages is whole,
-/// whose jobs would have nothing to do: the error says how the second begins.
+/// Prints which of `of` shards are missing, in the form of job arrays.
+/// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;
@@ -83,7 +83,7 @@ fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(Class::Incomplete)
 }
 
-/// The files that are named, and for a folder its partials by name.
+/// The named files; a folder stands for its partials, sorted by name.
 fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
@@ -100,7 +100,7 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether this is a file with the name of a partial; no part is in a folder or a pipe of that name.
+/// Whether this is a regular file with the extension of a partial.
 fn is_partial(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == partial::EXTENSION) && path.is_file()
 }
@@ -112,8 +112,8 @@ fn whole(options: &MergeOptions) -> Result<Observation> {
     Ok(observation)
 }
 
-/// Reads the sums that shards are run after.
-/// Fails if it is no partial of a whole first stage.
+/// Reads first-stage sums for `--after`.
+/// Fails unless the file is a partial of a complete first stage.
 pub fn read_first(path: &Path) -> Result<Observation> {
     let shown = path.display();
     let (shard, first) = partial::read(path, &Plan::restore)?;

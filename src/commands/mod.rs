@@ -1,4 +1,4 @@
-//! The commands, one file each, and the command line that they are read from.
+//! The commands, one file or folder each, and the parser of the command line (`cli`).
 
 pub mod analyze;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! From an observation to reports, for `analyze`, `merge` and `batch`; and the outputs of all commands that write some.
+//! Turns observations into reports for `analyze`, `merge` and `batch`, and opens and writes the outputs of all commands.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub enum OpenOutput {
 }
 
 impl OpenOutput {
-    /// Whether it gets the whole report, from which all other outputs can be made.
+    /// Whether the output holds the whole report, from which all other outputs can be made.
     fn is_whole(&self) -> bool {
         match self {
             Self::File(_, writer) => writer.is_whole(),
@@ -51,7 +51,7 @@ pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     targets.iter().map(open).collect()
 }
 
-/// Writes a report to its outputs: JSON as it is, and all else of its texts on one line each, wherever they come from.
+/// Writes a report to its outputs. JSON keeps the texts of the report; other formats get each text on one line.
 pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
     let has_others = outputs.iter().any(|output| !output.is_whole());
     let to_show = if has_others { json::to_show(report)? } else { None };
@@ -60,7 +60,7 @@ pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
     write_each(outputs, |writer| writer.render(if writer.is_whole() { report } else { shown }), summary)
 }
 
-/// Writes to each output what `render` makes in its format, or the text of `summary`.
+/// Writes to each output the bytes of `render` for its format, or the text of `summary`.
 pub fn write_each(
     outputs: Vec<OpenOutput>,
     render: impl Fn(Writer) -> Result<Vec<u8>>,
@@ -87,8 +87,7 @@ pub struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// Makes sure that these studies measured what the presets label.
-    /// Fails if one that a preset needs is not among them.
+    /// Fails if a study whose measurements a preset labels is not among `studies`.
     pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => {
@@ -101,19 +100,19 @@ impl PolicyOptions {
         }
     }
 
-    /// A saved report of this name, with the labels that it has by this policy.
+    /// Relabels a saved report by this policy; `name` is the report's name in errors.
     /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
     pub fn applied(&self, report: Report, name: &str) -> Result<Report> {
         self.ensure_measured(&report.settings.protocol.studies).cannot("label", name)?;
         Ok(report.relabel(self.policy()?))
     }
 
-    /// The default policy or that of presets, with what the policy file and the command line set.
+    /// The default policy or the presets' policy, overridden by the policy file and the command line.
     pub fn policy(&self) -> Result<Policy> {
         self.over(presets::policy(&[]))
     }
 
-    /// `policy`, or that of presets if there are any, with what the policy file and the command line set.
+    /// `policy` or, if there are any, the presets' policy, overridden by the policy file and the command line.
     pub fn over(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
         let policy = match &self.file {
@@ -124,7 +123,7 @@ impl PolicyOptions {
     }
 }
 
-/// A saved report of this name, with the labels that it has by another policy if one is given.
+/// Relabels a saved report if a policy is given; `name` is the report's name in errors.
 /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
 pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
     match policy {
@@ -133,11 +132,10 @@ pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> R
     }
 }
 
-/// How observations are labelled, and where the report goes.
 #[derive(Clone)]
 pub struct ReportOptions {
     pub outputs: Vec<Target>,
-    /// How much the summary that is printed says; `None`: there is none.
+    /// Detail of the printed summary; `None`: no summary.
     pub summary: Option<Detail>,
     pub policy: PolicyOptions,
     pub threads: NonZeroUsize,
@@ -151,10 +149,10 @@ impl ReportOptions {
     }
 }
 
-/// Writes the sums of a run.
+/// Writes the sums of a run as a partial.
 ///
-/// They are written before its report: of them `headscope merge` makes that, should it not be written.
-/// Fails if nothing was observed, or they cannot be written.
+/// The sums are written before the report, so that `headscope merge` can make the report if it is not written.
+/// Fails if nothing was observed, or the file cannot be written.
 pub fn write_sums(observation: &Observation, output: Output) -> Result<()> {
     observation.ensure_not_empty()?;
     output.finish(&partial::render(Shard::WHOLE, observation)?)
@@ -169,8 +167,8 @@ pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize)
     Ok(Report::new(circumstances, findings))
 }
 
-/// A report as it is written, with so many digits; the partials `parts` made it.
-/// Fails if no run makes this report, although each of the partials can be read: it has a number out of its range.
+/// A report as it is written: rounded to `digits` and checked. `parts`: the partials that made the report, for the error.
+/// Fails if a number is out of range, because a partial is damaged though readable.
 pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
     if digits == Digits::ALL && parts.is_empty() {
         return Ok(report);
@@ -195,8 +193,8 @@ pub fn ensure_read(report: &Report) -> Result<()> {
     Err(error.hint(way_out)).class(Class::Input)
 }
 
-/// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.
-/// Fails if nothing was observed, or passes of it followed from labels by another policy.
+/// Computes the results of an observation; with `leaves_out` also without each block, for the block test of two observations.
+/// Fails if nothing was observed, or second-stage passes followed labels by another policy.
 pub fn measure(
     observation: Observation,
     policy: Policy,
@@ -249,7 +247,7 @@ pub fn measure(
 #[derive(Clone, Debug)]
 pub struct OutcomeOutputs {
     pub targets: Vec<Target>,
-    /// How much of it is printed as text; `None` if nothing is.
+    /// Detail of the printed text; `None`: nothing is printed.
     pub printed: Option<Detail>,
 }
 

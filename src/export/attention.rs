@@ -21,32 +21,32 @@ use crate::system::printable::one_line;
 #[derive(Clone, Debug)]
 pub struct SentenceAttention {
     pub head: HeadPlace,
-    /// The place of the sentence, counted from 0.
+    /// Index of the sentence, counted from 0.
     pub sentence: u64,
     pub id: Option<String>,
     /// The words and special tokens, `[units]`.
     pub texts: Vec<String>,
     pub is_word: Vec<bool>,
-    /// The arcs of its tree, or links, that are drawn beside its attention; `None` without a tree.
+    /// Arcs of the tree, or links, drawn beside the attention; `None` without a tree.
     pub gold: Option<GoldArcs>,
     /// The units that each unit sees, `[units]`: in a decoder itself and those before it.
     pub seen: Vec<Range<usize>>,
-    /// The attention between them, `[units, units]`; 0 where nothing is seen.
+    /// Attention between units, `[units, units]`; 0 where nothing is seen.
     pub weights: WordAttention,
 }
 
 #[derive(Clone, Debug)]
 pub struct GoldArcs {
-    /// The relation, or the type of links; `None` of a whole tree.
+    /// The relation, or the type of links; `None` for a whole tree.
     pub name: Option<String>,
-    /// The other end of an arc: `head`, or `target` of links.
+    /// Name of an arc's other end: `head`, or `target` for links.
     pub end: &'static str,
-    /// From unit to unit, ascending.
+    /// Pairs of units, from and to, ascending.
     pub arcs: Vec<[usize; 2]>,
 }
 
 impl GoldArcs {
-    /// The other end of an arc as the legend has it.
+    /// Legend of the mark at the other end of an arc.
     fn legend(&self) -> String {
         let of = self.name.as_ref().map_or_else(|| "in the tree".to_owned(), |name| format!("by {}", one_line(name)));
         format!("> the {} {of}", self.end)
@@ -63,9 +63,8 @@ impl SentenceAttention {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// How many sources of the arcs attend, of all other words, most to a target; how many are attended to most by one;
-    /// and how many there are.
-    /// `None` of a whole tree.
+    /// Number of arc sources that attend most, among all other words, to a target; number attended to most by a target;
+    /// number of sources. `None` for a whole tree.
     fn found(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
@@ -83,28 +82,28 @@ impl SentenceAttention {
         Some([forward, finds(&|source, other| self.weights.get(other, source)), sources.len()])
     }
 
-    /// Whether no unit sees one after it.
+    /// Whether no unit sees a later one.
     fn is_causal(&self) -> bool {
         self.seen.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }
 
-    /// The unit that each unit attends to most, the first of equal ones, with its weight.
+    /// The unit that this unit attends to most, with its weight; ties go to the first.
     fn most(&self, unit: usize) -> (usize, f64) {
         let row = self.weights.row(unit).iter().copied().enumerate();
         row.reduce(|most, next| if next.1 > most.1 { next } else { most }).unwrap_or((unit, 0.0))
     }
 }
 
-/// The least weight of each block; less is blank.
+/// Least weight for each block character; lower weights are blank.
 const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
-/// The axes of rows and columns: a word attends from its row.
+/// Labels of the axes: a word attends from its row.
 const AXES: &str = "from\\to";
 const MOST_LETTERS: usize = 16;
 
-/// The attention as rows and columns, in parts where the terminal has no room for all columns.
+/// Attention as a text grid, split into parts if the terminal has no room for all columns.
 pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> String {
     let count = viewed.texts.len();
     let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MOST_LETTERS)).collect();
@@ -237,7 +236,7 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     }
 }
 
-/// A page with each sentence to play with, and a figure for each head; none of all heads, which the sentences have as thumbnails.
+/// Interactive page of the sentences, with a figure per head in `heads` (empty if all heads are shown as thumbnails).
 pub fn page(
     model: &str,
     sentences: &[ShownSentence],

@@ -23,11 +23,11 @@ use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// A head in one sentence and one table: its labels, or those that it is nearest to, and how it chooses.
+/// Short card of a head: one sentence, and a table of its labels, or the nearest ones, and of how it chooses.
 pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
     Summary::written(|out| {
         write_head(out, report, head)?;
-        // What the head is worth, where no loss tells it.
+        // For a model without a loss: other measures of the effect of removing the head.
         for line in of_removal(report, head).filter(|_| report.model.objective.is_none()) {
             writeln!(out, "\n{}", one_line(&line))?;
         }
@@ -35,7 +35,7 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
     })
 }
 
-/// The card of a head: the same, with what each study says of it, its metrics, and the literature on its labels.
+/// Full card of a head: the short card, remarks of each study, metrics, and the literature on its labels.
 pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
     Summary::written(|out| {
         write_head(out, report, head)?;
@@ -51,13 +51,13 @@ pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
 /// The sentence on a head of `model.constant_heads`.
 pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
 
-/// What the studies that remove heads say of one.
+/// Remarks on one head by the studies that remove heads.
 fn of_removal<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
     removing.flat_map(|(_, section)| section.of_head(head.place, &report.settings.policy).lines)
 }
 
-/// How to ask what a head of a model without a loss is worth, where nobody did.
+/// For a model without a loss, says how to measure the effect of removing the head, unless that was measured.
 fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     if report.model.objective.is_some() || of_removal(report, head).next().is_some() {
         return Ok(());
@@ -148,10 +148,10 @@ const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 const BEYOND: &str = "beyond: the hardest baseline that the head significantly exceeds. From easy to hard: the best fixed offset; the head's accuracy on \
     other arcs (relations) of the same sentences; a rule by word classes.";
 
-/// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
+/// Columns to drop on narrow terminals, in this order: threshold, direction, baseline.
 const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];
 
-/// A table of these rows, each of a head if that is named.
+/// Table of label rows, with a column for the head if one is named.
 fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
     let mut table = plain_table();
     let mut named = false;
@@ -204,7 +204,7 @@ fn is_beyond(label: &Label, reach: Reach) -> &'static str {
     }
 }
 
-/// The q-value of a test, which has none where its estimate is not above the margin.
+/// q-value of a test in words; a test has none if its estimate is not above the margin.
 fn tested(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }
@@ -220,7 +220,7 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
         let over = "points over the other arcs of the same sentences";
         writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", tested(specific.q))?;
     }
-    // What is below word classes stands under the table of labels.
+    // Labels below word classes are noted under the table of labels.
     if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
         let is = is_beyond(label, Reach::Tags);
         let points = signed(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
@@ -278,7 +278,7 @@ fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
     Ok(())
 }
 
-/// All that the report has on a head: its own object, and what each study says of it.
+/// Everything that the report has on a head: its own object, and the remarks of each study.
 pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     let place = head.place;
     let mut studies = Map::new();

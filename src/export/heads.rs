@@ -11,7 +11,7 @@ use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
 
 pub struct HeadCell {
-    /// Its first label, shortened.
+    /// Short code of the head's first label.
     pub code: String,
     /// The marks of the label ([`Report::marks`]).
     pub marks: String,
@@ -23,11 +23,11 @@ pub struct HeadCell {
 pub struct GridLabel {
     pub code: String,
     pub hue: Hue,
-    /// Its family: `offset:k` for `offset:-2`.
+    /// Family of the label: `offset:k` for `offset:-2`.
     pub family: String,
 }
 
-/// How a grid shows a label; one that this version does not know, as itself.
+/// Code, colour and family of a label. A label that this version does not know stands for itself.
 pub fn shown(label: &str) -> GridLabel {
     let of = |detector: &Detector| GridLabel {
         code: detector.code(label).into_owned(),
@@ -72,19 +72,19 @@ impl HeadCell {
 }
 
 pub struct LabelFamily {
-    /// Its name: that of its detector.
+    /// Name of the family, as its detector has it.
     pub name: String,
-    /// A label of it, as a grid shows it, if all labels of the family are shown alike.
+    /// Code in the grid, if all labels of the family have the same one.
     pub code: Option<String>,
     pub hue: Hue,
     pub meaning: &'static str,
-    /// So many heads have it as their first label.
+    /// Number of heads whose first label is in the family.
     pub first: usize,
-    /// So many heads of each layer have a label of it, as their first or not.
+    /// Number of heads of each layer with a label in the family, first or not.
     pub by_layer: Vec<usize>,
 }
 
-/// The families that some head has a label of, as detectors are ordered; then unknown ones, and heads without a label.
+/// Families with a label on some head, in the order of the detectors; then unknown families, then heads without a label.
 pub fn families(report: &Report) -> Vec<LabelFamily> {
     let order: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
@@ -118,7 +118,7 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
     found.into_values().collect()
 }
 
-/// The decimals that distinguish numbers with this difference: three digits.
+/// Number of decimals that show numbers with this difference to three digits.
 pub fn decimals(span: f64) -> usize {
     [(100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3)]
         .into_iter()
@@ -144,16 +144,16 @@ pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
     format!("{}{unit}{}", scaled(value), ci95.map_or_else(String::new, interval))
 }
 
-/// An interval of less than this half of its width has none.
+/// Half-width below which an interval counts as having no width.
 const NO_WIDTH: f64 = 1e-9;
 
-/// A number with half of its interval in units of its last digit: `.124(9)` is 0.124 ± 0.009; three decimals if there
-/// is none, or it has no width.
+/// A number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
+/// Three decimals if there is no interval, or it has no width.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let half = ci95.map_or(0.0, Interval::half_width);
-    // Less is rounding: it would be (0) in units of the fourth decimal.
+    // A smaller half-width is rounding error: it would be (0) in units of the fourth decimal.
     let half = if half < NO_WIDTH { 0.0 } else { half };
-    // The decimals that show the first digit of the half, at most 4.
+    // Number of decimals that show the first digit of the half-width, at most 4.
     let digits = [(30.0, 0), (3.0, 0), (0.3, 1), (0.03, 2), (0.003, 3)];
     let digits = digits.into_iter().find(|(least, _)| half >= *least).map_or(4, |(_, digits)| digits);
     let (digits, units) =

@@ -42,7 +42,7 @@ pub enum TableWriter {
     Parquet,
 }
 
-/// The text that `write` writes.
+/// Runs `write` on an empty text, and returns the text.
 pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
     let mut text = String::new();
     write(&mut text).expect("writing to a string does not fail");
@@ -78,7 +78,7 @@ impl Writer {
         ("html", Writer::Html),
     ];
 
-    /// Whether it has the whole report, of which all others can be made.
+    /// Whether the output holds the whole report, from which all other outputs can be made.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Json(_))
     }

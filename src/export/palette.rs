@@ -1,26 +1,26 @@
 //! The colours of figures and of the page, on white and on black.
 //!
-//! The seven colours of labels are from Okabe & Ito (2008, "Color Universal Design"), as tints under text: people who do
-//! not see red or green tell them apart.
+//! The seven colours of labels are from Okabe & Ito (2008, "Color Universal Design"), as tints under text. People with red-green
+//! colour blindness can tell them apart.
 //! Nothing is said by colour alone.
-//! Texts stand out from what is behind them by at least 4.5 to 1 (WCAG 2.2, level AA), which a test holds.
+//! Text has a contrast of at least 4.5 to 1 (WCAG 2.2, level AA), which a test checks.
 
 use anstyle::AnsiColor;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Text,
-    /// Text beside the matter, axes.
+    /// Secondary text and axes.
     Muted,
     /// Lines that guide the eye.
     Guide,
     Ground,
     /// Emphasis, and lines of curves.
     Accent,
-    /// A second line beside that.
+    /// A second line, in contrast to `Accent`.
     Second,
     Label(Hue),
-    /// A number from the least to the most, under it.
+    /// Background of a number in a heat map, from the least to the largest.
     Step(usize),
     OnStep(usize),
 }
@@ -56,7 +56,7 @@ impl Hue {
 
 pub const STEPS: usize = 9;
 
-/// Blues of falling lightness: on white the most is the darkest.
+/// Blues of falling lightness: on white, the largest number is the darkest.
 const LIGHT_STEPS: [&str; STEPS] =
     ["#f1f6fc", "#dde9f5", "#c6dbef", "#abcee6", "#8bbedb", "#68abd1", "#4b97c9", "#2272b4", "#0a4a90"];
 const DARK_STEPS: [&str; STEPS] =
@@ -78,7 +78,7 @@ impl Ink {
         }
     }
 
-    /// Its colours on white and on black.
+    /// Colours on white and on black.
     pub fn colours(self) -> [&'static str; 2] {
         match self {
             Self::Text => ["#1a1c1f", "#e8eaed"],
@@ -108,7 +108,7 @@ impl Ink {
     }
 }
 
-/// The step of a number between the least and the most; the middle one if these are the same.
+/// Step of a number between the least and the largest; the middle step if both are equal.
 pub fn step(value: f64, [least, most]: [f64; 2]) -> usize {
     if most <= least {
         return STEPS / 2;

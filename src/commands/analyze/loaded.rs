@@ -1,4 +1,4 @@
-//! Before the first pass: a model in memory, how a decoder reads the corpus, and how often each token is in all of it.
+//! Preparation of a run: loads the model, chooses how a decoder reads the corpus, and counts the corpus's tokens.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -29,15 +29,15 @@ use crate::system::terminal::say;
 
 pub struct Loaded {
     pub(super) model: Model,
-    /// The hashes of its files, in progress until they are needed.
+    /// Hashes of the model's files, computed by another thread until they are needed.
     fingerprint: Cell<Option<Fingerprint>>,
     info: OnceCell<ModelInfo>,
-    /// When it began to be loaded; the time that took is the first run's.
+    /// Start of loading; the first run takes it, so that its duration includes loading.
     pub(super) began: Cell<Option<(SystemTime, Instant)>>,
 }
 
 impl Loaded {
-    /// Opens the corpus of a run, so that one that is missing is missed at once, and loads its model.
+    /// Opens the corpus of a run before loading its model, so that a missing corpus fails at once.
     pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
         let began = Cell::new(Some(now()));
         let corpus = open(options)?;
@@ -56,8 +56,8 @@ impl Loaded {
         Ok(Self { model, fingerprint: Cell::default(), info, began })
     }
 
-    /// The model as a report names it.
-    /// Fails if its files could not be hashed.
+    /// The model's description in a report.
+    /// Fails if the model's files could not be hashed.
     pub(super) fn info(&self) -> Result<&ModelInfo> {
         if let Some(fingerprint) = self.fingerprint.take() {
             let info = ModelInfo::new(&self.model, fingerprint.finish()?);
@@ -67,7 +67,7 @@ impl Loaded {
     }
 }
 
-/// The time of the clock, and that by which durations are measured.
+/// Wall-clock time, and the monotonic instant for durations.
 pub(super) fn now() -> (SystemTime, Instant) {
     (SystemTime::now(), Instant::now())
 }
@@ -80,7 +80,7 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
     let (index, with) = (index.map(Arc::new), options.columns());
-    // By an index a shard reads its own part alone, so that only the first one sees the whole corpus.
+    // With an index, a shard should read only its own part, so only the first shard checks the links against the whole corpus.
     let is_first = match &options.outcome {
         Outcome::Partial(partial) => partial.shard.number() == 1,
         Outcome::Report { .. } => true,
@@ -91,8 +91,8 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
-/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and which
-/// types only too near ones.
+/// Checks the links against the whole corpus (beyond `--limit`) before the model is loaded; fails if a link names no sentence.
+/// Notes rules that make no link, and types whose links are all nearer than `--min-distance`.
 fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
     let mut too_near: BTreeMap<&str, usize> =
@@ -112,7 +112,7 @@ fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     Ok(())
 }
 
-/// Loads the model, with the head by which it was trained if a study needs that.
+/// Loads the model, with its prediction or classification head if a study needs it.
 fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let loading = progress::step("loading the model");
     let model = load_for(files, options).class(Class::Model)?;
@@ -120,14 +120,14 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// The parts of a model that a run needs; a model with the last of them serves all runs.
+/// Parts of a model that a run needs. `Classifier` aside, a model loaded for a later variant also serves the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
     Attention,
-    /// The head that predicts as well, if it is a decoder's.
+    /// Also the prediction head, if the model is a decoder.
     PredictionsOfDecoder,
     Predictions,
-    /// The head that classifies, in the place of the one that predicts.
+    /// The classification head in place of the prediction head.
     Classifier(Classified),
 }
 
@@ -156,7 +156,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
         RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
     }?;
-    // What joins a decoder asks for nothing that it has not.
+    // Studies that merely join on a decoder are left out if it has no prediction head, so they are not checked.
     let Some(study) = options.predicting() else { return Ok(model) };
     let id = &model.id;
     let of_task = registry::with_option("task");
@@ -227,14 +227,14 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// How often each token is in the whole corpus, as far as some study must know.
+/// Token counts of the whole corpus, if a study needs them.
 #[derive(Default)]
 pub struct KnownCounts {
     /// The counts; `None` if no study needs them, or the corpus can be read only once.
     pub counts: Option<Arc<TokenCounts>>,
-    /// The SHA-256 of the file that they are from.
+    /// SHA-256 of the counts file (`--counts`).
     pub sha256: Option<String>,
-    /// The corpus that they are from.
+    /// The counted corpus, if the counts are not from a file.
     pub counted: Option<CorpusIdentity>,
 }
 
@@ -249,7 +249,7 @@ pub fn known_counts(
     for name in selection.uncounted() {
         say(&format!("the study {name} is left out: {ONLY_ONCE}: {GIVE_COUNTS}"));
     }
-    // Replacements of words are drawn by the frequency of each token.
+    // Replaced-token discriminators: replacement words are drawn by token frequency.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && options.predicting().is_some();
     if !replaces && studies.iter().all(|study| study.card().counts == Counts::Unused) {
         return Ok(KnownCounts::default());
@@ -280,9 +280,9 @@ pub fn known_counts(
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }
 
-/// How the model reads a corpus whose units are these, if it is a decoder, and its tokenizer as it does: in documents where the
-/// corpus marks them, unless the options say otherwise.
-/// Fails if the options ask an encoder for what is of decoders, or for a token that no file names.
+/// How a decoder reads the corpus (`None` for an encoder), and the tokenizer with the `--bos` setting applied.
+/// By default a decoder reads documents where documents are the sampling unit, else sentences.
+/// Fails if an encoder is given decoder options, or no file names the beginning-of-text token.
 pub(super) fn reading<'a>(
     options: &AnalyzeOptions,
     model: &'a Model,

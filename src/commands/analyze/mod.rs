@@ -1,4 +1,4 @@
-//! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
+//! `headscope analyze`: runs a model over a corpus and writes a report, or the partial (file of sums) of one shard.
 
 pub mod loaded;
 pub mod observe;
@@ -22,7 +22,7 @@ use observe::{FirstStage, PreparedRun};
 use options::{AnalyzeOptions, Outcome, PartialOptions};
 use parts::Part;
 
-/// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
+/// Runs a model over a corpus and writes the report, or the partial of one shard.
 /// Fails if the model, the corpus or an output cannot be used; each error says which and what to do.
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
@@ -31,7 +31,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     }
 }
 
-/// The whole corpus, to a report, and to a partial if one is wanted; with a folder, part by part.
+/// Analyses the whole corpus; writes the report, and the sums if wanted. With a `folder`, works in parts that are kept there.
 fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
     interrupt::leaves(
         interrupt::OUTPUTS_ARE_REMOVED,
@@ -56,7 +56,7 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     reporting::write(&finished(report, wanted.digits, &parts)?, outputs)
 }
 
-/// The sums over one half of the sampling units, which are that half's alone: they cannot be merged.
+/// Observes one half of the sampling units. The sums of two halves cannot be merged.
 pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observation> {
     let options = AnalyzeOptions { half: Some(half), ..options.clone() };
     let (loaded, corpus) = Loaded::with_corpus(&options)?;

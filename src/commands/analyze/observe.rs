@@ -1,4 +1,4 @@
-//! A model over a shard of a corpus, from files to an observation.
+//! Runs a model over a shard of a corpus and returns the observation (the sums).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -49,17 +49,17 @@ use crate::system::errors::{Class, Facts};
 use crate::system::progress::run::RunProgress;
 use crate::system::terminal::say;
 
-/// The sums of the first of two stages over the whole corpus; passes of the second stage follow them.
+/// First-stage sums over the whole corpus, which the passes of the second stage depend on.
 pub struct FirstStage {
     observation: Observation,
-    /// The digest of the sums, as a partial of the second stage names it.
+    /// Digest of the sums, recorded in partials of the second stage.
     sums: String,
     policy: Policy,
 }
 
 impl FirstStage {
-    /// Reads the sums that shards are run after.
-    /// Fails if they are not of this run, or the policy cannot be used.
+    /// Reads first-stage sums from a file (`--after`).
+    /// Fails if the sums belong to another run, or the policy cannot be used.
     pub fn read(path: &Path, ready: &PreparedRun<'_>, policy: &PolicyOptions) -> Result<Self> {
         let observation = merge::read_first(path).class(Class::Input)?;
         if let Some(difference) = observation.identity.difference(&ready.identity()?) {
@@ -75,7 +75,7 @@ impl FirstStage {
     }
 }
 
-/// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
+/// A planned run: the loaded model, the corpus, and everything else that all its shards share.
 pub struct PreparedRun<'a> {
     pub(super) options: &'a AnalyzeOptions,
     started: (SystemTime, Instant),
@@ -85,16 +85,16 @@ pub struct PreparedRun<'a> {
     index: Option<Arc<Index>>,
     loaded: &'a Loaded,
     pub(super) model: &'a Model,
-    /// The model's tokenizer, with what the run puts before a text.
+    /// The model's tokenizer, with the run's beginning-of-text setting.
     pub(super) tokenizer: Cow<'a, ModelTokenizer>,
     pub(super) protocol: Protocol,
     plan: Plan,
-    /// Whether the run asks about the corpus; if not, `strict` lets its sentences be skipped.
+    /// Whether the run measures the corpus and not only a task. If not, `strict` ignores skipped sentences.
     is_about_corpus: bool,
     task: Option<Task>,
     counts: Option<Arc<TokenCounts>>,
     counted: Option<CorpusIdentity>,
-    /// The first layer with the weights of each; empty where each has its own.
+    /// For each layer, the first layer that shares its weights; empty if no layers share weights.
     first_layers: Vec<usize>,
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep for passes of the second.
@@ -142,7 +142,7 @@ impl<'a> PreparedRun<'a> {
         };
         let plan = Plan::new(&protocol)?;
         let is_about_corpus = selection.is_about_corpus();
-        // A process that runs a shard runs it in one stage.
+        // The process of a shard runs one stage only, so it keeps no activations.
         let bound = if let Outcome::Report { .. } = options.outcome { kept::bound(options.keep) } else { 0 };
         let kept = KeptPasses::new(plan.keeps(), &model.architecture.config, bound);
         Ok(Self {
@@ -167,13 +167,13 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Observes the whole corpus, with labels by `policy` for what follows them; in a folder, part by part, from those there.
+    /// Observes the whole corpus; the second stage follows labels by `policy`. A `folder` keeps parts; finished ones are reused.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
         let mut whole = self.all(parts.as_mut(), None)?;
         if whole.stage == Stage::First && whole.tally.sentences > 0 {
-            // Sums that are kept nowhere need no digest.
+            // Only sums that are written to a file need a digest.
             let are_kept = parts.is_some() || matches!(&self.options.outcome, Outcome::Report { partial: Some(_), .. });
             let sums = if are_kept { whole.digest()? } else { String::new() };
             let first = FirstStage { observation: whole, sums, policy: policy.clone() };
@@ -185,7 +185,7 @@ impl<'a> PreparedRun<'a> {
         Ok(whole)
     }
 
-    /// Observes all of a stage, in the passes that follow `first` or else in those that follow nothing.
+    /// Observes the whole corpus in one stage: the second after `first`, or without it the first.
     fn all(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.shard(Shard::WHOLE, first),
@@ -193,13 +193,13 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// The stage of the passes that follow `first`; without it, the stage of the passes that follow nothing.
+    /// The second stage after `first`, or without it the first stage.
     pub fn stage(&self, first: Option<&FirstStage>) -> Stage {
         first.map_or_else(|| self.plan.first_stage(), FirstStage::followed)
     }
 
-    /// Observes a shard in the passes that follow `first`, or else in those that follow nothing.
-    /// Fails if the corpus cannot be read, is not that of `first`, or a forward pass fails.
+    /// Observes a shard in the second stage after `first`, or without it in the first stage.
+    /// Fails if the corpus cannot be read or differs from the corpus of `first`, or a forward pass fails.
     pub fn shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
         match first {
             None => self.first(shard),
@@ -282,7 +282,7 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Facts about the run up to now, if they are wanted: what comes after begins now.
+    /// Time and duration of the run so far, if wanted. Restarts the clock for the next observation.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
         let (started_at, started) = std::mem::replace(&mut self.started, now());
         let wanted = self.options.run_info;
@@ -293,7 +293,7 @@ impl<'a> PreparedRun<'a> {
         Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }
 
-    /// The identity that an observation of any shard will have: reads the corpus to its end, unless there is an index.
+    /// The identity that the observations of all shards share. Reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
         let mut corpus = self.open()?.only(|_| false);
@@ -308,14 +308,14 @@ impl<'a> PreparedRun<'a> {
     }
 }
 
-/// The first layer whose tensors have the name of each; nothing where all names differ.
+/// For each layer, the first layer with the same tensor name; empty if all names differ.
 fn first_layers(names: &[String]) -> Vec<usize> {
     let first = |name: &String| names.iter().position(|other| other == name);
     let layers: Vec<usize> = names.iter().filter_map(first).collect();
     if layers.iter().copied().eq(0..names.len()) { Vec::new() } else { layers }
 }
 
-/// The items of a task as the model reads them; says how many cannot be scored.
+/// Reads and encodes the items of a task; notes how many cannot be scored.
 fn read_task(
     options: &AnalyzeOptions,
     (model, tokenizer): (&Model, &ModelTokenizer),
@@ -342,13 +342,13 @@ fn read_task(
     Ok(task)
 }
 
-/// So many heads are asked for their typical sentence: the longest of a few shows more than the first.
-/// An example has 16 words at most, so most are short enough.
+/// Number of heads whose typical sentence is considered for `--show-example`; the longest one is shown.
+/// An example has at most 16 words, so most are short enough.
 const MOST_ASKED: usize = 8;
 
 impl PreparedRun<'_> {
-    /// The maps of the sentence of `--show`, if there is one.
-    /// Fails if it cannot go through the model, or is too long.
+    /// Attention maps of the `--show` sentence, if there is one.
+    /// Fails if the model cannot read the sentence, or the sentence is too long.
     pub fn shown(&self) -> Result<Option<AttentionMaps>> {
         let Some(Shown::Text(text)) = &self.options.show else { return Ok(None) };
         let sentences = self.encoded(&SentenceChoice::Texts(vec![text.clone()]));
@@ -364,7 +364,7 @@ impl PreparedRun<'_> {
         attention_maps(model, sequence, &self.gates()).map(Some)
     }
 
-    /// A report with the maps of the sentence that was given, or of an example if asked for; that there is none is said.
+    /// Adds attention maps to a report: `shown`, or with `--show-example` an example. Notes if there is no example.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
         let chosen = || {
             let found = self.typical(&report);
@@ -381,7 +381,7 @@ impl PreparedRun<'_> {
         Report { attention_maps, ..report }
     }
 
-    /// The maps of the longest sentence with few enough tokens that is typical of a head with one of the largest margins.
+    /// Attention maps of the longest sentence, within the token limit, that is typical of a head with one of the largest margins.
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
@@ -401,7 +401,7 @@ impl PreparedRun<'_> {
             shard: Shard::WHOLE,
         })?;
         let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);
-        // Of equally long ones the first.
+        // Ties go to the first sentence.
         let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };
         let example_of = wanted.iter().find(|(_, sentence)| *sentence == sequence.index).map(|(head, _)| *head);
         let maps = attention_maps(self.model, sequence, &self.gates())?;

@@ -21,52 +21,50 @@ use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::study::{AnyStudy, PassSpec};
 
-/// A model, a corpus, what is asked of them, and the form in which that ends.
 #[derive(Clone)]
 pub struct AnalyzeOptions {
     pub model: ModelRef,
     pub corpus: Vec<Input>,
-    /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
+    /// Token limit: longer sentences are skipped, or with `truncate` cut if they are plain text. `None`: the model's limit.
     pub max_tokens: Option<usize>,
     pub tokenizer: TokenizerOptions,
-    /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
-    /// The text that a decoder reads as one sequence; as the corpus has documents if `None`.
+    /// Text unit per sequence (decoders only). `None`: documents where the corpus marks them, else sentences.
     pub context: Option<Context>,
-    /// Whether the token for the beginning of text stands before each sequence of a decoder.
+    /// Whether each sequence of a decoder starts with the beginning-of-text token.
     pub bos: Bos,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
-    /// Read about this many sentences: whole documents where these are the unit.
+    /// Number of sentences to read; approximate where whole documents are the unit.
     pub limit: Option<u64>,
     /// The sampling unit; decided by the corpus if `None`.
     pub unit: Option<Unit>,
     pub half: Option<UnitHalf>,
     pub threads: NonZeroUsize,
-    /// The most bytes that are kept of a pass for a later one; a share of what is free if `None`.
+    /// Memory limit in bytes for activations kept for later passes. `None`: a share of the free memory.
     pub keep: Option<u64>,
     pub words: Spacing,
     pub from_token: FromToken,
-    /// Whether it is recorded when, how long and where it ran.
+    /// Whether the report records time, duration, threads and machine of the run.
     pub run_info: bool,
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
     pub ablation: Option<Ablation>,
-    /// The columns or keys of the corpus that are probed for, beside those that always are.
+    /// Annotation columns or keys to probe for, in addition to `upos` and `relation`.
     pub probes: Vec<String>,
     pub links: LinkOptions,
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
     pub selection: Selection,
     pub task: Option<Arc<TaskFile>>,
-    /// Where heads exchange their contexts between the texts of the task and their corrupted texts, if a study asks for that.
+    /// Positions at which heads exchange contexts between clean and corrupted texts of the task, if a study does so.
     pub exchanged: Option<ExchangedPositions>,
     /// A file with counts of tokens, which replace the counts of the corpus.
     pub counts: Option<PathBuf>,
-    /// The index of the corpus, by which a shard reads its own part alone.
+    /// Index of the corpus, which lets a shard read only its own part.
     pub index: Option<PathBuf>,
-    /// The sentence over which the report has the attention of every head, if it has.
+    /// The sentence whose attention maps, of every head, go into the report.
     pub show: Option<Shown>,
     pub outcome: Outcome,
 }
@@ -76,7 +74,7 @@ impl AnalyzeOptions {
         FurtherColumns { requested: &self.probes, links: Some(&self.links), classes: self.classes.as_deref() }
     }
 
-    /// The things that the head of the model classifies that its task takes; `None` if it takes no such head.
+    /// The classification head that the task needs, if any: for sequences or for tokens.
     pub fn classified(&self) -> Option<Classified> {
         match self.task.as_ref()?.kind {
             TaskKind::Classify => Some(Classified::Sequences),
@@ -89,7 +87,7 @@ impl AnalyzeOptions {
         study.passes_of(self.task.is_some())
     }
 
-    /// Whether a pass needs the head by which the model was trained.
+    /// Whether a pass needs the model's predictions; items of kind triple only compare text vectors.
     pub fn predicts(&self, pass: &Pass) -> bool {
         let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
@@ -99,7 +97,7 @@ impl AnalyzeOptions {
         self.selection.studies().iter().any(|study| self.passes_of(*study).iter().any(|spec| is_wanted(&spec.pass)))
     }
 
-    /// The first study that needs predictions, if any does: a named one, or else one that those need.
+    /// The first study that needs predictions, if any; studies named by options come first.
     pub fn predicting(&self) -> Option<&'static str> {
         let predicts =
             |study: &&'static dyn AnyStudy| self.passes_of(*study).iter().any(|spec| self.predicts(&spec.pass));
@@ -118,9 +116,9 @@ pub enum Shown {
 pub enum Outcome {
     Report {
         wanted: ReportOptions,
-        /// The folder in which the parts of the run are kept, if they are.
+        /// Folder of the run's parts (`--resume`).
         parts: Option<PathBuf>,
-        /// The file of the sums that the reports are of, if they are kept.
+        /// File for the sums behind the report (`--partial`).
         partial: Option<PathBuf>,
     },
     Partial(PartialOptions),
@@ -130,11 +128,12 @@ pub enum Outcome {
 pub struct PartialOptions {
     pub shard: Shard,
     pub path: PathBuf,
-    /// Whether it is in a folder of parts, which is created if missing, and in which nothing else is replaced.
+    /// Whether `path` is in a folder of parts: the folder is created if missing, and files of other runs in it are never
+    /// replaced.
     pub in_folder: bool,
-    /// The sums over the whole corpus that the passes of this shard follow, if they follow any.
+    /// First-stage sums over the whole corpus (`--after`), if this shard belongs to a second stage.
     pub after: Option<PathBuf>,
-    /// How heads are labelled where passes follow from labels.
+    /// Labelling policy, for second-stage passes that depend on labels.
     pub policy: PolicyOptions,
     pub summary: bool,
 }

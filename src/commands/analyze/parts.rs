@@ -1,4 +1,4 @@
-//! Parts of a run, each kept in a file when it is done: a shard, or with `--resume` all parts of one run in a folder.
+//! Parts of a run, each saved to a file when finished: one shard, or with `--resume` all parts of a run in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
-/// The header of the part at `path`, if there is a whole one; of another it is said that its shard is run again.
+/// Header of the part at `path`, if the file is a complete part. Notes that a damaged part is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::earlier_header(path) {
         Err(error) if DamagedPartial::is(&error) => {
@@ -32,7 +32,7 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// The first thing that a part has otherwise than this shard, in this stage, of this analysis, to follow its name.
+/// First difference between a saved part and the wanted shard, stage and analysis, as a predicate of the part.
 fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
     if part.shard != shard {
         return Some(format!("is shard {} and not {shard}", part.shard));
@@ -57,8 +57,8 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Opens the file, and looks at what is there; the folder is made if it is not there.
-    /// Fails if it cannot be written, or there is something else where nothing else is replaced.
+    /// Opens the output file, after reading the header of an earlier part; creates a folder of parts if missing.
+    /// Fails if the file cannot be written, or a folder of parts has a different kind of file there.
     pub fn open(wanted: &'a PartialOptions) -> Result<Self> {
         let PartialOptions { shard, path, in_folder, .. } = wanted;
         if let Some(folder) = path.parent().filter(|_| *in_folder) {
@@ -72,8 +72,8 @@ impl<'a> Part<'a> {
         Ok(Self { wanted, earlier, output: Output::open(path)? })
     }
 
-    /// Whether the shard is there already, of this stage of this run.
-    /// Fails if that of another run is where nothing else is replaced.
+    /// Whether this shard of this stage and run is saved already.
+    /// Fails if a folder of parts has a part of another run in its place.
     pub fn is_there(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
         let Some(earlier) = &self.earlier else { return Ok(false) };
         let PartialOptions { shard, path, in_folder, .. } = self.wanted;
@@ -94,8 +94,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The parts of a run: when it is cut off, a sixteenth of the work is lost at most. Each reads the corpus, and works out what
-/// stands for removed heads, once more.
+/// Number of parts of a run: an interruption loses at most a sixteenth of the work.
+/// Each part reads the corpus again and recomputes the replacements of removed heads.
 const PARTS: u32 = 16;
 
 pub struct Parts<'a> {
@@ -112,8 +112,8 @@ struct Place {
 }
 
 impl<'a> Parts<'a> {
-    /// The parts in a folder, which is made if it is not there, of a run with this identity.
-    /// Fails if the folder cannot be made, or there is no such identity.
+    /// Opens a folder of parts for a run with this identity; creates the folder if missing.
+    /// Fails if the folder cannot be created, or the identity cannot be computed.
     pub fn open(folder: &'a Path, identity: impl FnOnce() -> Result<Identity>) -> Result<Self> {
         make_folder(folder)?;
         Ok(Self { folder, identity: identity()?, taken: 0, made: 0 })
@@ -127,7 +127,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The sum of all parts of a stage: each is read, or else observed and kept.
+    /// Sum of all parts of a stage: saved parts are read, missing ones observed and saved.
     /// Fails if a part cannot be used or is of another run, or an observation fails.
     pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
         let mut whole: Option<Observation> = None;
@@ -156,7 +156,7 @@ impl<'a> Parts<'a> {
         whole.context("a run has parts")
     }
 
-    /// An interrupted run says from now on that so many parts of a stage are kept.
+    /// Sets what an interrupted run reports: how many parts of the stage are kept.
     fn leaves(&self, kept: usize, stage: &Stage) {
         let of_stage = match stage {
             Stage::Whole | Stage::Followed { .. } => "",
@@ -170,7 +170,8 @@ impl<'a> Parts<'a> {
         );
     }
 
-    /// The places of all parts of a stage, in which there are parts of this run or none.
+    /// Paths of all parts of a stage.
+    /// Fails if the folder has a part of another run.
     fn places(&self, stage: &Stage) -> Result<Vec<Place>> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
         for number in 1..=PARTS {
@@ -192,7 +193,7 @@ impl<'a> Parts<'a> {
         Err(error.class(Class::Input))
     }
 
-    /// Reads a part that was of this run when it was looked at.
+    /// Reads a saved part; fails if it changed since its header was checked.
     fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
         let (_, part) = partial::read(path, &Plan::restore)?;
         let is_same = part.stage == *stage && part.identity == self.identity;

@@ -1,4 +1,4 @@
-//! Which studies run: options ask for some, these bring others that they build on, the corpus and the model rule some out.
+//! Chooses the studies of a run: requested ones, plus studies they build on, minus studies that the corpus or model rules out.
 //!
 //! [`Selection`] alone decides, first from the options and the corpus, and again when the model is loaded.
 
@@ -24,9 +24,9 @@ pub struct StudyRequest {
     pub without: Vec<String>,
     pub presets: Vec<&'static Preset>,
     pub task: Option<Arc<TaskFile>>,
-    /// Whether a study of this kind (`Card::joins`) runs wherever those run that it builds on.
+    /// Whether a joining study (`Card::joins`) runs whenever all studies that it builds on run.
     pub may_join: bool,
-    /// What the run is asked about. Some studies run by themselves for it.
+    /// Subject of the run, which decides the default studies.
     pub asked_of: AskedOf,
     /// Whether the count of each token can be known before the first pass.
     pub has_counts: bool,
@@ -36,7 +36,7 @@ pub struct StudyRequest {
 pub enum AskedOf {
     #[default]
     Corpus,
-    /// Nothing that is named: the corpus in the binary.
+    /// No input was named: the built-in corpus is read.
     Box,
     TaskAlone,
 }
@@ -47,14 +47,14 @@ pub enum Absence {
     SwitchedOff,
     /// It needs counts of tokens, and the corpus can be read only once.
     Uncounted,
-    /// The model cannot be asked: a sentence without its subject, the model.
+    /// The model cannot be asked. The text is a predicate whose subject is the model.
     Beyond(String),
 }
 
 /// The reason that a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
-    /// The corpus, the model or studies that it builds on.
+    /// On by default for the corpus or the model, or because studies that it builds on run.
     Default,
     Option(&'static str, &'static str),
 }
@@ -74,7 +74,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The studies that options ask for over a corpus, before anything is known of the model.
+    /// Selects studies by the options and the corpus, before the model is known.
     /// Fails if the options contradict one another, or ask for a study that cannot run.
     pub fn new(request: StudyRequest) -> Result<Self> {
         let selection = Self::resolve(request, None)?;
@@ -84,7 +84,7 @@ impl Selection {
         }
     }
 
-    /// The studies that a model can be asked; a decoder is also asked those that run on one by default.
+    /// Selects again for a known model: drops studies that it cannot be asked, and adds the default studies of decoders.
     /// Fails if an option asks for a study that the model cannot be asked, or no study is left.
     pub fn of_model(&self, id: &str, model: Askable) -> Result<Self> {
         let selection = Self::resolve(self.request.clone(), Some((id, model)))?;
@@ -111,7 +111,7 @@ impl Selection {
         &self.studies
     }
 
-    /// Whether the run asks about the corpus: of a task alone, a selected study may.
+    /// Whether the run measures a corpus. If only a task was given, a selected study may need one.
     pub fn is_about_corpus(&self) -> bool {
         let has_task = self.request.task.is_some();
         let is_of_it = |study: &&'static dyn AnyStudy| registry::is_of_corpus(*study, has_task);
@@ -127,7 +127,7 @@ impl Selection {
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
     }
 
-    /// The studies that would run if the model were a decoder, by default.
+    /// The studies that run by default if the model is a decoder.
     pub fn joining_decoders(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_off = |study: &&'static dyn AnyStudy| is_among(&self.request.without, study.card().name);
         let may_join = self.request.asked_of != AskedOf::TaskAlone;
@@ -143,7 +143,7 @@ impl Selection {
         self.absent.iter().filter(|(_, why)| *why == Absence::Uncounted).map(|(study, _)| study.card().name)
     }
 
-    /// The studies that would run, but for the corpus and then but for the model.
+    /// Studies that only the corpus rules out, then studies that only the model rules out.
     pub fn left_out(&self) -> impl Iterator<Item = &'static str> {
         let beyond = self.absent.iter().filter(|(_, why)| matches!(why, Absence::Beyond(_)));
         self.uncounted().chain(beyond.map(|(study, _)| study.card().name))
@@ -155,7 +155,7 @@ fn is_among(names: &[String], name: &str) -> bool {
 }
 
 impl StudyRequest {
-    /// Whether options name a study; a task names the study of tasks.
+    /// Whether options name a study; `--task` names the study of tasks.
     fn names(&self, name: &str) -> bool {
         is_among(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
     }
@@ -164,7 +164,7 @@ impl StudyRequest {
         study.card().needed(self.task.is_some())
     }
 
-    /// The reason that a study is switched on by itself, without regard to studies that build on it.
+    /// Why a study is switched on, without regard to studies that build on it.
     fn own_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
         let is_default = match self.asked_of {
@@ -181,7 +181,7 @@ impl StudyRequest {
         }
     }
 
-    /// The reason that each study of the registry is switched on; `None` if it is off.
+    /// Why each study of the registry is switched on; `None` if it is off.
     /// Fails if the options contradict one another.
     fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
         if let Some(both) = self.with.iter().find(|name| is_among(&self.without, name)) {

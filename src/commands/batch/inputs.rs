@@ -1,4 +1,4 @@
-//! The inputs of a report of a batch, by content: a run with the same inputs is not done again.
+//! Content identity of a batch run's inputs: a run with unchanged inputs is skipped.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 
-/// All that a report depends on but for when, where and how fast it was made.
+/// Everything that a report depends on, except time, machine and speed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
     pub tool: Tool,
@@ -27,10 +27,10 @@ pub struct Inputs {
     pub files: BTreeMap<String, String>,
 }
 
-/// A model by content; its id stands in the report.
+/// A model by its content hashes, and the id that the report shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelInputs {
-    /// Hub id, name in the box, or the folder's name.
+    /// Hub id, name of a built-in model, or folder name.
     pub id: String,
     pub revision: Option<String>,
     pub config_sha256: String,
@@ -38,7 +38,7 @@ pub struct ModelInputs {
     pub tokenizer_sha256: BTreeMap<String, String>,
 }
 
-/// A corpus by content; the names of its files stand in the report.
+/// A corpus by its content hashes, and the file names that the report shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusInputs {
     pub name: String,
@@ -53,11 +53,10 @@ impl From<&CorpusIdentity> for CorpusInputs {
     }
 }
 
-/// The longest file that an option names, in bytes: 64 MiB, for counts. Policies are read with a smaller bound.
+/// Size limit in bytes of a file that an option names: 64 MiB, for counts. Policies have a smaller limit.
 const LONGEST: u64 = 1 << 26;
 
 impl Inputs {
-    /// The current inputs of a run.
     /// Fails if a file that an option names cannot be read.
     pub fn new(run: &TableRun, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {
@@ -75,7 +74,7 @@ impl Inputs {
         Ok(Self { tool: Tool::default(), model, corpus, options: run.given.clone(), files })
     }
 
-    /// Makes sure that what was read is what had been looked at.
+    /// Fails if the corpus that was read differs from the corpus whose identity was computed before.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
         let changed = || {
             anyhow!("corpus `{}` changed while it was analysed", corpus.name)
@@ -84,7 +83,7 @@ impl Inputs {
         if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
 
-    /// The inputs that have changed since a report was made of `before`, in words.
+    /// First input that changed since the report made of `before`, as a sentence.
     pub fn changed(&self, before: &Self) -> Option<String> {
         if self.tool != before.tool {
             return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));

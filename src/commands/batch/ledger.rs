@@ -1,4 +1,4 @@
-//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short and its digest; and what is left to do.
+//! Ledger of a batch, saved beside the reports: inputs, summary and digests of each report. Also decides which work is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,19 +21,19 @@ const FILE: &str = "batch.json";
 /// Raised when a key changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The longest ledger that is read, in bytes: 64 MiB. A run has some 2 kB, and there are 10,000 at most.
+/// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
 const LONGEST: u64 = 1 << 26;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Done,
-    /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
+    /// The inputs were unchanged; missing formats were made from the saved report.
     FromSavedReport,
     UpToDate,
-    /// It was run at some time, and was not looked at now.
+    /// Run by an earlier command; not checked by this one.
     Earlier,
     Missing,
-    /// Its last attempt failed with this message. Outputs of an earlier run stay.
+    /// The last attempt failed with this message. Outputs of an earlier run stay.
     Failed(String),
 }
 
@@ -85,7 +85,7 @@ pub struct LedgerEntry {
     pub inputs: Inputs,
     pub reports: BTreeMap<String, String>,
     pub found: ReportSummary,
-    /// The results of the report before this one; `None` of the first.
+    /// Summary of the previous report; `None` for the first.
     #[serde(default)]
     pub before: Option<ReportSummary>,
 }
@@ -101,9 +101,9 @@ pub struct ReportSummary {
     pub tokens: u64,
     pub skipped: u64,
     pub firm: usize,
-    /// How many labels of each family the heads have.
+    /// Number of labels per family of labels, over all heads.
     pub label_counts: BTreeMap<String, u64>,
-    /// How many of those are firm; empty of a run from before they were counted.
+    /// Number of firm labels per family; empty in entries from before they were counted.
     #[serde(default)]
     pub firm_label_counts: BTreeMap<String, u64>,
 }
@@ -142,7 +142,7 @@ impl LedgerEntry {
         Self { inputs, reports: BTreeMap::new(), found, before }.with(written)
     }
 
-    /// How many firm labels of each family the heads have more than in the report before, or fewer; `None` of the first.
+    /// Change in the number of firm labels per family since the previous report, without zeros; `None` for the first report.
     pub fn changes(&self) -> Option<Vec<(&str, i64)>> {
         let [after, before] = [&self.found, self.before.as_ref()?].map(|found| &found.firm_label_counts);
         let families: BTreeSet<&str> = after.keys().chain(before.keys()).map(String::as_str).collect();
@@ -160,7 +160,7 @@ impl LedgerEntry {
         Ok(self)
     }
 
-    /// Whether a report is there, and is what was written.
+    /// Whether a report file exists with the digest that was recorded when it was written.
     pub fn has_as_written(&self, path: &Path) -> bool {
         let known = self.reports.get(&file_name(path));
         known.is_some() && output::earlier_sha256(path).as_ref() == known
@@ -191,8 +191,8 @@ impl Ledger {
         self.path.with_file_name(file)
     }
 
-    /// The files of a run in other formats than `asked`: those that are as they were written, which a run that is done again
-    /// writes as well so that no two contradict each other; then those that somebody changed.
+    /// Files of a run in other formats than `asked`: first the unmodified ones, then the ones that somebody changed.
+    /// A repeated run also rewrites the unmodified ones, so that no two formats contradict each other.
     pub fn other_formats(
         &self,
         name: &str,
@@ -221,7 +221,7 @@ impl Ledger {
         })
     }
 
-    /// Remembers how runs failed that were tried, and forgets the failures of those of which nothing has changed.
+    /// Records the failures of runs that were tried, and clears old failures of tried runs that did not fail again.
     pub fn record_failures<'a>(&mut self, tried: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
         let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure(name) != *failure).collect();
         if news.is_empty() {
@@ -235,7 +235,7 @@ impl Ledger {
         })
     }
 
-    /// Changes what is known here, and in the file: what another process has remembered there meanwhile stays.
+    /// Applies a change in memory and to the file, which is read again first, so that entries of other processes stay.
     fn update(&mut self, change: impl Fn(&mut LedgerRuns)) -> Result<()> {
         change(&mut self.known);
         let mut known = read(&self.path).class(Class::Input)?;
@@ -273,11 +273,10 @@ fn read(path: &Path) -> Result<LedgerRuns> {
     }
 }
 
-/// A format in which a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
     Report(Writer),
-    /// Its sums, which no report has.
+    /// The sums of the run, which no report contains.
     Partial,
 }
 
@@ -294,22 +293,21 @@ impl RunFormat {
         }
     }
 
-    /// Whether it has the whole report, from which its other formats can be made.
+    /// Whether the format holds the whole report, from which the other report formats can be made.
     pub fn is_whole(self) -> bool {
         self.writer().is_some_and(Writer::is_whole)
     }
 }
 
 pub struct Outstanding {
-    /// The reason that there is something to do.
+    /// Why the run is not up to date.
     reason: String,
-    /// Reports in some formats alone: nothing has changed. Without it, the run itself.
+    /// Formats to make from a saved report whose inputs are unchanged; `None`: the run must be repeated.
     pub formats: Option<FromSaved>,
 }
 
-/// Reports that can be made of a saved one.
+/// Formats that can be made from a saved report.
 pub struct FromSaved {
-    /// The whole report that they are made from.
     pub saved: PathBuf,
     pub lacking: Vec<(PathBuf, Writer)>,
 }
@@ -335,7 +333,7 @@ impl Outstanding {
         let whole = RunFormat::all().filter(|(_, format)| format.is_whole());
         let mut saved = whole.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
         let saved = saved.find(|path| entry.has_as_written(path));
-        // Sums cannot be made of a report.
+        // Sums cannot be made from a report.
         let of_report: Option<_> =
             lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
         let formats = saved.zip(of_report).map(|(saved, lacking)| FromSaved { saved, lacking });

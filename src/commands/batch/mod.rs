@@ -1,6 +1,6 @@
-//! `headscope batch`: a table of analyses, of which it runs those that are missing or have changed.
+//! `headscope batch`: runs the analyses of a table that are missing or whose inputs have changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once.
+//! Runs of one model follow each other, so that the model is loaded once.
 
 mod inputs;
 pub mod ledger;
@@ -50,8 +50,8 @@ pub struct BatchOptions {
 }
 
 /// Runs the missing analyses of a table and writes an overview.
-/// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless the run stops at
-/// the first failure.
+/// Fails if the table or the folder cannot be used, or a run failed. The other runs are done first, unless the batch stops at the
+/// first failure.
 pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     let table = table::read(&options.table, syntax, options.offline)?;
     let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
@@ -104,7 +104,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
     let mut groups: Vec<(&ModelRef, Vec<&TableRun>)> = Vec::new();
     for run in runs {
-        // A model is loaded with one head.
+        // A model is loaded with one output head, so runs with different classification heads are separate groups.
         let is_alike = |(model, of_model): &&mut (&ModelRef, Vec<&TableRun>)| {
             **model == run.options.model && of_model[0].options.classified() == run.options.classified()
         };
@@ -116,7 +116,6 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-/// A run that is still to be done.
 struct Pending<'a> {
     run: &'a TableRun,
     inputs: Inputs,
@@ -136,8 +135,8 @@ impl Batch<'_> {
         !self.options.keep_going && !self.failed.is_empty()
     }
 
-    /// The runs that a model's files do not forbid: what does not go with a local model fails now and not after hours.
-    /// The Hub is not asked yet.
+    /// Runs whose options fit the `config.json` of a local model, so that a mismatch fails now and not after hours.
+    /// Models on the Hub are not checked yet.
     fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
@@ -159,8 +158,7 @@ impl Batch<'_> {
         fit
     }
 
-    /// Does the runs of a model.
-    /// Fails if what is printed or remembered cannot be written; what fails of a run is remembered.
+    /// Fails if the ledger or standard output cannot be written; failures of a run are recorded in the ledger.
     fn of_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
         let dry = self.options.dry_run;
         let found = if dry { model.clone().offline() } else { model.clone() };
@@ -198,7 +196,7 @@ impl Batch<'_> {
                 return Ok(());
             }
         }
-        // The model is loaded for the run that needs most of it; one that cannot have that does not keep the others from theirs.
+        // The model is loaded for the most demanding run. If that fails, only this run fails, and the next one is tried.
         let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
         while let Some(most) = pending.iter().map(demanding).max() {
             let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
@@ -229,7 +227,7 @@ impl Batch<'_> {
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
     }
 
-    /// Makes reports of a run of its saved one; what is said of it, or `None` if that cannot be read, and the run must be done.
+    /// Makes missing formats from the saved report and returns the status line; `None` if the saved report cannot be read.
     fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
         let targets: Vec<_> = lacking.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
         let outputs = reporting::open(&targets)?;
@@ -297,7 +295,7 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }
     }
 
-    /// Says that runs failed, all by one error, and remembers it.
+    /// Prints and records the error by which all these runs failed.
     fn fail(&mut self, runs: &[&TableRun], error: Error) {
         let error = self.table.located(runs[0], error);
         let class = Class::of(&error);
@@ -311,7 +309,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes the overview and says what failed of the runs that were asked for.
+    /// Writes the overview; fails if a requested run failed.
     fn finish(mut self, asked: usize) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
@@ -344,7 +342,7 @@ fn ensure_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     heads_of(files.grid(), &options.removed)?;
     token_limit(config, options.max_tokens, options.context.unwrap_or_default())?;
     let is_decoder = config.visibility.are_causal();
-    // What tokenizer and weights would tell is taken as it should be.
+    // Facts that only tokenizer and weights tell are assumed to allow every study.
     let askable = Askable { of_residues: false, is_decoder, predicts: true, lacks_heads: !config.absent.is_empty() };
     options.selection.of_model(&files.id, askable).map(drop)
 }

@@ -30,7 +30,7 @@ pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
 const COLUMNS: &str =
     "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
-/// The header and a line for each run; empty where nothing is known. A family of labels that no run looked for has no column.
+/// Header, then one row per run; unknown cells are empty. A family of labels that no run measured has no column.
 fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =
@@ -74,7 +74,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         .map(|name| format!("{} {name}", count(name)))
         .collect();
     let row = |RunRow { run, status, entry, reports }: &RunRow<'_>| {
-        // The format is the end of a file's name after that of the run.
+        // The format is the file name after the run's name.
         let link = |file: &&str| {
             let format = file.strip_prefix(run).and_then(|end| end.strip_prefix('.')).unwrap_or(file);
             json!({ "file": file, "format": format })
@@ -92,7 +92,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let Tool { name, version, .. } = Tool::default();
     let page = json!({
         "title": "Runs",
-        // What the runs have in common is not known.
+        // Facts shared by all runs are not known.
         "facts": [],
         "footer": format!("{name} {version}"),
         "count": counted(rows.len(), "run"),

@@ -1,6 +1,6 @@
-//! The table of `headscope batch`: models, corpora and sets of options, whose product are the runs.
+//! The table of `headscope batch`: its runs are the product of models, corpora and sets of options.
 //!
-//! A key is an option of `headscope analyze`: each run is put together as a command line and read as one.
+//! A key is an option of `headscope analyze`: each run is assembled as a command line and parsed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use crate::system::errors::{self, Class, Facts, similar};
 use crate::system::files::input;
 use crate::system::printable::shortened;
 
-/// The options of `headscope analyze`, as `cli/` knows them.
+/// Options of `headscope analyze` and their parser, supplied by `cli/`.
 pub struct OptionSyntax {
     pub options: Vec<(String, OptionArity)>,
-    /// Reads the words of a command line; fails, without advice on the command line, if they are wrong usage.
+    /// Parses the words of a command line; errors come without advice about the command line.
     pub read: fn(Vec<String>) -> Result<AnalyzeOptions>,
 }
 
@@ -41,22 +41,22 @@ pub struct TableRun {
     /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
     pub options: AnalyzeOptions,
-    /// The options that its report depends on, as they stand on a command line, in the order of their names.
+    /// Command-line options that the report depends on, sorted by name.
     pub given: Vec<String>,
     /// The files that options name, by option: a report depends on what is in them.
     pub files: BTreeMap<&'static str, PathBuf>,
-    /// Its model and the parts of its corpus as they stand in the table.
+    /// The model and the parts of the corpus, as written in the table.
     named: Vec<Spanned<String>>,
     places: BTreeMap<String, usize>,
 }
 
-/// The longest table that is read, in bytes: 1 MiB, some ten thousand entries.
+/// Size limit of a table in bytes: 1 MiB, about ten thousand entries.
 const LONGEST: u64 = 1 << 20;
 
-/// The most runs of a table. Each has at least a report on disk.
+/// Maximum number of runs in a table. Each writes at least one report.
 const MOST_RUNS: usize = 10_000;
 
-/// The parts of a table, in the order in which the later ones override what the earlier ones say.
+/// The parts of a table; later parts override earlier ones.
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
 const REFUSED: [(&str, &str); 14] = [
@@ -76,12 +76,12 @@ const REFUSED: [(&str, &str); 14] = [
     ("help", "run `headscope analyze --help`"),
 ];
 
-/// Options that no report depends on, but for its account of the run.
+/// Options that change nothing in a report except its record of the run.
 const OF_THE_RUN: [&str; 2] = ["threads", "keep"];
 const MODEL: &str = "model";
 const CORPUS: &str = "corpus";
 
-/// Options by name, with their values on the command line, `None` for a switch that is off, and their place in the file.
+/// Options by name, each with its command-line values (`None`: a switch that is off) and its place in the file.
 type Settings = BTreeMap<String, (Option<Vec<Spanned<String>>>, Range<usize>)>;
 
 struct TableError {
@@ -93,8 +93,7 @@ fn wrong<T>(at: usize, why: Error) -> Result<T, TableError> {
     Err(TableError { at, why })
 }
 
-/// Reads a table.
-/// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
+/// Fails if the table cannot be read or a run is invalid; the error names file and line.
 pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> {
     let shown = path.display();
     let text = input::read_to_string(path, LONGEST).cannot("read the table", &shown).class(Class::Input)?;
@@ -103,8 +102,8 @@ pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> 
 }
 
 impl Table {
-    /// The error of a run with the line of the table that names what it is about, unless it has a line already, or is
-    /// about what the table does not name.
+    /// Adds to a run's error the table's file and the line that names the model, file or option at fault.
+    /// The error stays as it is if it has a line already, or the table does not name what is at fault.
     pub fn located(&self, run: &TableRun, error: Error) -> Error {
         let (file, line_of_file) = errors::place(error.as_ref());
         let about = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
@@ -126,7 +125,7 @@ impl Table {
     }
 }
 
-/// The error with the way out of a path that leads to nothing.
+/// Adds a hint to an error if its path does not exist.
 fn not_there(error: Error, path: &Path, table: &Path) -> Error {
     if path.exists() {
         return error;
@@ -216,7 +215,7 @@ fn shown(name: &str) -> String {
 
 type KnownOptions = [(String, OptionArity)];
 
-/// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
+/// Entries of [models] or [corpora]: each is the model or corpus alone, or a table with it and options.
 fn entries(
     part: Option<&TableSection<'_>>,
     key: &'static str,
@@ -268,7 +267,7 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
     Ok(all)
 }
 
-/// A name that can be part of a file name on every system, beside the names of `others`; a bare key of TOML is one.
+/// A name that is valid in file names on every system, and distinct from `others`. It has the characters of bare TOML keys.
 fn checked_name<'a>(
     name: &Spanned<DeString<'_>>,
     mut others: impl Iterator<Item = &'a str>,
@@ -299,7 +298,7 @@ fn checked_name<'a>(
     wrong(name.span().start, why)
 }
 
-/// Adds the options of a table; `also` are keys that are no options.
+/// Adds the options of a table. `also`: keys that are allowed although they are not options.
 fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also: &[&str]) -> Result<(), TableError> {
     for (key, value) in ordered(table) {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
@@ -332,7 +331,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
     Ok(())
 }
 
-/// A value, or several where that is allowed, as they stand on the command line.
+/// The command-line value of a key, or a list of values where `several` is set.
 fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<Spanned<String>>, TableError> {
     let one = |value: &Spanned<DeValue<'_>>| {
         let text = match value.get_ref() {

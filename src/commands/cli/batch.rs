@@ -30,7 +30,7 @@ Beside `model` and `corpus` the keys are the options of `headscope analyze`. An 
 which each model is run with over each corpus. More: docs/BATCH.md
 ";
 
-/// The statuses of `batch` that are about all of its runs.
+/// Exit statuses that concern the batch as a whole.
 const EACH: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
 
 /// Analyse every model of a table over every corpus of it
@@ -75,7 +75,7 @@ pub struct BatchArguments {
     quiet: bool,
 }
 
-/// The report's own format, which is written unless the packed one is.
+/// Format of the whole report, which is written unless another whole format (`json.gz`) is named.
 const JSON: &str = "json";
 const PAGE: &str = "html";
 

@@ -70,10 +70,10 @@ Examples:
 
 /// Say where the parts of a corpus are, so that a shard reads its own alone
 ///
-/// Writes where each segment of 256 sentences stands in its file, its digest, and of which family each sentence is. With
-/// `headscope analyze --index` a shard reads its segments alone, and holds them against their digests; where studies remove heads,
-/// those of the whole sample as well. The report is the same, byte for byte. A compressed file is read as a whole by each shard that
-/// has a part of it.
+/// Writes the position and digest of each segment of 256 sentences, and the family of each sentence. With `headscope analyze
+/// --index` a shard reads only its own segments and checks their digests; where studies remove heads, it also reads the segments
+/// of the whole sample. The report is the same, byte for byte. A compressed file is read as a whole by each shard that has a part
+/// of it.
 #[derive(Args)]
 #[command(after_help = help(INDEX_EXAMPLES, READING))]
 pub struct IndexArguments {
@@ -99,7 +99,7 @@ impl IndexArguments {
     }
 }
 
-/// The examples; examples of two stages name the studies that need them.
+/// The examples; the two-stage ones name the studies that need them.
 fn examples() -> String {
     let studies = registry::in_two_stages().collect::<Vec<_>>().join(", ");
     let probes = registry::with_option("probe");

@@ -10,7 +10,7 @@ use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
 use crate::system::printable::{is_unprintable, one_line};
 use crate::system::terminal::say;
 
-/// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
+/// Format of errors, found in the raw arguments, so that it also holds for arguments that clap rejects.
 pub fn error_format() -> ErrorFormat {
     const OPTION: &str = "--error-format";
     const JSON: &str = "json";
@@ -56,21 +56,21 @@ fn tip(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The value that clap refuses: that of an option, or a word that is none of those which may stand there.
+/// The value that clap refuses: an option's value, or an unknown argument or subcommand.
 pub(super) fn value(error: &clap::Error) -> Option<&str> {
     let unknown = match error.kind() {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
         _ => ContextKind::InvalidSubcommand,
     };
     match error.get(ContextKind::InvalidValue).or_else(|| error.get(unknown))? {
-        // Empty is what clap makes of a value that is missing.
+        // clap reports a missing value as an empty one.
         ContextValue::String(value) => Some(value.as_str()).filter(|value| !value.is_empty()),
         _ => None,
     }
 }
 
-/// Ends with clap's own message, or one line of JSON, `all` being the commands that there are; one that repeats what a
-/// terminal would obey is printed without colours, and each argument on one line.
+/// Prints clap's message, or one line of JSON, and exits; `all` has all commands.
+/// If an argument has unprintable characters, the message has no colours, and each argument is on one line.
 pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     if error.use_stderr() && error_format() == ErrorFormat::Json {
         let message = error.render().to_string();
@@ -92,8 +92,8 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     error.exit()
 }
 
-/// Ends as [`refuse`] does where clap finds nothing wrong with the arguments of a command, the one of `all` with this name. A file
-/// that an argument names and that cannot be used is no wrong usage, and ends as it does later.
+/// As [`refuse`], for usage errors that clap does not find, in the command of `all` with this name.
+/// An unusable file that an argument names is no usage error, and exits with its own status.
 pub(super) fn refuse_usage(usage: Usage, name: &str, mut all: clap::Command) -> ! {
     let class = Class::of(&usage);
     if ![Class::Other, Class::Usage].contains(&class) {

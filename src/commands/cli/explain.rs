@@ -1,4 +1,4 @@
-//! The arguments of the commands on the program itself: `headscope explain`, `schema`, which is a part of it now, `completions` and `man`.
+//! Arguments of the commands about the program itself: `explain`, its former command `schema`, `completions` and `man`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -124,7 +124,7 @@ pub struct ManArguments {
 }
 
 impl CompletionsArguments {
-    /// The command; the script completes all commands of `root`.
+    /// Prints the completion script for all commands of `root`.
     pub fn command(&self, mut root: clap::Command) -> Command {
         let (name, mut bytes) = (root.get_name().to_owned(), Vec::new());
         clap_complete::generate(self.shell, &mut root, name, &mut bytes);
@@ -134,7 +134,7 @@ impl CompletionsArguments {
 }
 
 impl ManArguments {
-    /// The command; the pages are of `root` and its commands.
+    /// Writes a page for `root` and one for each of its commands.
     pub fn command(self, mut root: clap::Command) -> Result<Command, Usage> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
@@ -153,7 +153,7 @@ impl ManArguments {
     }
 }
 
-/// The version, with what the program was built with and what it uses of this machine.
+/// Text of `--version --verbose`: version, features, system, instruction set, and versions of the file formats.
 pub fn version() -> String {
     let Tool { name, version } = Tool::default();
     let features = [("hub", cfg!(feature = "hub")), ("parquet", cfg!(feature = "parquet"))];

@@ -57,7 +57,7 @@ const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
     (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, value, hint"),
 ];
 
-/// The end of the help: the commands that it does not list, by what they are for.
+/// End of the help: the commands that it does not list, grouped by purpose.
 const MORE_COMMANDS: &str = "\
 `headscope MODEL` analyses a model. More commands: match (heads of two models), merge, index, counts (corpora in parts), \
 completions, man; each has --help.
@@ -141,7 +141,7 @@ pub fn parse() -> Command {
     command.unwrap_or_else(|usage| refuse_usage(usage, name, Arguments::command()))
 }
 
-/// A command by its name in the version before: when it is done it says the new one on standard error, as one line.
+/// Runs a command under its old name; afterwards, one line on standard error gives the new name.
 fn renamed(old: &'static str, new: &'static str, command: Result<Command, Usage>) -> Result<Command, Usage> {
     let Command { run, other } = command?;
     let run = Box::new(move || {
@@ -152,8 +152,8 @@ fn renamed(old: &'static str, new: &'static str, command: Result<Command, Usage>
     Ok(Command { run, other })
 }
 
-/// The arguments of this process; `analyze` comes before a model that is the first word of them.
-/// Also whether that word is `diff`, which was a command in the version before.
+/// The arguments of this process, with `analyze` inserted if the first word is a model.
+/// Also whether the first word is `diff`, the old name of `compare --numbers`.
 fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let Some(place) = first_word(&arguments, all) else { return (arguments, false) };
@@ -166,7 +166,7 @@ fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     (arguments, is_diff)
 }
 
-/// The place of the first argument that is neither an option nor the value of one.
+/// Index of the first argument that is neither an option nor an option's value.
 fn first_word(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
     let takes_value = |option: &str| {
         let mut own = all.get_arguments().filter(|argument| argument.get_action().takes_values());
@@ -182,7 +182,7 @@ fn first_word(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
     }
 }
 
-/// Whether a word that is no command must be a model: one of the box, a folder, or a Hub id with an owner.
+/// Whether a word that is no command must be a model: a built-in one (`box:`), a folder, or a Hub id with an owner.
 fn is_model(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
     !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())

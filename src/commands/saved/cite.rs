@@ -1,4 +1,4 @@
-//! `headscope cite`: the program, and the papers behind a report, which the explanations of labels and metrics name; also as BibTeX.
+//! `headscope cite`: cites the program and the papers behind a report's labels and metrics, in text or as BibTeX.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -43,7 +43,7 @@ fn named_in(source: &str) -> BTreeSet<Paper> {
     papers().filter(|paper| paper.is_named_in(source)).collect()
 }
 
-/// The documentation of the labels of a report, and of those of its metrics that some head has a value of.
+/// Explanations of a report's labels, and of its metrics that have a value for some head.
 fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
@@ -87,7 +87,7 @@ fn of(report: &Report) -> String {
     })
 }
 
-/// The papers that sources name, up to the first `## `, and others after it; [`papers`] reads the former.
+/// List of references. [`papers`] reads the part before the first `## `: the papers that explanations cite.
 const REFERENCES: &str = include_str!("../../../docs/methodology/references.md");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,7 +115,7 @@ impl Paper {
         Some(number.trim_end_matches([')', '.']))
     }
 
-    /// Whether a source names it, by authors and year or by its number on arXiv.
+    /// Whether a source cites the paper, by authors and year or by arXiv number.
     pub fn is_named_in(&self, source: &str) -> bool {
         source.contains(self.key) || self.arxiv().is_some_and(|number| source.contains(&format!("arXiv:{number}")))
     }
@@ -126,14 +126,14 @@ fn papers() -> impl Iterator<Item = Paper> {
     let of_sources = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
     of_sources.filter_map(|line| {
         let line = line.strip_prefix("- ")?;
-        // The name ends with the year.
+        // The key ends with the year.
         let mut ends = line.match_indices(". ").map(|(end, _)| end);
         let end = ends.find(|end| line[..*end].ends_with(|c: char| c.is_ascii_digit()))?;
         Some(Paper { key: &line[..end], title: &line[end + 2..] })
     })
 }
 
-/// An entry for each paper of the list of references, in its order, with an empty line between them.
+/// BibTeX entries of the list of references, in its order, with an empty line between them.
 const ENTRIES: &str = include_str!("references.bib");
 
 fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
@@ -150,8 +150,8 @@ fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2])
     format!("@software{{headscope,\n{}\n}}\n", given.join(",\n"))
 }
 
-/// The entry of a paper.
-/// Panics if the paper is not of the list of references.
+/// BibTeX entry of a paper.
+/// Panics if the paper is not in the list of references.
 fn entry(paper: &Paper) -> &'static str {
     let key = key(paper);
     entries().find(|entry| key_of(entry) == key).expect("every paper of the list has an entry")
@@ -161,16 +161,16 @@ fn entries() -> impl Iterator<Item = &'static str> {
     ENTRIES.trim_end().split("\n\n")
 }
 
-/// `clark2019` of an entry that starts with `@inproceedings{clark2019,`.
+/// Key of an entry: `clark2019` for an entry that starts with `@inproceedings{clark2019,`.
 fn key_of(entry: &str) -> &str {
     entry.split(['{', ',']).nth(1).unwrap_or_default()
 }
 
-/// `clark2019` of Clark et al. 2019.
+/// BibTeX key of a paper: `clark2019` for Clark et al. 2019.
 fn key(paper: &Paper) -> String {
     let (authors, year) = (paper.authors(), paper.year());
     let first = authors.split([' ', ',']).next().unwrap_or_default();
-    // BibTeX itself takes keys of ASCII alone.
+    // BibTeX accepts only ASCII keys.
     let plain = first.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     format!("{plain}{year}")
 }

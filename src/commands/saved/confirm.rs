@@ -1,7 +1,7 @@
 //! `headscope confirm`: are the labels of one analysis found again over other corpora?
 //!
-//! The firm labels of the first report are fixed beforehand, with its policy; in each other corpus they are one family of tests, so
-//! that none is favoured by a choice there (docs/methodology/confirm.md).
+//! The firm labels of the first report are fixed in advance, with its policy. In each other corpus they are one family of tests,
+//! so that selection cannot favour any of them (docs/methodology/confirm.md).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,10 +36,10 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
-/// The rate of false discoveries where the policy of the first report asks for none.
+/// False discovery rate if the policy of the first report sets none.
 const DEFAULT_Q: f64 = 0.05;
 
-/// Reports, the one whose labels are fixed first, and where the outcome goes.
+/// Reports, beginning with the one whose labels are fixed, and the outputs.
 #[derive(Clone, Debug)]
 pub struct ConfirmOptions {
     pub reports: Vec<PathBuf>,
@@ -48,7 +48,7 @@ pub struct ConfirmOptions {
 }
 
 /// Tests the firm labels of the first report in the others and prints which are confirmed.
-/// Fails if a report cannot be read, models have other heads, a corpus comes twice, or an output cannot be written.
+/// Fails if a report cannot be read, models have different heads, a corpus comes twice, or an output cannot be written.
 pub fn confirm(options: &ConfirmOptions) -> Result<()> {
     let outputs = options.outputs.open()?;
     let outcome = confirmed(options).class(Class::Input)?;
@@ -76,7 +76,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
     let grid = first.circumstances.model.grid();
     let roles = firm_roles(first);
-    // What random tokens show does not depend on the corpus, so that another one confirms nothing of it.
+    // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
     let (of_random_tokens, fixed): (Vec<_>, Vec<_>) =
         roles.partition(|(_, label)| registry::is_of_random_tokens(&label.label));
     let why = first.unread().map_or_else(String::new, |why| format!(": {why}"));
@@ -111,7 +111,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     })
 }
 
-/// The firm roles of each head at work, with its place. That a head attends broadly, as untrained ones do, is nothing to confirm.
+/// Firm roles of all heads at work, with the index of the head. `broad` is left out: untrained heads have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.circumstances.model;
     let is_at_work = |place: usize| !model.constant_beside_others().contains(&model.grid().place(place));
@@ -123,7 +123,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// Why labels could not be tested in another corpus, the reason with most of them first.
+/// Why labels could not be tested in another corpus, the most frequent reason first.
 fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[InCorpus]) -> Vec<String> {
     let units = side.too_few_units();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
@@ -150,7 +150,7 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
     reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", counted(count, "label"))).collect()
 }
 
-/// The labels that are fixed by the first report in another corpus, corrected over all of them.
+/// Tests the fixed labels in another corpus, corrected for all of them.
 fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
     let assessed = side.findings.every_assessment(&side.circumstances.settings.policy);
     let found: Vec<Option<&Assessment>> = fixed
@@ -264,7 +264,7 @@ pub struct ConfirmedLabel {
     pub tested_in: usize,
     /// Corpora in which it is confirmed.
     pub confirmed_in: usize,
-    /// Where its score less its threshold will be in another corpus; null where fewer than five have it.
+    /// Prediction of its score less its threshold in another corpus; null where fewer than five corpora have the label.
     pub prediction: Option<Prediction>,
     /// The label in each corpus, in their order.
     pub corpora: Vec<InCorpus>,
@@ -289,11 +289,11 @@ pub struct InCorpus {
     /// The p-value corrected by Benjamini & Hochberg for all labels that were fixed.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether it is confirmed: its rule holds, with such a q-value.
+    /// Whether it is confirmed: its rule holds, with a q-value of at most `label_q`.
     pub is_confirmed: bool,
 }
 
-/// Where a label's score less its threshold will be in another corpus of the kind.
+/// Prediction of a label's score less its threshold in another corpus of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
     /// The mean over the corpora.
@@ -306,10 +306,10 @@ pub struct Prediction {
     pub is_robust: bool,
 }
 
-/// The longest list of labels that is shown unless all is asked for.
+/// Maximum number of listed labels without `--full`.
 const LABELS: usize = 30;
 
-/// The text; with `full` every label.
+/// Renders the text; with `full` every label.
 fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
@@ -375,14 +375,14 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     )
 }
 
-/// The labels that are confirmed most often come first. Those that no corpus could test are counted after the table.
+/// Lists labels, most often confirmed ones first. Labels that no corpus could test are counted after the table.
 fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
     let most = most(LABELS, full);
     let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
     sorted.sort_by_key(|label| Reverse(label.confirmed_in));
     let mut table = plain_table();
     let header = ["head", "label", "score", "elsewhere", "largest q", "confirmed in"];
-    // A prediction takes five corpora.
+    // A prediction needs five corpora.
     let is_predicted = sorted.iter().any(|label| label.prediction.is_some());
     table.set_header(header.into_iter().chain(is_predicted.then_some("predicted above threshold")));
     for label in sorted.iter().take(most) {

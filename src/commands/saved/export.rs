@@ -30,11 +30,11 @@ pub enum Exported {
 pub struct ExportedTable {
     pub name: String,
     pub rows: Vec<Condition>,
-    /// These columns of it, or all if there are none.
+    /// Columns to write; all of them if empty.
     pub columns: Vec<String>,
 }
 
-/// Writes what is wanted of a saved report.
+/// Writes a saved report, or a part of it, to the outputs.
 /// Fails if the report cannot be read or has no such part, or an output cannot be written.
 pub fn export(options: &ExportOptions) -> Result<()> {
     let ExportOptions { reports, policy, wanted } = options;
@@ -88,13 +88,13 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     }
 }
 
-/// A report by [`json::parse`], or by [`json::parse_to_show`] where its texts are shown.
+/// Reads a report with [`json::parse`], or with [`json::parse_to_show`] if its texts are shown.
 fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
     labelled(parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
-/// The reports with the names of their files, and with their folders where these are not enough.
+/// The reports, each with its file name, or with its path where two file names are equal.
 fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
     let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = |path: &PathBuf| {
@@ -104,7 +104,7 @@ fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(Strin
     paths.iter().map(|path| Ok((name(path), read(path, policy, json::parse_to_show)?))).collect()
 }
 
-/// Opens files before any work is done, each with its subject.
+/// Opens output files before any work is done, each with its format.
 fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
     files.map(|(path, how)| Ok((Output::open(path)?, how))).collect()
 }

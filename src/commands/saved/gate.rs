@@ -1,6 +1,6 @@
 //! `headscope gate`: has a model lost a firm role of its heads?
 //!
-//! The judgement is that of `compare`, over the same text; before it passes, every firm label has to be measured on both sides.
+//! Judges as `compare` does, over one text; passes only if every firm label was measured on both sides.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;
@@ -72,9 +72,9 @@ pub struct GatedLabel {
     pub label: LabelComparison,
 }
 
-/// Prints whether a firm role of these categories was lost; true if none was.
-/// Fails if a report cannot be read, the models have other heads, the texts differ, nothing is firm before, or no label is known
-/// to be lost and one that is firm before could not be measured after.
+/// Prints whether a firm role of these categories was lost; returns true if none was.
+/// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
+/// Fails also if no label is lost, but a label that is firm before could not be measured after.
 pub fn gate(options: &GateOptions) -> Result<bool> {
     let judged = GateOutcome::new(outcome(&options.sides, &Pairing::OneLineage)?, options.categories.clone())?;
     match options.printed {
@@ -160,13 +160,13 @@ impl GateOutcome {
     }
 }
 
-/// One label that counts: a label, or one of the families.
+/// Noun for one label that counts, with the families if some are named.
 fn named(families: &[String]) -> String {
     if families.is_empty() { "label".to_owned() } else { format!("{} label", families.join(" or ")) }
 }
 
 impl GatedLabel {
-    /// The label with its scores before and after, beside the threshold of the latter.
+    /// The label with its scores before and after, and the threshold after.
     fn in_words(&self) -> String {
         let (Self { place, label }, score) = (self, |score: f64| decimal(score, 2));
         let before = label.a.as_ref().map_or_else(String::new, |before| format!(" {}", score(before.score)));

@@ -1,4 +1,4 @@
-//! `headscope prune`: a model without some of its heads, as a folder that loads wherever the model does.
+//! `headscope prune`: writes a model without some of its heads, as a folder that loads wherever the model does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -25,18 +25,18 @@ use crate::system::terminal::print;
 pub struct PruneOptions {
     pub model: ModelRef,
     pub heads: Option<BTreeSet<HeadPlace>>,
-    /// A saved report on pruning, and what it may cost by it.
+    /// Saved report of the study `pruning`, and the cost that is allowed by it.
     pub report: Option<(PathBuf, Budget)>,
     pub output: PathBuf,
 }
 
-/// The heads of a report that may go.
+/// Allowed cost of pruning, by which heads are chosen from a report.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// The rise of the loss that is allowed, or the fall of the share right, as a share.
+    /// Allowed rise of the loss, or fall of the accuracy, as a share.
     pub rise: f64,
     pub of: ShareOf,
-    /// The name of the order; the first of the report if it is not named.
+    /// Name of the pruning order; `None`: the first order of the report.
     pub by: Option<String>,
 }
 
@@ -46,7 +46,7 @@ struct Chosen {
     cost: Option<String>,
 }
 
-/// Writes a model without heads, and says which went.
+/// Writes a model without the chosen heads, and prints which were removed.
 /// Fails if the model or the report cannot be used, the report is of another model, or the folder cannot be written.
 pub fn prune(options: &PruneOptions) -> Result<()> {
     let folder = OutputFolder::open(&options.output)?;
@@ -159,7 +159,7 @@ fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
 
 impl Budget {
     fn words(&self) -> String {
-        // Of 0.0001 % a product of floats has sixteen digits.
+        // Rounded, since the product of floats for 0.0001 % has sixteen digits.
         format!("{} % of {}", (1e12 * self.rise).round() / 1e10, self.of.words())
     }
 }
@@ -186,7 +186,7 @@ fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
     })
 }
 
-/// Copies all files of a model but its weights: other forms of them would be the whole model still. The names of those.
+/// Copies all files of a model except weights. Returns the names of other weight files, left out since they are not pruned.
 fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
     let Some((root, within)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {

@@ -1,4 +1,4 @@
-//! `headscope show`: a saved report for a person; and `headscope relabel`: another policy over it.
+//! `headscope show` prints a saved report; `headscope relabel` applies another policy to it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -89,7 +89,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     print(&text)
 }
 
-/// A report does not say by which presets its labels are.
+/// A report does not record the presets of its labels.
 const NO_PRESETS: [&Preset; 0] = [];
 
 fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
@@ -101,7 +101,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
         .class(Class::Usage)
 }
 
-/// The relation of this name: one of an encoder, one for each side of the head of a decoder.
+/// The relations with this name: one for an encoder, one per side of the syntactic head for a decoder.
 fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let tracked: Vec<Tracked> = report.views().flat_map(|(_, view)| view.tracked).collect();
     ensure!(
@@ -128,7 +128,7 @@ fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
 }
 
 fn shortened_list(names: &str) -> String {
-    /// Some three lines of a terminal.
+    /// About three lines of a terminal.
     const LONGEST: usize = 240;
     match names.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(whole, _)| whole)),
@@ -136,7 +136,7 @@ fn shortened_list(names: &str) -> String {
     }
 }
 
-/// The heads that have a label of this name, of this family, or of this code in a grid, with it.
+/// Heads with a label that has this name, family or grid code, each with the label.
 fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
     let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
     let all = || report.heads.iter().flat_map(labels);
@@ -194,9 +194,9 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
     print(&changed(&name, &text, &options.policy)?)
 }
 
-/// The thresholds and the labels that another policy changes in a saved report of this name and text.
+/// Thresholds and labels that another policy changes in a saved report with this name and text.
 pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
-    // A terminal shows the report as it is parsed for that, on either side.
+    // Both reports are parsed for display, because the result goes to a terminal.
     let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;
     let preset = summary::of_presets(&policy.presets, &relabelled.heads);
     Ok(format!("{}{preset}", changes(&json::parse_to_show(name, text)?, &relabelled)))

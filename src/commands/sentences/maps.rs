@@ -34,10 +34,9 @@ pub struct MapsOptions {
     pub removed: Vec<HeadPlace>,
 }
 
-/// Writes the attention of each chosen sentence as `attentions.<index>` f32: `[layers, heads, tokens, tokens]` of all heads or
-/// of whole layers, `[heads, tokens, tokens]` of heads that were named; or, with `rollout`, the rollout of the layers and that of even
-/// attention as `rollout.<index>` and `rollout_even.<index>`, `[layers, tokens, tokens]`. Attention goes from the token of the row to
-/// that of the column.
+/// Writes the attention of each chosen sentence as f32 tensors, from the row's token to the column's token.
+/// `attentions.<index>` is `[layers, heads, tokens, tokens]` for all heads or layers, `[heads, tokens, tokens]` for named heads.
+/// With `rollout`: `rollout.<index>`, and for even attention `rollout_even.<index>`, `[layers, tokens, tokens]`, instead.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
@@ -80,7 +79,7 @@ fn names(heads: &[HeadPlace]) -> String {
 }
 
 impl Header<'_> {
-    /// The tensors of a sentence, in order: their names and what they are of.
+    /// Names and shapes of a sentence's tensors, in order.
     fn tensors(&self, sentence: &Sequence) -> Vec<(String, Vec<usize>)> {
         let index = sentence.index;
         if !self.rolls_out {
@@ -109,7 +108,7 @@ impl Header<'_> {
         }
     }
 
-    /// The beginning of a safetensors file with the tensors of each sentence, in order: its length and its JSON
+    /// Header of a safetensors file: its length, then JSON that lists the tensors of all sentences in order
     /// (<https://huggingface.co/docs/safetensors>, "Format").
     ///
     /// Written here and not by the safetensors crate, which wants all tensors first: so one sentence's attention is in
@@ -165,7 +164,7 @@ impl Header<'_> {
     }
 }
 
-/// Makes sure that readers of safetensors take a header of so many bytes.
+/// Fails if the header is longer than readers of safetensors accept.
 fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
     let long = || {
         let sentences = counted(sentences, "sentence");
@@ -182,7 +181,7 @@ fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }
 
-/// The shares in tokens that are of several words: `[token, word, share]`, counted from 0.
+/// Shares of words in tokens that belong to several words: `[token, word, share]`, counted from 0.
 fn word_shares(sentence: &Sequence) -> Vec<(usize, usize, f64)> {
     let words = sentence.words.iter().enumerate();
     let shares = words.flat_map(|(word, span)| span.shares().map(move |(token, share)| (token, word, share)));
@@ -203,7 +202,7 @@ fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, 
     product(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
 }
 
-/// The rollout of attention that is even over the keys that each query sees, layer by layer.
+/// Rollout of even attention over the keys that each query sees, layer by layer.
 fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];
@@ -217,7 +216,7 @@ fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<
     product(layers.map(even), tokens)
 }
 
-/// The products up to each layer of `layers`, `[tokens, tokens]` each, mixed half with the identity.
+/// Cumulative products of `layers`, each mixed half with the identity; `[layers, tokens, tokens]`.
 fn product(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
     let mut products: Vec<f32> = Vec::new();
     let mut before: Vec<f32> = (0..tokens * tokens).map(|cell| f32::from(u8::from(cell % (tokens + 1) == 0))).collect();

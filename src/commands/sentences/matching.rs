@@ -1,8 +1,8 @@
-//! `headscope match`: the heads of two models, paired by their attention over the same sentences, so that the distances between
-//! partners together are least within each layer, since heads of a layer have no order (docs/methodology/comparing.md).
+//! `headscope match`: pairs the heads of two models by their attention over equal sentences (docs/methodology/comparing.md).
+//! Heads of a layer have no order, so the pairing within each layer is the one with the least total distance.
 //!
-//! Partners that were chosen over the text of the labels agree on them too well, so `--labels` halves the sampling units: heads are
-//! matched over one half, and both models analysed over the other, both ways.
+//! Partners chosen over the text of the labels agree on them too well. So `--labels` halves the sampling units: heads are
+//! matched over one half, and both models are labelled over the other, both ways.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;
@@ -58,8 +58,8 @@ pub struct MatchOutcome {
     labels: Option<Vec<LabelsOneWay>>,
 }
 
-/// Matches the heads of two models and prints the partners; with `runs` both are labelled over what they are not matched over.
-/// Fails if a model or the sentences cannot be used, the models have other heads or tokens, or an output cannot be written.
+/// Matches the heads of two models and prints the partners; with `runs`, also labels both over the half not used for matching.
+/// Fails if a model or the sentences cannot be used, the models differ in heads or tokens, or an output cannot be written.
 pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
     let outputs = options.outputs.open()?;
     let (matching, halves) = matched(options, runs.is_some())?;
@@ -74,7 +74,7 @@ pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<(
     reporting::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
 }
 
-/// The matched heads, and the distances over sentences of even and of odd number; `by_unit` takes the numbers of sampling units.
+/// Matched heads, and distances over even-numbered and odd-numbered sentences, or with `by_unit` sampling units.
 fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let [a, b] = &options.models;
     let tokenizer = options.sentences.tokenizer;
@@ -192,13 +192,13 @@ impl DistanceSums {
         Self { grid: self.grid, sentences, rows: self.rows + other.rows, sums }
     }
 
-    /// The place of each head's partner, `[layers * heads]`.
+    /// Index in the grid of each head's partner, `[layers * heads]`.
     pub fn partners_in_grid(&self) -> Vec<usize> {
         let of_head = |(head, partner): (usize, usize)| head / self.grid.heads * self.grid.heads + partner;
         self.partners().into_iter().enumerate().map(of_head).collect()
     }
 
-    /// The number of each head's partner in its layer: those whose root mean squares add up to the least.
+    /// Number of each head's partner within its layer: the assignment with the least sum of distances.
     pub fn partners(&self) -> Vec<usize> {
         let heads = self.grid.heads;
         (0..self.grid.layers)
@@ -210,7 +210,7 @@ impl DistanceSums {
             .collect()
     }
 
-    /// The root mean square of a pair; 0 without a row.
+    /// Root mean square distance of a pair of heads; 0 before a sentence is added.
     pub fn distance(&self, pair: usize) -> f64 {
         (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
     }
@@ -219,7 +219,7 @@ impl DistanceSums {
 /// Analyses one of the two models over half of the corpus.
 pub type Observe = Box<dyn Fn(UnitHalf) -> Result<Observation>>;
 
-/// The two models, each as it is analysed, and the threads that work out its numbers.
+/// The analysis of each of the two models, and the number of threads for intervals and tests.
 pub struct LabelRuns {
     pub observe: [Observe; 2],
     pub threads: NonZeroUsize,
@@ -230,15 +230,15 @@ pub struct LabelRuns {
 pub struct LabelsOneWay {
     /// The sampling units over which heads were matched: `even` or `odd`.
     pub matched_over: &'static str,
-    /// Their sentences.
+    /// Number of sentences in these units.
     pub matched_sentences: u64,
     /// Sentences of the other units, over which labels are given.
     pub labelled_sentences: u64,
     /// Heads whose partner has another place.
     pub moved: usize,
-    /// How many labels came to what, each head beside its partner.
+    /// Number of labels per outcome, each head compared with its partner.
     pub labels: OutcomeCounts,
-    /// How many came to what, each head beside that in its place.
+    /// Number of labels per outcome, each head compared with the head in its place.
     pub labels_in_place: OutcomeCounts,
     /// The share of heads with the same first label as their partner.
     pub first_label: MatchedAgreement,
@@ -248,18 +248,18 @@ pub struct LabelsOneWay {
     pub too_few_units: Option<String>,
 }
 
-/// Agreement of matched heads, beside that without the match.
+/// Agreement of matched heads, and for comparison without the match.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MatchedAgreement {
     /// Each head with its partner.
     pub matched: CategoryAgreement,
-    /// Each head with that in its place.
+    /// Each head with the other model's head in its place.
     pub in_place: CategoryAgreement,
     /// Partners in 1,000 random orders within layers.
     pub permuted: ShareByChance,
 }
 
-/// Both ways, first that which matches over the units of even number; `halves` has the distances over either.
+/// Agreement both ways, first with heads matched over even-numbered units. `halves`: distances over either half.
 /// Fails if a model cannot be analysed over one of the halves.
 fn both_ways(runs: &LabelRuns, names: [&str; 2], halves: &[DistanceSums; 2]) -> Result<Vec<LabelsOneWay>> {
     UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()

@@ -1,4 +1,4 @@
-//! The sentences that `maps`, `match` and `view` are of, how a tokenizer reads them, and the attention of chosen heads over each.
+//! Sentences for `maps`, `match` and `view`: reads and tokenizes them, and computes the attention of chosen heads.
 
 pub mod maps;
 pub mod matching;
@@ -40,7 +40,7 @@ use crate::system::terminal::say;
 pub enum HeadChoice {
     All,
     Layers(Vec<usize>),
-    /// These, in this order.
+    /// Named heads, in this order.
     Heads(Vec<HeadPlace>),
 }
 
@@ -66,7 +66,6 @@ pub struct NamedSentence {
     pub id: Option<Arc<str>>,
 }
 
-/// Sentences, and how they are read.
 #[derive(Clone, Debug)]
 pub struct SentenceOptions {
     pub choice: SentenceChoice,
@@ -157,7 +156,7 @@ pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Resu
     Ok(rounded(model, sequence, &weights))
 }
 
-/// This attention of heads over a sentence, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
+/// Attention `[heads, tokens, tokens]` over a sentence, rounded, with the words and the tree of the sentence.
 pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let found = Units::new(sequence);
@@ -180,7 +179,7 @@ pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> Attention
     }
 }
 
-/// Copies the views of chosen heads to their places.
+/// Copies the attention of chosen heads.
 struct Recorder {
     places: BTreeMap<(usize, usize), usize>,
     weights: Vec<f32>,
@@ -199,13 +198,13 @@ impl Visitor for Recorder {
     }
 }
 
-/// The view of the head at a place of what [`attention`] gave.
+/// View of one head in the weights from [`attention`]; `place` is the head's index there.
 pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'_> {
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// The sentences of a choice. A corpus without named sentences gives those that are wanted, or else its first ones.
-/// Fails if the corpus cannot be read, a sentence that was named cannot be encoded, or there is none.
+/// Reads the chosen sentences. If none are named, a corpus gives its wanted sentences, or else its first ones.
+/// Fails if the corpus cannot be read, a named sentence cannot be encoded, or there is no sentence.
 pub fn chosen(
     choice: &SentenceChoice,
     encoder: &mut SentenceTokenizer<'_>,
@@ -229,7 +228,7 @@ pub fn chosen(
     }
 }
 
-/// So many sentences that are skipped are named, some lines of a terminal; more are counted.
+/// Maximum number of skipped sentences that are listed one by one; further ones are counted.
 const NAMED_SKIPS: usize = 10;
 
 fn of_corpus(
@@ -304,7 +303,7 @@ fn of_corpus(
     Ok(sentences)
 }
 
-/// Whether a sentence may have a word: what need not be encoded is not.
+/// Whether a sentence may have a word, tested before the sentence is encoded.
 fn may_have(content: &Content, word: &str) -> bool {
     match content {
         Content::Words(words) => words.iter().any(|other| is_same(&other.form, word)),
@@ -320,8 +319,8 @@ fn is_same(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
 }
 
-/// The tokenizer of a model, by the options of a run; a note says where the model may have been trained with another.
-/// Fails if it cannot read what its own vocabulary is made of.
+/// The tokenizer of a model with the options of a run. Notes if it lower-cases a cased vocabulary, and how it splits residues.
+/// Fails if the tokenizer does not give back the entries of its own vocabulary.
 pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
     let tokenizer = model.tokenizer.reading(options)?;
     if let Some(note) = tokenizer.round_trip.note().filter(|_| !tokenizer.looks_up_words) {

@@ -1,4 +1,4 @@
-//! `headscope view`: the attention of chosen heads over sentences, for a person.
+//! `headscope view`: shows the attention of chosen heads over sentences, in the terminal, as a figure or as a page.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -31,7 +31,6 @@ use crate::system::terminal::{self, print};
 pub struct ViewOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
-    /// The heads that are shown, in this order.
     pub heads: HeadChoice,
     pub gold: ShownArcs,
     pub hides_special: bool,
@@ -67,7 +66,7 @@ impl ShownArcs {
         }
     }
 
-    /// The same between units.
+    /// As [`Self::between_words`], between units.
     fn between_units(&self, sequence: &Sequence, units: &Units) -> Option<GoldArcs> {
         let (name, end) = match self {
             Self::Tree => (None, "head"),
@@ -80,12 +79,12 @@ impl ShownArcs {
         Some(GoldArcs { name, end, arcs })
     }
 
-    /// Whether a sentence has such an arc; any may be shown with its tree.
+    /// Whether a sentence has a wanted arc; always true for the whole tree.
     fn is_in(&self, sequence: &Sequence) -> bool {
         *self == Self::Tree || self.between_words(sequence).is_some_and(|arcs| !arcs.is_empty())
     }
 
-    /// Fails if none of the sentences has such an arc, and names those that there are.
+    /// Fails if no sentence has a wanted arc; the hint names the relations or types that occur.
     fn ensure_in(&self, sentences: &[NamedSentence]) -> Result<()> {
         let sequences = || sentences.iter().map(|sentence| &sentence.sequence);
         let (option, name, there): (_, _, BTreeSet<&str>) = match self {
@@ -218,7 +217,7 @@ fn viewed(
     }
 }
 
-/// The units of which some token sees a token, of each unit `[units]`: what follows each other is seen.
+/// For each unit, the range of units that its tokens can see, `[units]`.
 fn seen(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
         let (first, last) = (visibility.keys(unit.start(), tokens), visibility.keys(unit.end() - 1, tokens));

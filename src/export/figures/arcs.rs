@@ -5,19 +5,19 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 
 const MOST_LETTERS: usize = 14;
-/// Between the words, and under them.
+/// Space between the words, and under them.
 const GAP: f64 = 9.0;
 const BELOW: f64 = 8.0;
-/// Above the words, for the heading of a sentence.
+/// Space above the words, for the heading of a sentence.
 const HEADING: f64 = 16.0;
 
-/// How arcs are drawn, in this order: the ink and the dashes of each [`ArcMatch`].
+/// Ink and dash pattern of each [`ArcMatch`], in the order of drawing.
 const STYLES: [(ArcMatch, Ink, &str); 3] =
     [(ArcMatch::Neutral, Ink::Muted, ""), (ArcMatch::Wrong, Ink::Second, "4 3"), (ArcMatch::Right, Ink::Accent, "")];
 
 const WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
 
-/// Sentences one below the other, under a title and with how to read it.
+/// Draws sentences one below the other, with a title and a guide to reading them.
 pub fn draw([title, reading]: [&str; 2], arcs: &Arcs, medium: Medium) -> String {
     let mut svg = Svg::new(medium);
     let (mut width, mut y) = (240.0_f64, 0.0);
@@ -31,7 +31,7 @@ pub fn draw([title, reading]: [&str; 2], arcs: &Arcs, medium: Medium) -> String 
     svg.finish([width, y], title, &(reading + &words.join(" ")))
 }
 
-/// A sentence from `top` on; where it ends to the right and below.
+/// Draws a sentence from `top` downwards; returns its right and bottom end.
 fn one(svg: &mut Svg, sentence: &ArcSentence, top: f64) -> [f64; 2] {
     let ArcSentence { about, units, arcs, gold } = sentence;
     let texts: Vec<String> = units.iter().map(|unit| clipped(unit, MOST_LETTERS)).collect();
@@ -68,7 +68,7 @@ fn height(from: usize, to: usize) -> f64 {
 
 /// An arc between the middles of two words from a base line up (-1) or down (1), with an arrow at its end.
 fn bow(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> String {
-    // So far to the side that arcs that come and arcs that go do not meet.
+    // Shifted, so that incoming and outgoing arcs of a word do not meet.
     let aside = if to > from { 3.0 } else { -3.0 };
     let (start, end) = (middles[from] + aside, middles[to] - aside);
     // A cubic curve reaches three quarters of the way to its control points.
@@ -79,7 +79,7 @@ fn bow(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> String 
     format!("M{start} {base}C{left} {bend} {right} {bend} {end} {base}m-3 {tip} 3 {0} 3 {tip}", -tip)
 }
 
-/// A sentence in words: where words go, of many arcs the strongest, and how many are as expected.
+/// Arcs of a sentence in words: the strongest ones and, if there are many, the number that are as expected.
 fn in_words(sentence: &ArcSentence) -> String {
     const MOST: usize = 6;
     let ArcSentence { about, units, arcs, .. } = sentence;

@@ -1,4 +1,4 @@
-//! The figures of every report: the heads with their labels and a metric of every head, layers down and heads across; and labels by depth.
+//! Figures of every report: grids of labels and of a metric (layers down, heads across), and labels by layer.
 
 use anyhow::{Error, Result, anyhow};
 
@@ -57,7 +57,7 @@ fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
     }
 }
 
-/// The families of the labels with how many heads have each first; where the legend ends.
+/// Draws the families of labels with the number of heads whose first label is in each; returns where the legend ends.
 fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], right: f64) -> f64 {
     let mut x = left;
     for LabelFamily { name, code, hue, first, .. } in families {
@@ -115,7 +115,7 @@ pub fn layers(report: &Report, medium: Medium) -> String {
     svg.finish([width, base + 8.0], "Where labels are in depth", &text)
 }
 
-/// The figure of a metric by its name, as reports have it: `offset_mass.-1`.
+/// Heat map of a metric, named as in reports: `offset_mass.-1`.
 pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> {
     const WIDTH: f64 = 52.0;
     const HEIGHT: f64 = 28.0;
@@ -168,7 +168,7 @@ pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> 
     Ok(svg.finish([width, y + 34.0], metric, meaning))
 }
 
-/// The error of a metric that the report lacks: the study that measures it, or a name like it.
+/// Error for a metric that the report lacks; the hint is the study that measures it, or a similar name.
 fn unknown(report: &Report, metric: &str) -> Error {
     let error = anyhow!("the report has no metric `{metric}`").of_value(metric);
     let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();

@@ -12,7 +12,7 @@ const STACKS_LEFT: f64 = 46.0;
 
 pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: Medium) -> String {
     const HUES: [Hue; 4] = [Hue::Orange, Hue::Sky, Hue::Purple, Hue::Green];
-    /// The height of a bar of all, and the margin of the scale.
+    /// Height of a full bar, and the space above the bars.
     const HEIGHT: f64 = 180.0;
     const TOP: f64 = 40.0;
     let mut svg = Svg::new(medium);
@@ -57,7 +57,7 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
 }
 
 fn place(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
-    /// Between layers.
+    /// Space between layers.
     const GAP: f64 = 8.0;
     let heads = stacks.iter().filter(|other| other.place.layer == 0).count();
     STACKS_LEFT + (stack.place.layer * heads + stack.place.head) as f64 * wide + stack.place.layer as f64 * GAP
@@ -130,7 +130,7 @@ pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) ->
     const EDGE: f64 = 44.0;
     let mut svg = Svg::new(medium);
     let axis = |of: usize| map.points.iter().map(move |point| point[of]);
-    // The pixels of a unit, the same on both axes, because distances are.
+    // Pixels per unit, equal on both axes, because distances are to be compared.
     let extent = |of: usize| Extent::new(axis(of));
     let (across, upward) = (extent(0), extent(1));
     let unit = ((WIDTH - 2.0 * EDGE) / across.width()).min((HEIGHT - 2.0 * EDGE) / upward.width());

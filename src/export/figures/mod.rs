@@ -22,14 +22,14 @@ pub use table::{of_sentences, table};
 pub const GRID: &str = "grid";
 pub const LAYERS: &str = "layers";
 
-/// The figures of a metric: `heatmap:entropy`.
+/// Name prefix of figures of metrics: `heatmap:entropy`.
 pub const HEATMAP: &str = "heatmap";
 
 pub fn of_studies(report: &Report) -> Vec<Figure> {
     report.views().flat_map(|(_, view)| view.figures).collect()
 }
 
-/// The figures that the studies of a report have of one head: `examples:L2H8`.
+/// Figures of one head by the studies of a report, named as `examples:L2H8`.
 pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
     report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, &report.settings.policy).figures).collect()
 }

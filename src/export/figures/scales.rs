@@ -1,4 +1,4 @@
-//! Scales, with ticks at round numbers, and the figures on them: bars side by side, forest plots, and lines over how many heads are gone.
+//! Axis scales with ticks at round numbers, and figures on them: bars, forest plots, and curves over the number of heads removed.
 
 use crate::export::heads::number;
 use crate::export::palette::Ink;
@@ -15,16 +15,16 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// A scale that has all finite ones of these numbers, on the pixels between `from` and `to`, with about `ticks` ticks.
+    /// Scale that covers the finite numbers, on the pixels between `from` and `to`, with about `ticks` ticks.
     pub fn new(numbers: impl Iterator<Item = f64>, [from, to]: [f64; 2], ticks: usize) -> Self {
         let [least, most] = Self::ends(numbers);
         let step = round_step((most - least) / ticks.max(1) as f64);
-        // A number that is round but for the last bit is round.
+        // A number that is round up to its last bit counts as round.
         let (least, most) = ((least / step + 1e-9).floor() * step, (most / step - 1e-9).ceil() * step);
         Self { least, most, from, to, step }
     }
 
-    /// The least and the most of the finite ones, which are never the same.
+    /// Minimum and maximum of the finite numbers, widened if they are equal.
     pub fn ends(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
         let finite = numbers.filter(|number| number.is_finite());
         let (mut least, mut most) = finite
@@ -56,7 +56,7 @@ impl Scale {
     }
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is no less.
+/// The least number of the form 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let mut power = 1e-12;
     loop {
@@ -69,7 +69,7 @@ fn round_step(least: f64) -> f64 {
     }
 }
 
-/// The decimals that a round step needs.
+/// Number of decimals that a round step needs.
 fn digits(step: f64) -> usize {
     let (mut step, mut digits) = (step, 0);
     while step < 0.999 && digits < 12 {
@@ -116,7 +116,7 @@ pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium
     svg.finish([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
 }
 
-/// The shape of a mark and its ink: the first is what the figure is about, the others stand beside it.
+/// Shape and ink of a mark. The first mark is the figure's subject; the others are for comparison.
 type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
 const SHAPES: [Shape; 4] = [(disc, Ink::Accent), (diamond, Ink::Second), (square, Ink::Muted), (triangle, Ink::Text)];
@@ -206,11 +206,11 @@ fn triangle(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
     svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0);
 }
 
-// The place of the axis upward of `curves`.
+// Position of the vertical axis of `curves`.
 const CURVES_HEIGHT: f64 = 300.0;
 const CURVES_TOP: f64 = 12.0;
 
-/// The ink of each line and its dashes; lines that stand beside the others are grey.
+/// Ink and dash pattern of each curve; curves for comparison are grey instead.
 const LINES: [(Ink, &str); 4] = [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
 
 pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
@@ -256,7 +256,7 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     svg.finish([LEFT + WIDTH + 20.0, CURVES_TOP + CURVES_HEIGHT + 80.0], &figure.title, &figure.reading)
 }
 
-/// The intervals of a line, from the first point that has one to the last.
+/// Draws the intervals of a curve, from the first point that has one to the last.
 fn band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64; 2]) {
     let known = || curve.points.iter().enumerate().filter_map(|(place, point)| Some((place, point.ci95?)));
     if curve.beside || known().count() < 2 {
@@ -268,7 +268,7 @@ fn band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64
     svg.polygon(&outline, ink, 0.15);
 }
 
-/// A line of the legend; where the next begins.
+/// Draws an entry of the legend; returns where the next one begins.
 fn entry(svg: &mut Svg, x: f64, ink: Ink, dashes: &str, name: &str) -> f64 {
     let y = CURVES_TOP + CURVES_HEIGHT + 50.0;
     svg.polyline(&[[x, y], [x + 26.0, y]], ink, 2.0, dashes);

@@ -1,10 +1,10 @@
-//! The numbers of a figure as a table, for those who read rather than look.
+//! Numbers of a figure as a table, for readers who prefer it to a drawing.
 
 use crate::export::heads::number;
 use crate::report::Report;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Bar, Chart, Curve, Figure, Mark, Stack, TreeJoin};
 
-/// The names of the columns, and the rows; the first cell of a row says what it is about.
+/// Column names and rows; the first cell of a row names its subject.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
     let cell = |mark: Option<Mark>, shares: bool| mark.map_or_else(|| "–".to_owned(), |mark| number(mark, shares));
     match &figure.chart {

@@ -1,5 +1,5 @@
-//! Bounds on what a saved report holds: texts that can be laid out, and numbers that can be drawn, in the ranges of its schema, on
-//! which later computations rely: degrees of freedom are above 0, shares are at most 1.
+//! Bounds on texts and numbers of a saved report, so that it can be laid out and drawn. Numbers keep to the ranges of the schema,
+//! which later computations rely on: degrees of freedom are above 0, shares are at most 1.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::report;
 
-/// The largest number without a sign, far from where sums and products of such numbers are infinite.
+/// Largest absolute value of a number; sums and products of such numbers are far from infinite.
 const LARGEST: f64 = 1e30;
 
-/// The largest whole number, that of a partial: more tokens than all corpora have, and the sum of all in a report is one.
+/// Largest whole number, as in a partial. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
 const LARGEST_COUNT: u64 = 1 << 46;
 
 /// The longest text, in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.
@@ -25,11 +25,10 @@ const LONGEST_OF_CORPUS: usize = 1 << 24;
 /// The parts of a report that hold texts of a corpus.
 const OF_CORPUS: [&str; 2] = ["corpus", "examples"];
 
-/// The part of a report that holds what was asked for, seeds of any size among it.
+/// The part of a report with the settings of the run, which include seeds of any size.
 const SETTINGS: &str = "settings";
 
-/// Makes sure that the numbers and the texts of a report are within their bounds.
-/// Fails if one is not, or if it is no JSON; the error has its line.
+/// Fails if a number or a text of a report is out of bounds, or the report is no JSON; the error has the line.
 pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     let mut reader = serde_json::Deserializer::from_str(json);
     Bounds { longest: LONGEST_TEXT, counts: true, is_top: true, place: OF_REPORT.top() }.deserialize(&mut reader)?;
@@ -41,13 +40,13 @@ struct Bounds<'a> {
     longest: usize,
     /// Whether whole numbers are counts.
     counts: bool,
-    /// Whether it is all of the report.
+    /// Whether this is the top of the report.
     is_top: bool,
     place: SchemaPlace<'a>,
 }
 
 impl Bounds<'_> {
-    /// The bounds of what is under this key.
+    /// Bounds of the value under this key.
     fn under(self, key: &str) -> Self {
         let longest = if self.is_top && OF_CORPUS.contains(&key) { LONGEST_OF_CORPUS } else { self.longest };
         let counts = self.counts && !(self.is_top && key == SETTINGS);
@@ -128,8 +127,8 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 }
 
-/// A key of an object with these bounds: it gives the bounds of what is under it, and is not copied, for a report has a quarter
-/// of a million of them.
+/// Reads a key of an object with these bounds, and gives the bounds of its value.
+/// The key is not copied, because a report has a quarter of a million keys.
 struct Key<'a>(Bounds<'a>);
 
 impl<'de, 'a> DeserializeSeed<'de> for Key<'a> {
@@ -153,16 +152,16 @@ impl<'a> Visitor<'_> for Key<'a> {
     }
 }
 
-/// The ranges of the report that this program writes.
+/// Ranges of the numbers in a report, from its schema.
 ///
 /// The schema is the one place where a field has its range (`#[schemars(range(...))]`, and a metric's card).
-/// A report that somebody changed by hand has to keep to them.
+/// A report that somebody edited by hand has to keep to the ranges.
 pub(super) static OF_REPORT: LazyLock<Ranges> = LazyLock::new(|| Ranges::new(report::schema().as_value()));
 
 /// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
 const ROUNDING: f64 = 1e-6;
 
-/// A part of a schema: numbers in its place, the parts of an object by key, and the items of a list.
+/// A part of a schema: the range of a number, and the indices of the parts for an object's keys and a list's items.
 #[derive(Debug, Default)]
 struct SchemaPart {
     minimum: Option<f64>,
@@ -172,11 +171,11 @@ struct SchemaPart {
     items: Option<usize>,
 }
 
-/// All parts of a schema; the first is the whole.
+/// All parts of a schema; the first one is the root.
 #[derive(Debug)]
 pub(super) struct Ranges(Vec<SchemaPart>);
 
-/// A place in a report, with the name of its key; lists have that of their own place.
+/// A place in a report, with its key; items of a list have the key of the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaPlace<'a> {
     ranges: &'a Ranges,
@@ -220,7 +219,7 @@ impl<'a> SchemaPlace<'a> {
         Self { part: self.part().and_then(|part| part.items), ..self }
     }
 
-    /// The fault of a number that is out of its range.
+    /// Error text for a number that is out of its range.
     pub(super) fn fault(self, number: f64) -> Option<String> {
         let SchemaPart { minimum, maximum, .. } = self.part()?;
         let slack = |end: f64| ROUNDING * end.abs().max(1.0);
@@ -235,13 +234,13 @@ impl<'a> SchemaPlace<'a> {
 
 struct Compiler<'a> {
     definitions: Option<&'a Map<String, Value>>,
-    /// The parts of definitions by name.
+    /// Index of the part of each definition, by name.
     known: HashMap<&'a str, usize>,
     parts: Vec<SchemaPart>,
 }
 
 impl<'a> Compiler<'a> {
-    /// The number of the part of a schema.
+    /// Index of the part for a schema; adds the part if it is new.
     fn part(&mut self, schema: &'a Value) -> usize {
         let stands_for = stands_for(schema);
         if let Some(&known) = stands_for.and_then(|name| self.known.get(name)) {
@@ -258,7 +257,7 @@ impl<'a> Compiler<'a> {
         number
     }
 
-    /// Adds what a schema says to a part.
+    /// Adds the range, the keys and the items of a schema to a part.
     fn add(&mut self, schema: &'a Value, part: &mut SchemaPart) {
         let definition = reference(schema).and_then(|name| self.definitions?.get(name));
         let every = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
@@ -282,14 +281,14 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The alternative beside null, if it is one; of several none need hold.
+/// The only alternative other than null; `None` if there are several, since any of them may apply.
 fn only_alternative(alternatives: &Value) -> Option<&Value> {
     let not_null = |schema: &&Value| schema.get("type").and_then(Value::as_str) != Some("null");
     let mut alternatives = alternatives.as_array()?.iter().filter(not_null);
     alternatives.next().filter(|_| alternatives.next().is_none())
 }
 
-/// The definition that a schema refers to, alone or beside null, if it says nothing more than what it is called.
+/// The definition that a schema refers to, alone or as an alternative to null, if the schema adds only annotations.
 fn stands_for(schema: &Value) -> Option<&str> {
     const ANNOTATIONS: [&str; 3] = ["title", "description", "default"];
     let mut says = schema.as_object()?.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str()));

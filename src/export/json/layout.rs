@@ -1,4 +1,4 @@
-//! How JSON is laid out: indented for people, or on one line; in both of texts that a terminal shows and does not obey.
+//! Layout of JSON: indented for people, or on one line. Both escape the characters that a terminal obeys.
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
@@ -8,11 +8,10 @@ use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 use crate::system::printable::is_unprintable;
 
-/// Whether JSON is indented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// By two spaces a level. An object in an array is a row and has one line without spaces, but for its own arrays of objects,
-    /// which have a line a row. Arrays of numbers have one line.
+    /// Two spaces per level. An object in an array is a row: one line without spaces, except that its own arrays of objects
+    /// have one line per row. Arrays of numbers have one line.
     Indented,
     Compact,
 }
@@ -31,7 +30,7 @@ pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digit
     Ok(String::from_utf8(json).expect("JSON is written from strings"))
 }
 
-/// An array or object that has begun, by where its values stand.
+/// An open array or object, by the layout of its values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Container {
     /// An array before its first value.
@@ -50,7 +49,7 @@ struct JsonWriter {
     /// The containers that have begun, the innermost last.
     open: Vec<Container>,
     depth: usize,
-    /// Whether nothing has been written in the innermost array or object.
+    /// Whether the innermost array or object is empty so far.
     is_empty: bool,
 }
 
@@ -109,13 +108,13 @@ impl Formatter for JsonWriter {
         out.write_all(b"\"")
     }
 
-    /// Escapes what a terminal obeys; JSON itself demands it up to U+001F only.
+    /// Escapes the characters that a terminal obeys; JSON itself demands escapes only up to U+001F.
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
         if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return out.write_all(text.as_bytes());
         }
         text.chars().try_for_each(|c| match c {
-            // All of them are below U+10000.
+            // All unprintable characters are below U+10000.
             c if is_unprintable(c) => write!(out, "\\u{:04x}", u32::from(c)),
             c => write!(out, "{c}"),
         })
@@ -205,12 +204,13 @@ pub struct Digits(u8);
 impl Digits {
     /// Every double reads back to the same value.
     pub const ALL: Self = Self(17);
-    /// Six: a share of less than 500,000 words reads back to its count of words, and rounding changes a
-    /// share by 5e-7 at most: less than a fiftieth of its standard error over 10^8 words, if it is between .1 and .9.
+    /// Six: a share of less than 500,000 words reads back to its count of words. Rounding changes a share by at most 5e-7, less
+    /// than a
+    /// fiftieth of its standard error over 10^8 words if it is between .1 and .9.
     pub const DEFAULT: Self = Self(6);
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 
-    /// The nearest number with so many digits. Rounding twice changes nothing more.
+    /// The nearest number with this many digits. Rounding twice gives the same result.
     pub fn rounded(self, value: f64) -> f64 {
         if self == Self::ALL {
             return value;

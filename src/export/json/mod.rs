@@ -1,4 +1,4 @@
-//! The whole report as JSON, there and back.
+//! Reads and writes whole reports as JSON.
 
 mod bounds;
 mod layout;
@@ -37,13 +37,12 @@ pub fn render(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
 }
 
-/// Whatever is JSON, indented, as [`render`] writes it.
+/// Any value as indented JSON, in the layout of [`render`].
 pub fn indented(value: &impl Serialize) -> Result<String> {
     Ok(written(value, Layout::Indented)?)
 }
 
-/// The longest report that is read, in bytes: 1 GiB. One of 8192 heads, the most that are analysed, has 660 MB over the
-/// gold treebank of the box.
+/// Size limit of a report in bytes: 1 GiB. A report of 8192 heads, the maximum, has 660 MB over the built-in treebank.
 const LONGEST: u64 = 1 << 30;
 
 /// The text of a saved report, packed by gzip or not; `-` is standard input.
@@ -61,8 +60,8 @@ pub fn read_text(path: &Path) -> Result<String> {
     gzip::unpacked(bytes, LONGEST).and_then(input::text).cannot("read the report", shown).class(Class::Input)
 }
 
-/// The report in a file that this program wrote before and may write again; it is no input.
-/// Fails if it is not there, cannot be read or is no report.
+/// Reads a report that this program wrote earlier and may write again: an output, not an input.
+/// Fails if the file is missing, cannot be read or is no report.
 pub fn read_earlier(path: &Path) -> Result<Report> {
     let shown = path.display().to_string();
     let bytes = output::earlier_bytes(path, LONGEST).and_then(|bytes| bytes.ok_or(ErrorKind::NotFound.into()));
@@ -70,7 +69,7 @@ pub fn read_earlier(path: &Path) -> Result<Report> {
     parse(&shown, &text.cannot("read the report", &shown).class(Class::Input)?)
 }
 
-/// The error of a partial in the place of a report: which it is, and what makes a report of it.
+/// Error for a partial in place of a report: describes the partial, and says how to make a report.
 fn no_report(bytes: &[u8], shown: &str) -> Error {
     let Header { shard, stage, .. } = match partial::header_of(bytes, shown) {
         Ok(header) => header,
@@ -83,7 +82,7 @@ fn no_report(bytes: &[u8], shown: &str) -> Error {
         Stage::After { .. } => "the second of two stages",
     };
     let what = if is_all { format!("the sums of {of_what}") } else { format!("shard {shard} of {of_what}") };
-    // The others may not be there: what is missing is then told by `merge`.
+    // Other partials may be missing; `merge` then says which.
     let way_out = match (stage.is_whole(), is_all) {
         (true, true) => format!("`headscope merge {shown} -o report.json` makes the report of it"),
         (true, false) => format!("`headscope merge` makes the report of the partials of all {}", shard.of()),
@@ -92,8 +91,8 @@ fn no_report(bytes: &[u8], shown: &str) -> Error {
     anyhow!("`{shown}` is a partial, {what}, and no report").about(shown).hint(way_out)
 }
 
-/// Parses what [`render`] wrote; `name` is what errors call it.
-/// Fails if it is no report, one of another schema version, or one with parts missing.
+/// Parses a report in JSON; `name` is its name in errors.
+/// Fails if the text is no report, has another schema version, or lacks parts.
 pub fn parse(name: &str, text: &str) -> Result<Report> {
     let mut report = parse_as_far_as_it_goes(name, text)?;
     match report.complete() {
@@ -102,12 +101,12 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
     }
 }
 
-/// As [`parse`], for a terminal: each text of it is one line, of which a terminal obeys nothing.
+/// As [`parse`], for display: each text is on one line, without characters that a terminal obeys.
 pub fn parse_to_show(name: &str, text: &str) -> Result<Report> {
     parse(name, &on_one_line(text))
 }
 
-/// A report that is not saved, as [`parse_to_show`] has it; `None` where each of its texts is one line as it is.
+/// As [`parse_to_show`], for a report in memory; `None` if all its texts can be displayed unchanged.
 pub fn to_show(report: &Report) -> Result<Option<Report>> {
     match on_one_line(&written(report, Layout::Compact)?) {
         Cow::Borrowed(_) => Ok(None),
@@ -115,13 +114,13 @@ pub fn to_show(report: &Report) -> Result<Option<Report>> {
     }
 }
 
-/// A report as it reads once it is saved with so many digits.
-/// Fails if it could not be read: it has a number that no run gives, as the sums of a damaged partial make one.
+/// The report as it would be read back after saving with `digits`.
+/// Fails if a number is out of its range, as after a damaged partial.
 pub fn as_saved(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &written_with(report, Layout::Compact, digits)?)
 }
 
-/// A report with each text and key on one line, in which a terminal obeys nothing. What is no JSON stays, to be refused later.
+/// JSON with each text and key on one line, without characters that a terminal obeys. Invalid JSON stays, to be refused later.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -133,8 +132,8 @@ fn not_whole(name: &str, defect: &str) -> Error {
     anyhow!("{name}: the report is not whole: {defect}").about(name)
 }
 
-/// As [`parse`], of a report that another version may have written, with fewer metrics or more.
-/// Fails if it is no report, one of another schema version, or one whose parts do not fit together.
+/// As [`parse`], but lenient: another version may have written the report, with fewer or more metrics.
+/// Fails if the text is no report, has another schema version, or its parts do not fit together.
 pub fn parse_as_far_as_it_goes(name: &str, text: &str) -> Result<Report> {
     parsed(name, text).class(Class::Input)
 }
@@ -149,7 +148,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
         Some(schema_version) => Version { schema_version },
         None => serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?,
     };
-    // The key that comparisons alone have, as one of their first.
+    // Only comparisons have this key, among their first.
     if value_of::<bool>(text, "changed").is_some() {
         let command = if value_of::<IgnoredAny>(text, "method").is_some() { "compare --numbers" } else { "compare" };
         let comparison =
@@ -176,10 +175,10 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     }
 }
 
-/// The bytes that are looked at together, without a branch for each: enough for vectors, and few to look at in vain.
+/// Number of bytes that are checked together without a branch: enough for SIMD, and few enough to stop early.
 const BLOCK: usize = 4096;
 
-/// Whether each text is one line that is seen as it is: JSON has line ends between its tokens alone, and within texts escapes.
+/// Whether all texts can be displayed unchanged. JSON has line ends only between tokens; within texts they are escaped.
 fn is_plain(json: &str) -> bool {
     let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
     // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.

@@ -1,4 +1,4 @@
-//! The parts of the page of a report: the grid of heads and their cards, the sections of the studies, and every metric of every head.
+//! Parts of the page of a report: the grid of heads, their cards, the sections of the studies, and every metric of every head.
 
 use minijinja::context;
 use minijinja::value::{Serde, Value};
@@ -24,7 +24,7 @@ use crate::study::show::wording::{below_word_classes, decimal, signed, significa
 use crate::study::{AnyStudy, Labelling, columns};
 use crate::system::counted::counted;
 
-/// A label with what it is read beside.
+/// A label with its score, baseline and threshold.
 #[derive(Serialize)]
 struct LabelRow {
     label: String,
@@ -124,7 +124,7 @@ fn neighbours(report: &Report, head: &HeadReport) -> Value {
     found.map(|Neighbour { how, place, strength }| context! { how, name => place.to_string(), strength }).collect()
 }
 
-/// The remarks of each study on a head, but for studies that draw it or link it to others, which are on its card with that.
+/// Remarks of each study on a head, except studies whose figure or neighbours of the head are on the card already.
 fn studies(report: &Report, head: &HeadReport) -> Value {
     let policy = &report.settings.policy;
     let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, policy)));
@@ -144,7 +144,7 @@ fn examples(report: &Report, head: &HeadReport) -> Value {
 /// The drawings of a head: of its metrics, then by the studies.
 fn figures(report: &Report, head: &HeadReport) -> Value {
     let figure = |figure: Figure| {
-        // What is as wide as sentences is folded.
+        // Figures of sentences are wide, and therefore folded.
         let opens = matches!(figure.chart, Chart::Arcs(_));
         let medium = if opens { Medium::Page } else { Medium::Card };
         let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
@@ -192,7 +192,7 @@ fn near(near: &Near) -> String {
     format!("{}, {score} where {} is asked for", near.label, near.rule)
 }
 
-/// The figures of a head, in the order of the studies; none of a metric that it has no value of.
+/// Figures of a head's metrics, in the order of the studies; a metric without a value has none.
 fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
     let drawn = report.sections.0.iter().flat_map(|(study, _)| {
         let columns = columns(*study);
@@ -209,7 +209,7 @@ fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
     drawn.collect()
 }
 
-/// The number of a head above the largest number of any head, in a forest whose line is nothing.
+/// Forest plot of a head's value, above the largest value of any head, with a line at 0.
 fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
     let mark = |head: &HeadReport| {
         let ci95 = head.ci95.get(id, None).copied().flatten();
@@ -234,7 +234,7 @@ fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column)
     }))
 }
 
-/// The numbers of a head by key, each beside its chance level.
+/// Bar chart of a head's values by key, each with its chance level.
 fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
     let bar = |name: String| {
         let key = name.split_once('.').map(|(_, key)| key)?.to_owned();
@@ -269,7 +269,7 @@ pub struct StudySection {
 #[derive(Serialize)]
 pub struct StudyBeyond {
     names: Vec<&'static str>,
-    /// A sentence without its subject, the model.
+    /// Why the model cannot be asked: a predicate whose subject is the model.
     why: String,
 }
 
@@ -309,10 +309,10 @@ pub fn sections(report: &Report) -> Vec<StudySection> {
     found
 }
 
-/// The width of what studies say in words, in columns: room for every column of their tables.
+/// Width in columns of the studies' summaries: room for every column of their tables.
 const WIDTH: usize = 160;
 
-/// The studies that a report does not have and that can be asked of its model; and those that cannot, each with the reason.
+/// Studies that the report lacks: first the ones that can be asked of its model, then the others, grouped by reason.
 pub fn missing(report: &Report) -> (Vec<Value>, Vec<StudyBeyond>) {
     let askable = Askable::of(&report.model);
     let (mut missing, mut beyond) = (Vec::new(), Vec::<StudyBeyond>::new());
@@ -330,7 +330,7 @@ pub fn missing(report: &Report) -> (Vec<Value>, Vec<StudyBeyond>) {
     (missing, beyond)
 }
 
-/// A metric with its cells: one, or one for each key.
+/// A metric with its tables: one, or one for each key.
 #[derive(Serialize)]
 struct MetricTables {
     name: String,
@@ -339,7 +339,7 @@ struct MetricTables {
     tables: Vec<Value>,
 }
 
-/// The tables of all metrics that some head has a value of, study by study.
+/// Tables of all metrics that have a value for some head, study by study.
 pub fn by_study(report: &Report) -> Vec<Value> {
     let mut tables = tables(report);
     let group = |(study, _): &(&'static dyn AnyStudy, Box<dyn Section>)| {

@@ -1,7 +1,7 @@
-//! The page: one HTML file without any other, made of a report alone.
+//! The page: one self-contained HTML file, made from a report alone.
 //!
-//! Reading it needs no script. The script's digest stands in the page's content security policy, so that no other would
-//! run, and nothing is loaded from anywhere.
+//! Reading it needs no script. The page's content security policy has the script's digest, so that no other script runs, and
+//! nothing is loaded from outside.
 
 mod heads;
 pub mod several;
@@ -37,14 +37,14 @@ const TEMPLATES: [(&str, &str); 6] = [
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// How to use a sentence to play with.
+/// Instructions for interactive sentences.
 const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let studies = heads::sections(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
-    // Those about what labels say stand before those about how sure they are.
+    // Caveats about the meaning of labels come before caveats about their certainty.
     let general = report.caveats.iter().filter(|caveat| !of_studies(caveat));
     let (certainty, meaning): (Vec<_>, Vec<_>) = general.partition(|caveat| is_about_certainty(&caveat.id));
     let (missing, beyond) = heads::missing(report);
@@ -75,7 +75,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     filled("report", &page)
 }
 
-/// A template with all that is in it; all text but what was made here is from elsewhere, and is text.
+/// Fills a template. Every value is escaped as text, unless it is marked as safe HTML.
 /// Fails if `content` lacks what the template shows.
 pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
     let mut templates = Environment::new();
@@ -96,7 +96,7 @@ pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
     Ok(templates.get_template(template)?.render(Value::from(Serde(content)))?.into_bytes())
 }
 
-/// A text as HTML, in which what stands between backticks is code.
+/// A text as HTML, with code between backticks.
 fn with_code(text: &str) -> String {
     let escaped = escaped(text);
     let parts: Vec<&str> = escaped.split('`').collect();
@@ -130,7 +130,7 @@ fn colours() -> String {
     css
 }
 
-/// The facts that all numbers are about.
+/// Facts that concern all numbers: model, task, corpus, intervals.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (model, corpus) = (&report.model, &report.corpus);
     let [sentence, word] = model.text_units();
@@ -199,13 +199,13 @@ impl ShownSentence {
     }
 
     fn new(maps: &AttentionMaps, heads: &str) -> Self {
-        // A text is put on one line before it is JSON, which knows no other escapes than its own.
+        // Texts are put on one line before they become JSON, because the escapes of `one_line` are not JSON.
         let json = |value: &serde_json::Value| escaped(&value.to_string());
         let tokens = json(&maps.tokens.iter().map(|token| one_line(token)).collect());
         let unit = |unit: &SentenceUnit| json!([one_line(&unit.text), unit.tokens[0], unit.tokens[1], unit.is_word]);
         let units = json(&maps.units.iter().map(unit).collect());
         let arcs = json(&maps.arcs.iter().map(|arc| json!([arc.from, arc.to, one_line(&arc.relation)])).collect());
-        // Maps are letters that HTML does not escape, without a space.
+        // Maps consist of letters that need no escape, and have no spaces.
         let maps_of_heads = maps.maps.join(" ");
         let data = format!(
             "{heads} data-tokens=\"{tokens}\" data-units=\"{units}\" data-arcs=\"{arcs}\" data-maps=\"{maps_of_heads}\""

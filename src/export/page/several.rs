@@ -14,23 +14,23 @@ use crate::report::{HeadReport, Report};
 use crate::study::labels::{ABSENT, Label, REMOVED, UNLABELLED};
 use crate::system::counted::{counted, plural};
 
-/// A family of labels with the number of heads in each report; none where no study that was run gives it.
+/// Number of heads with a label of one family in each report; `None` if no study of the report gives the family.
 #[derive(Serialize)]
 struct FamilyCounts {
     name: String,
     hue: String,
     counts: Vec<Option<usize>>,
-    /// How many heads more the last report has than the one before; none where one of them does not know.
+    /// Change in the number of heads between the last two reports; `None` if it is 0, or if one report lacks the number.
     change: Option<Value>,
 }
 
-/// A head in all reports; none where a model has no such head.
+/// A head in all reports; `None` where a model has no such head.
 #[derive(Serialize)]
 struct Head {
     name: String,
     cells: Vec<Option<PrimaryLabel>>,
     kept: String,
-    /// The labels that the last report has and the one before has not, and the other way around.
+    /// Labels lost and gained between the last two reports.
     changed: String,
 }
 
@@ -41,13 +41,13 @@ struct PrimaryLabel {
     hue: String,
 }
 
-/// docs/methodology/causal.md in short.
+/// Note on comparing decoders with encoders, after docs/methodology/causal.md.
 const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose tokens see those before them alone. Labels, leads over \
     chance and entropy ratios compare. Masses do not, for they are of fewer keys; nor do uas and relations, which are of the \
     words whose head is on the side that is seen; next-token and offsets to the right are of encoders alone, first-token is of \
     decoders alone, and a loss of the next token is not one of masked tokens.";
 
-/// The page of several reports, each with the name that it goes by.
+/// The page of several reports, each with its name.
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let heads = heads(reports);
     let first = |head: &&Head| {
@@ -72,7 +72,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
         title => "Reports side by side",
         facts => [("Reports", reports.len().to_string())],
         reports => reports.iter().map(described).collect::<Value>(),
-        // The comparisons that hold and those that do not.
+        // Note on the comparisons that hold.
         beside => mixed.then_some(DECODERS_BESIDE_ENCODERS),
         families => Serde(by_family(reports)),
         kept,
@@ -112,7 +112,7 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
             found[at].counts[place] = Some(family.by_layer.iter().sum());
         }
     }
-    // Families that are no labels come last.
+    // Entries for heads without a label come last.
     found.sort_by_key(|family| is_none(&family.name));
     let change = |counts: &[Option<usize>]| match counts {
         [.., Some(before), Some(after)] => Some((i64::try_from(*after).ok()?, i64::try_from(*before).ok()?)),
@@ -132,7 +132,7 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     found
 }
 
-/// How the labels of a head changed: `−det, +obj ?`, what is gone first.
+/// How the labels of a head changed: `−det, +obj ?`, lost labels first.
 fn changed(before: &HeadReport, after: &HeadReport) -> String {
     let only = |sign: &str, one: &HeadReport, other: &HeadReport| -> Vec<String> {
         let is_in = |label: &Label| other.labels.iter().any(|known| known.label == label.label);
@@ -142,7 +142,7 @@ fn changed(before: &HeadReport, after: &HeadReport) -> String {
     [only("−", before, after), only("+", after, before)].concat().join(", ")
 }
 
-/// Whether it stands for heads without a label.
+/// Whether an entry stands for heads without a label.
 fn is_none(family: &str) -> bool {
     [UNLABELLED, ABSENT, REMOVED].contains(&family)
 }

@@ -1,4 +1,4 @@
-//! The summary that a run prints: what fits on one screen; and what is said of controls, and of each study that was asked.
+//! The one-screen summary that a run prints; and the paragraphs on controls and on each study.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -22,7 +22,7 @@ use crate::system::printable::one_line;
 
 const NAMED: usize = 5;
 
-/// The labels that a decoder's heads are known for, which stand before relations: copying in context, and the sink
+/// Labels that a decoder's heads are known for, shown before relations: copying in context, and the sink
 /// (Olsson et al. 2022, Xiao et al. 2024).
 const OF_DECODERS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
@@ -43,7 +43,7 @@ pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], wid
     next(out, labels.first().map(|(_, label)| *label))
 }
 
-/// All that was found on a task, where no study is of a corpus: there are no labels.
+/// Summary of a run on a task alone, which has no labels.
 pub(super) fn of_task(out: &mut Summary, report: &Report) -> fmt::Result {
     super::in_brief(out, report)?;
     report.views().try_for_each(|(_, view)| super::blocks(out, view.summary))?;
@@ -72,7 +72,7 @@ fn is_read_whole(corpus: &CorpusInfo) -> bool {
     left_out.chain(&changed).all(|count| *count == 0) && corpus.repeated.is_empty()
 }
 
-/// A row for each of the labels with the strongest evidence, with the head that has it most clearly.
+/// A row for each label with the strongest evidence, at its clearest head.
 fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
@@ -97,7 +97,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     Ok(())
 }
 
-/// The reference of a label's score.
+/// Baselines of a label's score.
 fn beside(label: &Label) -> String {
     let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
@@ -106,7 +106,7 @@ fn beside(label: &Label) -> String {
     numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
 }
 
-/// Each label once, with the head that has it most clearly: of a decoder what it copies first, then relations, then others.
+/// Each label once, with its clearest head: labels in [`OF_DECODERS`] first for a decoder, then relations, then others.
 fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {
@@ -117,7 +117,7 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let mut labels: Vec<_> = report.at_work().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
     labels
         .sort_by(|(_, a), (_, b)| a.borderline.cmp(&b.borderline).then(rank(a).cmp(&rank(b))).then(by_evidence(b, a)));
-    // The clearest head of a relation has the smallest q, as in the sentence above; of other labels it has the largest margin.
+    // The clearest head of a relation has the smallest q, as in the sentence above; for other labels it has the largest margin.
     let is_clearer = |label: &Label, than: &Label| {
         label.versus_offset.is_none() && label.borderline == than.borderline && label.margin > than.margin
     };
@@ -133,7 +133,7 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     named
 }
 
-/// The commands to type for more, of a report whose strongest label is `first`.
+/// Suggests commands for more; `first` is the strongest label of the report.
 fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
     let explained =
         first.map_or("broad", |label| label.label.split_once(':').map_or(&*label.label, |(family, _)| family));
@@ -145,7 +145,7 @@ fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
     )
 }
 
-/// So many heads are listed with what they keep; the report has all.
+/// Maximum number of heads listed with the labels that they keep; the report has all.
 const SHOWN: usize = 12;
 
 /// A paragraph for each kind of control.
@@ -159,7 +159,7 @@ pub(super) fn controls(out: &mut Summary, report: &Report) -> fmt::Result {
                 false,
             ),
             ControlKind::Rotated => ("the labels that their heads keep do not rest on what earlier heads write.", true),
-            // How many it has says nothing: shuffling takes the fixed offsets away that syntactic labels are held against.
+            // The number of labels found says nothing: shuffling removes the fixed offsets that syntactic labels have to beat.
             ControlKind::ShuffledWords => ("the labels that their heads keep do not rest on the order of words.", true),
         };
         writeln!(out, "{meaning}")?;
@@ -173,7 +173,7 @@ pub(super) fn controls(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// Each family that there is any of, with its mean over the seeds beside the number in the analysis itself.
+/// Each family that occurs, with its mean over the seeds and its number in the analysis itself.
 fn families(
     report: &Report,
     runs: &[&ControlReport],
@@ -194,7 +194,7 @@ fn is_watched(family: &str) -> bool {
     registry::detectors().any(named)
 }
 
-/// The heads that keep a label for which controls are run with every seed.
+/// Heads that keep, with every seed, a label for which controls are run.
 fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.labels_kept(runs).filter_map(|label| {
@@ -217,7 +217,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
 
 const HEADS_NAMED: usize = 6;
 
-/// A line for each study: which heads have its labels, or without labels and text the head with most of its first metric.
+/// One line per study: the heads with its labels, or for a study without labels and text the head with its largest first metric.
 pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {

@@ -74,10 +74,10 @@ fn choice(head: &HeadReport) -> Code {
     head.chooses.as_ref().map_or_else(|| plain(NO_CHOICE), |chooses| code(&chooses.label))
 }
 
-/// A head that has no label of how it chooses.
+/// Sign and meaning for a head without a label of how it chooses.
 const NO_CHOICE: [&str; 2] = [UNLABELLED_SHOWN[0], "none of these"];
 
-/// The grid, in parts with as many heads as fit.
+/// Writes the grid, in parts with as many heads as fit.
 fn grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
     let heads = report.model.heads;
     let fits = |shown: &usize| {
@@ -119,7 +119,7 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
         let has = |head: &HeadReport| head.metrics.cells().any(|(name, value)| value.is_some() && is_own(&name));
         report.heads.iter().any(has)
     };
-    // Where there was too little text for it, its study says so.
+    // If there was too little text, the study says so.
     if !report.sections.0.iter().any(|(study, _)| asks(*study) && measured(*study)) {
         return Ok(());
     }
@@ -136,7 +136,7 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
     legend(out, &report.heads, choice)
 }
 
-/// The heads of one meaning: how many, by which codes, in which colour.
+/// Heads with one meaning: their number, codes and colour.
 type Coded = (usize, BTreeSet<String>, Style);
 
 /// The meanings of the codes of a grid, the most frequent first.
@@ -144,7 +144,7 @@ fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<
     let mut counts: BTreeMap<String, Coded> = BTreeMap::new();
     for head in heads {
         let Code { text, style, meaning } = of_head(head);
-        // The code of a family with a word in its name is that word.
+        // Families with a placeholder in the name have a word as code, which needs no legend.
         let shown = Some(text).filter(|text| !meaning.contains('<') && *text != meaning);
         let (count, codes, _) = counts.entry(meaning).or_insert((0, BTreeSet::new(), style));
         *count += 1;

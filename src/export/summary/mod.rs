@@ -24,8 +24,8 @@ pub enum Detail {
     Full,
 }
 
-/// The summary of a report, with terminal colours, which the printer strips where they do not belong, and the lines of
-/// its presets.
+/// The summary of a report, with the lines of its presets.
+/// The printer strips the terminal colours where they do not belong.
 /// `width` is in columns; without it tables have their full width.
 pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Option<usize>) -> String {
     let mut summary = Summary::default();
@@ -33,7 +33,7 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
     summary.fit(width)
 }
 
-/// The note after a shard of the first of two stages, said before all of them have run.
+/// Note printed after a shard of the first of two stages.
 const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
     shard runs again with `--after` that file\n";
 
@@ -105,19 +105,19 @@ fn write_summary(
     skipped(out, report)
 }
 
-/// Why the model could not read the corpus, above all else; of a corpus that stands in for one, below what the task shows.
+/// Why the model could not read the corpus, as the first line; not if the built-in corpus merely accompanies a task.
 fn opening(report: &Report) -> Option<String> {
     report.unread().filter(|_| !report.is_of_box_beside_task())
 }
 
-/// The sentences of a report, without that which stands above all else.
+/// The brief sentences of a report, without the warning that [`opening`] gives.
 fn in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
     let unread = opening(report);
     let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))
 }
 
-/// Facts on the run to know beside its labels.
+/// Facts on the run that are needed to read its labels.
 fn about(out: &mut Summary, report: &Report) -> fmt::Result {
     let [of_model, of_corpus] = report.remarks();
     writeln!(out, "\nq: false-discovery rate.\nIntervals and tests: sampling over {}.", report.unit())?;
@@ -149,7 +149,7 @@ fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Resul
     }
 }
 
-/// By what the corpus says that it was generated.
+/// Programs that generated the corpus, as its files state.
 fn generators(corpus: &CorpusInfo) -> Vec<String> {
     let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
     generators.dedup();
@@ -171,7 +171,7 @@ fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
     Ok(())
 }
 
-/// The paragraphs of the controls; none without any.
+/// Paragraphs on the controls; empty without controls.
 pub fn of_controls(report: &Report) -> String {
     let mut summary = Summary::default();
     brief::controls(&mut summary, report).expect("writing to a string does not fail");
@@ -188,7 +188,7 @@ fn roles(out: &mut Summary, report: &Report) -> fmt::Result {
     let roles = Roles::of(report);
     writeln!(out, "\n{roles}")?;
     match roles.borderline().as_str() {
-        // Not for want of significance.
+        // If the corpus was not read, labels are borderline for another reason than significance.
         _ if !report.corpus.health.is_read() => Ok(()),
         "" => Ok(()),
         borderline => writeln!(out, "\n({BORDERLINE} after a label) {borderline}"),

@@ -1,4 +1,4 @@
-//! A writer of SVG: shapes and text, with the same bytes for the same figure.
+//! Writer of SVG shapes and texts; equal figures give equal bytes.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::system::printable::printable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Alone, for a paper: its colours are in it, on white.
+    /// A file for a paper: colours are written out, on white.
     Alone,
     /// The page, which has the colours of both themes.
     Page,
@@ -28,7 +28,7 @@ pub const SMALL: f64 = 10.5;
 pub struct Svg {
     medium: Medium,
     body: String,
-    /// The room that its texts take.
+    /// Bounding box of the texts.
     texts: Extent,
 }
 
@@ -37,7 +37,7 @@ impl Svg {
         Self { medium, body: String::new(), texts: Extent::NONE }
     }
 
-    /// The document, `width` by `height` pixels, or larger where a text reaches beyond; `title` and `text` stand for it.
+    /// The document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
     pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
         let [left, top, width, height] = self.texts.within(size).map(number);
         let (title, text) = (escaped(title), escaped(text));
@@ -91,7 +91,7 @@ impl Svg {
         self.add(format_args!("<{shape} fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"));
     }
 
-    /// A filled shape through points, so far opaque.
+    /// A filled polygon with this opacity.
     pub fn polygon(&mut self, points: &[[f64; 2]], fill: Ink, opacity: f64) {
         let (fill, points) = (self.colour(fill), joined(points));
         let opacity = if opacity < 1.0 { format!(" fill-opacity=\"{}\"", number(opacity)) } else { String::new() };
@@ -104,7 +104,7 @@ impl Svg {
         self.path(&format!("M{x1} {y1}Q{xb} {yb} {x2} {y2}"), stroke, width, dashes);
     }
 
-    /// A line along a path that SVG has a language for, dashed or not; nothing of an empty one.
+    /// A stroked path in SVG's path syntax, dashed or not; nothing if the path is empty.
     pub fn path(&mut self, path: &str, stroke: Ink, width: f64, dashes: &str) {
         if !path.is_empty() {
             self.stroke(format_args!("path d=\"{path}\""), stroke, width, dashes);
@@ -173,7 +173,7 @@ fn number(value: f64) -> String {
     if rounded.is_finite() { format!("{}", rounded + 0.0) } else { "0".to_owned() }
 }
 
-/// Foreign text, escaped: no browser, editor or reader of the source obeys any of it.
+/// Escapes foreign text, so that no browser, editor or terminal interprets it.
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -199,10 +199,9 @@ pub fn clipped(text: &str, most: usize) -> String {
 
 /// The advance widths of the characters from U+0020 to U+007E in thousandths of the font's size, in `DejaVu` Sans 2.37
 /// (its table `hmtx`), which is the `sans-serif` of most Linux systems.
-/// Those of Arial, Helvetica, Liberation Sans, Roboto and Segoe UI are smaller.
+/// The widths of Arial, Helvetica, Liberation Sans, Roboto and Segoe UI are smaller.
 ///
-/// Whoever looks at a figure has fonts of their own.
-/// With the widest of the common ones no text is wider than it was taken to be, and most are narrower.
+/// The font of the viewer is unknown. With the widest of the common fonts, texts are at most as wide as estimated.
 #[rustfmt::skip]
 const ADVANCES: [u16; 95] = [
     318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636, 636, 636, 636, 636, 636,
@@ -211,7 +210,7 @@ const ADVANCES: [u16; 95] = [
     634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
 ];
 
-/// How far letters reach above the base line, and below it, as shares of the font's size: `ascent` and `descent` of the same font (its
+/// Extent of letters above and below the base line, as shares of the font's size: `ascent` and `descent` of `DejaVu` Sans (its
 /// table `hhea`).
 const ASCENT: f64 = 0.928;
 const DESCENT: f64 = 0.236;
@@ -239,7 +238,7 @@ pub(super) struct Extent([f64; 4]);
 impl Extent {
     pub(super) const NONE: Self = Self([f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
 
-    /// Takes in a text of this width whose base line begins at a place.
+    /// Extends the box by a text of this width whose base line begins at `[left, base]`.
     pub(super) fn add(&mut self, [left, base]: [f64; 2], width: f64, size: f64) {
         // A place that is infinite is drawn as 0.
         if !(left.is_finite() && base.is_finite()) {
@@ -249,7 +248,7 @@ impl Extent {
         self.0 = [x1.min(left), y1.min(base - ASCENT * size), x2.max(left + width), y2.max(base + DESCENT * size)];
     }
 
-    /// The left, the top, the width and the height of a figure that is meant to be so large, and no smaller than its texts.
+    /// Left, top, width and height of a figure with at least this size that contains all its texts.
     pub(super) fn within(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
         let [left, top] = [x1 - BESIDE, y1].map(|end| end.floor().min(0.0));

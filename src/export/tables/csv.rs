@@ -13,9 +13,10 @@ use crate::system::printable::printable;
 
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
 ///
-/// Columns: `layer`, `head`, `name`, `primary`, `labels` and those of them that are `borderline` (separated by
-/// spaces), with controls `kept.<control>` (those that the head keeps in that control with every seed), the metrics by their keys in the JSON report (`offset_mass.-1`, `uas.dep->head`), each followed by the ends
-/// of its interval (`uuas_ci95_low`, `uuas_ci95_high`), and `score.<label>` for each label that some head has.
+/// Columns: `layer`, `head`, `name`, `primary`, all `labels` and the `borderline` ones (separated by spaces); with controls
+/// `kept.<control>` (labels that the head keeps in that control with every seed); metrics by their keys in the JSON report
+/// (`offset_mass.-1`, `uas.dep->head`), each followed by the ends of its interval (`uuas_ci95_low`, `uuas_ci95_high`); and
+/// `score.<label>` for each label that some head has.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let scored: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
@@ -55,7 +56,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
-/// A flat table; an empty cell is what could not be computed.
+/// A flat table; the cell of a value that could not be computed is empty.
 pub fn table(table: &Table) -> Result<Vec<u8>> {
     let cell = |cell: &Cell| match cell {
         Cell::Empty => String::new(),
@@ -72,7 +73,7 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
-/// Lines of cells, the first of them the header, as a table that neither a terminal nor a spreadsheet obeys.
+/// CSV of lines of cells, the header first, made safe for terminals and spreadsheets.
 /// Fails if lines differ in their number of cells.
 pub fn lines(lines: &[Vec<String>]) -> Result<Vec<u8>> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
@@ -90,10 +91,10 @@ fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
         .flat_map(move |((_, &value), (_, &ci95))| [value, ci95.map(Interval::low), ci95.map(Interval::high)].map(cell))
 }
 
-/// A cell that neither a terminal nor a spreadsheet obeys.
+/// Makes a cell safe for terminals and spreadsheets.
 ///
-/// Spreadsheets take one that begins so for a formula, and one with an apostrophe before it for text.
-/// Numbers may begin so and stay.
+/// Spreadsheets take a cell that begins with `=`, `+`, `-`, `@`, a tab or CR for a formula, unless an apostrophe comes first.
+/// Numbers may begin with a sign and stay unchanged.
 fn safe(cell: &str) -> String {
     let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
     format!("{}{}", if formula { "'" } else { "" }, printable(cell))

@@ -13,11 +13,11 @@ use crate::system::printable::one_line;
 
 const EFFECT: &str = "loss_effect";
 
-/// A row for each head; columns of how heads choose and of effects are there if that was measured.
+/// One row per head. Columns on how heads choose and on effects are there if these were measured.
 ///
-/// Columns: `layer`, `head`, `name`, in some models `key_value_group`, `primary`, of that label `score`, `ci95_low`, `ci95_high`,
-/// `baseline`, `threshold` and `q`, all `labels` and those of them that are `borderline`, `chooses` with its score
-/// `chooses_share`, its interval and whether it is `chooses_borderline`, `loss_effect` in nats with its interval, and
+/// Columns: `layer`, `head`, `name`, in some models `key_value_group`, `primary`, and the `score`, `ci95_low`, `ci95_high`,
+/// `baseline`, `threshold` and `q` of this label; all `labels` and the `borderline` ones; `chooses` with its score
+/// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and
 /// `description`, the sentence.
 pub fn heads(report: &Report) -> Table {
     let with_choice = report.sections.0.iter().any(|(study, _)| !study.card().choices.is_empty());
@@ -73,7 +73,7 @@ fn of_choice(chooses: Option<&Label>) -> [NamedCell; 5] {
     ]
 }
 
-/// None where effects were not measured.
+/// Columns of the effect; empty if effects were not measured.
 fn of_effect(head: &HeadReport) -> Vec<NamedCell> {
     let Some(effect) = head.metrics.by_name().get(EFFECT).map(|effect| **effect) else { return Vec::new() };
     let ci95 = head.ci95.by_name().get(EFFECT).and_then(|ci95| **ci95);
@@ -88,10 +88,10 @@ fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
 }
 
-/// A column of the terminal: its heading, and the names of its number and of the ends of its interval in the table.
+/// A number column of the terminal: heading, and the names in the table for the number and the ends of its interval.
 type NumberColumn = (&'static str, &'static str, Option<[&'static str; 2]>);
 
-/// A row for each head, rounded; the sentence on it goes first where there is no room.
+/// One row per head, rounded; on a narrow terminal, the sentence is dropped first.
 pub fn of_heads(report: &Report) -> Summary {
     let found = heads(report);
     let has = |column: &str| found.columns.iter().any(|known| known == column);
@@ -135,7 +135,7 @@ pub fn of_heads(report: &Report) -> Summary {
         let is_number = [&of_label, &of_choice, &of_effect].iter().any(|columns| titles(columns).contains(title));
         column.set_cell_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left });
     }
-    // What goes where there is no room: the sentence, then what stands beside the score, then the share.
+    // Columns to drop on narrow terminals, in this order.
     let place = |wanted: &str| header.iter().position(|title| *title == wanted);
     let may_go: Vec<usize> = ["in a sentence", "baseline", "share"].into_iter().filter_map(place).collect();
     table.set_header(header);

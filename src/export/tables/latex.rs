@@ -9,10 +9,10 @@ use crate::system::printable::printable;
 
 const DIGITS: usize = 3;
 
-/// The largest number that is rounded to 0.
+/// Positive numbers below this would be rounded to 0.
 const SMALLEST: f64 = 0.0005;
 
-/// A column with a longer text is a paragraph.
+/// Maximum number of characters of a text on one line; a column with a longer text is a paragraph.
 const LONGEST_ON_ONE_LINE: usize = 40;
 
 struct LatexColumn {
@@ -21,7 +21,7 @@ struct LatexColumn {
     cells: Vec<String>,
 }
 
-/// The table. Columns without any value are left out, and the numbers of layer and head where the name says both.
+/// The table, without columns that have no value, and without `layer` and `head` if there is a `name`.
 pub fn table(table: &Table, caption: &str) -> String {
     let columns = columns(table);
     written(|out| {
@@ -37,14 +37,14 @@ pub fn table(table: &Table, caption: &str) -> String {
     })
 }
 
-/// The ends of columns of one report among several.
+/// Suffixes of a report's columns in a table of several reports.
 const ACCURACY: &str = ".accuracy";
 const FIRM: &str = ".firm";
 
 /// The mark of an accuracy whose label is firm.
 const STAR: &str = "$^{*}$";
 
-/// The `firm` column of the same report as a column of accuracies, by which the accuracies get stars.
+/// Index of the `firm` column that belongs to a column of accuracies and decides their stars.
 pub fn starred(table: &Table, column: &str) -> Option<usize> {
     let firm = format!("{}{FIRM}", column.strip_suffix(ACCURACY)?);
     table.columns.iter().position(|other| *other == firm)
@@ -89,7 +89,7 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
     table.columns.iter().enumerate().filter_map(column).collect()
 }
 
-/// Columns of the report whose names are no headings of a paper.
+/// Headings in a paper for columns whose names do not suit.
 const HEADINGS: [(&str, &str); 7] = [
     ("name", "head"),
     ("primary", "label"),
@@ -101,7 +101,7 @@ const HEADINGS: [(&str, &str); 7] = [
 ];
 
 fn title(name: &str) -> String {
-    // An interval is that of the column before.
+    // An interval belongs to the column before it.
     if name.ends_with("ci95") {
         return "95\\% interval".to_owned();
     }

@@ -44,14 +44,14 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
     })
 }
 
-/// The table of this name of several reports, each with its own name.
+/// One table of this name over several named reports.
 pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
     let table = |(report, found): &'_ (String, Report)| named(found, name).cannot("read", report);
     let tables = reports.iter().map(|one| Ok((one.0.as_str(), table(one)?))).collect::<Result<Vec<_>>>()?;
     Ok(together(&tables))
 }
 
-/// The caption of a table: each report's model, corpus and number of sentences, and of the intervals and tests that the table has.
+/// The caption of a table: models, corpora and numbers of sentences, and a note on the table's intervals and tests.
 pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
     let of_each = |about: &dyn Fn(&Report) -> String| {
         let each: Vec<String> = reports.iter().map(|(_, report)| about(report)).collect();
@@ -73,7 +73,7 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
     let has = |name: &str| table.columns.iter().any(|column| column == name || column.ends_with(&format!(".{name}")));
     let is_firm =
         if table.columns.iter().any(|column| latex::starred(table, column).is_some()) { "* is firm" } else { "Firm" };
-    // The accuracy of the table for papers is a text with its interval.
+    // In the table `paper`, an accuracy is a text with its interval.
     let is_bracketed = |column: &str| column == "accuracy" || column.ends_with(".accuracy");
     let has_brackets =
         |place: usize| table.rows.iter().any(|row| matches!(&row[place], Cell::Text(text) if text.contains(" [")));
@@ -136,7 +136,7 @@ fn labels(report: &Report) -> Table {
     Table::of("labels", rows)
 }
 
-/// A row for each metric of each head, with its interval, its standard error and what chance would be.
+/// A row for each metric of each head, with its interval, standard error and chance level.
 fn metrics(report: &Report) -> Table {
     let chance = report.chance.by_name();
     let rows = report.heads.iter().zip(report.standard_errors()).flat_map(|(head, errors)| {
@@ -194,16 +194,16 @@ fn files(report: &Report) -> Table {
     Table::of("files", &report.corpus.files)
 }
 
-/// The table whose reports stand side by side.
+/// Name of the table in which several reports stand side by side.
 const PAPER: &str = "paper";
 
-/// The column that says what a row of [`PAPER`] is about.
+/// The column of [`PAPER`] that identifies its rows.
 const KEY: &str = "relation";
 
 /// The columns of [`PAPER`] that each report has when several stand side by side.
 const OF_EACH: [&str; 3] = ["head", "accuracy", "firm"];
 
-/// The columns of [`PAPER`] that say nothing of a head: reports over one corpus have them once.
+/// The columns of [`PAPER`] that do not depend on the head, and that reports over one corpus share.
 const BASELINES: [&str; 2] = ["offset", "word_classes"];
 
 /// One table from the tables of several reports, each named by its report; there is at least one.
@@ -211,7 +211,7 @@ fn together(tables: &[(&str, Table)]) -> Table {
     if tables[0].1.name == PAPER { side_by_side(tables) } else { stacked(tables) }
 }
 
-/// All rows, with the report of each in the first column.
+/// All rows one below the other, with the report in the first column.
 fn stacked(tables: &[(&str, Table)]) -> Table {
     let name = tables[0].1.name;
     let rows = tables.iter().flat_map(|(report, table)| {
@@ -224,7 +224,7 @@ fn stacked(tables: &[(&str, Table)]) -> Table {
     Table::new(name, rows.collect())
 }
 
-/// A row for each relation of any report, with [`OF_EACH`] of each report and [`BASELINES`] once, or of each where they differ.
+/// A row for each relation of any report, with [`OF_EACH`] per report, and [`BASELINES`] once or, if they differ, per report.
 fn side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
     for relation in tables.iter().flat_map(|(_, table)| table.rows.iter().map(|row| cell(table, row, KEY))) {

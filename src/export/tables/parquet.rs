@@ -1,4 +1,4 @@
-//! Flat tables as Parquet: columns with their types, in which what could not be computed is null.
+//! Flat tables as Parquet: typed columns, in which values that could not be computed are null.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
     Ok(writer.into_inner()?)
 }
 
-/// The type that all cells of a column fit in; that of numbers where there is none.
+/// The type that all cells of a column fit in; `DOUBLE` for an empty column.
 fn kind<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
     let of = |cell: &Cell| match cell {
         Cell::Empty => None,
@@ -73,7 +73,7 @@ fn kind<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
     cells.filter_map(of).reduce(wider).unwrap_or(Physical::DOUBLE)
 }
 
-/// Writes the next column: its values, and where they are.
+/// Writes the next column: its values, and which rows have one.
 fn column<'a, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     cells: impl Iterator<Item = &'a Cell>,

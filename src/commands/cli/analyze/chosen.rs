@@ -1,4 +1,4 @@
-//! The choices of a run from its arguments: studies, controls, ablation, and the columns to probe for.
+//! Validates arguments that choose parts of a run: studies, controls, ablation, links, and columns to probe for.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -22,7 +22,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::printable;
 use crate::system::terminal::say;
 
-/// Reads the name of a study; one of the version before becomes that of now.
+/// Parser for study names; names of the previous version become current ones.
 pub(super) fn names() -> impl TypedValueParser<Value = String> {
     let value = |study: &&dyn AnyStudy| {
         let card = study.card();
@@ -39,7 +39,7 @@ pub(super) fn list() -> String {
     format!("Switch studies on that do not run by default. Several are separated by commas:{studies}")
 }
 
-/// The ablation of the studies that remove heads one by one; refuses its options if no study does.
+/// Settings of the studies that remove heads one by one; refuses these options if no such study runs.
 pub(super) fn ablation(
     (selection, task): (&Selection, Option<TaskKind>),
     removal: Option<Replacement>,
@@ -49,7 +49,7 @@ pub(super) fn ablation(
     gradient_steps: Option<u16>,
 ) -> Result<Option<Ablation>, Usage> {
     let (studies, of_task) = (selection.studies(), registry::with_option("task"));
-    // Both remove heads one by one.
+    // `--effect-of` also holds for the study of tasks, which removes heads one by one.
     let chooses_for_task = effect_of.is_some() && selection.runs(of_task);
     for (option, given) in [("effect-of", effect_of.is_some()), ("gradient-steps", gradient_steps.is_some())] {
         let study = registry::with_option(option);
@@ -113,10 +113,10 @@ pub(super) fn ablation(
     }))
 }
 
-/// The most columns that can be probed for: the sums of words are kept by which of them a word has.
+/// Maximum number of probed columns: sums are kept for each combination of columns that a word has.
 const MOST_PROBES: usize = 4;
 
-/// The columns that are probed for, each once; refuses more than there is room for, and any where nothing is probed.
+/// Columns to probe for, without duplicates; refuses more than [`MOST_PROBES`], and any if the probing study does not run.
 pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<String>, Usage> {
     let mut probes: Vec<String> = Vec::new();
     for name in named {
@@ -136,7 +136,7 @@ pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<St
     Ok(probes)
 }
 
-/// The value of an option that one study has; refuses it where that study does not run.
+/// The value of an option that belongs to one study; refuses it if the study does not run.
 pub(super) fn of_study<T: Display>(
     selection: &Selection,
     option: &'static str,
@@ -158,7 +158,7 @@ pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
     Ok((name.to_owned(), words.parse().ok().filter(|&words| words > 0).ok_or_else(wrong)?))
 }
 
-/// The links beside the corpus; refuses their options where the study of links does not run.
+/// Options for links between words; refuses them if the study of links does not run.
 pub(super) fn links(
     selection: &Selection,
     from: Option<LinksFrom>,
@@ -180,7 +180,7 @@ pub(super) fn links(
     Ok(LinkOptions { from, file, rules, types })
 }
 
-/// Refuses a corpus that can be read only once where it would be read again.
+/// Refuses a corpus that can be read only once (such as standard input) if the run would read it again.
 pub(super) fn refuse_reading_again(
     corpus: &[Input],
     studies: &[&'static dyn AnyStudy],

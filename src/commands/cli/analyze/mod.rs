@@ -50,7 +50,7 @@ A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or witho
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 ";
 
-/// The part that the short help leaves out.
+/// End of the short help, which points to the long help.
 const MORE: &str = "\
 More options and the list of studies: headscope analyze --help
 What a study, a label or a number is: headscope explain NAME
@@ -73,7 +73,8 @@ pub struct AnalyzeArguments {
     /// Read the first N sentences, or whole documents with about N in all
     ///
     /// Nothing is drawn at random. Where documents are the sampling unit, documents spread over the corpus are read whole, until
-    /// they have N sentences. Elsewhere the first sentences of each file are read, as many of each, and more where others have fewer
+    /// they have N sentences. Elsewhere the first sentences of each file are read, shared evenly, with more where others have
+    /// fewer
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
     limit: Option<u64>,
     /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]
@@ -93,7 +94,7 @@ pub struct AnalyzeArguments {
     /// How the words of a treebank are given to the tokenizer [default: written, with --preset clark2019 spaced]
     #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), help_heading = INPUT, hide_short_help = true)]
     words: Option<Spacing>,
-    /// Which token speaks for a word that the tokenizer split
+    /// How the tokens of a split word are pooled
     #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean", help_heading = INPUT, hide_short_help = true)]
     from_token: FromToken,
     /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
@@ -102,10 +103,10 @@ pub struct AnalyzeArguments {
     /// Whether the token for the beginning of text stands first (decoders only)
     #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto", help_heading = INPUT, hide_short_help = true)]
     bos: Bos,
-    /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
+    /// Take token counts from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE", help_heading = INPUT, hide_short_help = true)]
     counts: Option<PathBuf>,
-    /// Remove heads from the model: at every position zeros stand for what they write, before the output projection.
+    /// Remove heads from the model: zeros replace their outputs at every position, before the output projection.
     /// Several are separated by commas
     #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',', help_heading = INPUT, hide_short_help = true)]
     removed: Vec<HeadPlace>,
@@ -151,7 +152,7 @@ pub struct AnalyzeArguments {
     /// Replacement of a removed head's context [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS), help_heading = STUDIES, hide_short_help = true)]
     removal: Option<Replacement>,
-    /// Mask a seventh of the words N times, each time others; with 7 every word is masked once [default: 1]
+    /// Mask N sevenths of the words, one after the other; with 7 every word is masked once [default: 1]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
@@ -214,7 +215,7 @@ pub struct AnalyzeArguments {
     /// a corpus on standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_parser = one_of(CONTROLS), help_heading = CONTROL)]
     controls: Vec<ControlKind>,
-    /// Run each control so many times, with seeds from 0
+    /// Run each control N times, with seeds from 0
     #[arg(
         long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000),
         help_heading = CONTROL, hide_short_help = true
@@ -222,7 +223,7 @@ pub struct AnalyzeArguments {
     control_seeds: u64,
     /// Run part I of N, for `headscope merge`
     ///
-    /// Runs shard I of N, counted from 1, and writes what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
+    /// Runs shard I of N, counted from 1, and writes a partial for `headscope merge`: with `-o FILE.headscope`, or with
     /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N", help_heading = SHARDS)]
@@ -233,8 +234,8 @@ pub struct AnalyzeArguments {
         registry::in_two_stages().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     ))]
     after: Option<PathBuf>,
-    /// Read of the corpus what this shard needs and no more, by what `headscope index` wrote of that corpus: its own segments, and
-    /// all that the sample is in where heads are removed by their mean or chosen by --effect-of
+    /// Read only the segments of this shard, by the index of the corpus that `headscope index` wrote. Where heads are removed by
+    /// their mean or chosen by --effect-of, also the segments of the sample
     #[arg(long, value_name = "FILE", conflicts_with = "limit", help_heading = SHARDS, hide_short_help = true)]
     index: Option<PathBuf>,
     /// Keep what is done in this folder, and go on from there
@@ -242,11 +243,11 @@ pub struct AnalyzeArguments {
     /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
-    /// Keep up to this much in memory of what studies that look at the corpus twice need, as in 2GB; with 0 they read it again
+    /// Memory for activations kept for studies that look at the corpus twice, as in 2GB; with 0 they read it again
     /// [default: a quarter of what is free]
     #[arg(long, value_name = "SIZE", value_parser = numbers::bytes_or_none, conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     keep: Option<u64>,
-    /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope compare` compares partials of the same
+    /// Also keep the sums behind the report, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     partial: Option<PathBuf>,
@@ -331,7 +332,7 @@ impl AnalyzeArguments {
             let way_out = format!("name a file .{}", partial::EXTENSION);
             return Err(unfit("write a partial as", other, &way_out).of_option("partial"));
         }
-        // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
+        // Joining studies read the whole corpus, and may remove heads that `--effect-of` does not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let presets = presets::named(&self.presets)?;
         let spacing = self.words.unwrap_or_else(|| preset_spacing(&presets, &self.with));
@@ -423,18 +424,18 @@ impl AnalyzeArguments {
     }
 }
 
-/// Whether some study looks at the corpus again when it knows what was found.
+/// Whether a study has a second stage, which looks at the corpus again with the results of the first.
 fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
     studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
-/// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
+/// The outcome of a shard. Without `--after` it has no labels yet, so labelling options are refused.
 fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
     let wanted = || {
         let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         anyhow!("--shard {shard} writes a partial").hint(way_out)
     };
-    // One that measures more is about that here; its labels are given where all are.
+    // A preset that adds studies is allowed for their sake; its labels are given at the merge.
     let preset = presets::named(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
     if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
         return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));

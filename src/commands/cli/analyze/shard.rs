@@ -1,4 +1,4 @@
-//! `--shard`: the shard, in numbers or from the environment of a job array.
+//! `--shard`: parses the shard, given as numbers or taken from the environment of a job array.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,29 +15,29 @@ use crate::system::printable::{one_line, shortened};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
     Named(Shard),
-    /// The shard of this job in an array with as many jobs as shards; the value is the first of them.
+    /// `auto/N`: the job's number in an array of N jobs decides the shard. The value is shard 1 of N.
     Auto(Shard),
 }
 
-/// An engine that runs arrays of jobs and tells each its number.
+/// A scheduler that runs job arrays and tells each job its number.
 struct Engine {
     name: &'static str,
     variable: &'static str,
     /// The number of the job that runs shard 1.
     first: u32,
-    /// The variables with the numbers of the first and the last job that were submitted together, where there are such.
+    /// Variables with the first and the last job number of the array, if the scheduler sets them.
     bounds: &'static [&'static str],
 }
 
-/// The documentation of each tells of its variables: <https://slurm.schedmd.com/job_array.html>,
+/// Sources for the variables: <https://slurm.schedmd.com/job_array.html>,
 /// <https://kubernetes.io/docs/concepts/workloads/controllers/job/>,
 /// <https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html>.
 const ENGINES: [Engine; 3] = [
     Engine {
         name: "Slurm array",
         variable: "SLURM_ARRAY_TASK_ID",
-        // The user who submits an array numbers its jobs; the numbers of a later array do not begin with the first, so
-        // the least number says nothing. An array that counts from 1 always has the number of the shard.
+        // The user numbers the jobs of a Slurm array. An array that reruns missing shards does not begin with the first,
+        // so the least number says nothing: jobs are numbered like shards, from 1.
         first: 1,
         bounds: &["SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"],
     },
@@ -68,7 +68,7 @@ fn shown(value: &str) -> String {
 }
 
 impl ShardArgument {
-    /// The shard, where `variable` looks up the environment.
+    /// The shard; `variable` looks up an environment variable.
     pub(super) fn shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, Usage> {
         let of = match self {
             Self::Named(shard) => return Ok(shard),
@@ -82,7 +82,7 @@ impl ShardArgument {
                     .hint(format!("say --shard I/{of}")))
             }
             [(engine, value)] => {
-                // All jobs of an array that is numbered otherwise fail, not the last alone.
+                // If an array is numbered differently, all its jobs fail, not only the last.
                 for bound in engine.bounds {
                     if let Some(value) = variable(bound) {
                         engine.shard(bound, &value, of)?;
@@ -115,7 +115,7 @@ impl FromStr for ShardArgument {
     }
 }
 
-/// The file of a shard where an output names a folder, because it is one or ends with a slash; none for any other output.
+/// The shard's file in `output`, if that is a folder or ends with a slash.
 pub(super) fn in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<PathBuf> {
     let is_folder = output.as_os_str().as_encoded_bytes().ends_with(b"/") || output.is_dir();
     is_folder.then(|| output.join(partial::file_name(shard, is_after)))

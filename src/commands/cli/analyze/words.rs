@@ -1,4 +1,4 @@
-//! The arguments of `headscope analyze` where they stand on no command line, as in the table of `headscope batch`.
+//! Parses arguments of `headscope analyze` that are not from the command line, as in a table of `headscope batch`.
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue};
@@ -27,7 +27,7 @@ pub fn syntax() -> OptionSyntax {
     OptionSyntax { options: long.collect(), read }
 }
 
-/// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.
+/// Parses options from these words. Errors come without advice about the command line.
 pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let mut known = known().no_binary_name(true);
     let matches = known.try_get_matches_from_mut(words);

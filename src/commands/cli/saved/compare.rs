@@ -1,4 +1,4 @@
-//! The arguments of the commands that hold analyses against each other: `headscope compare`, `headscope confirm` and `headscope gate`.
+//! Arguments of the commands that compare analyses: `headscope compare`, `headscope confirm` and `headscope gate`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
 use crate::system::errors::{Class, Facts};
 
-/// The statuses of `compare` that mean something else.
+/// Exit statuses that have another meaning for `compare` than for other commands.
 const CHANGED: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
     --numbers a number changed), 2 wrong usage or trouble";
 
@@ -94,7 +94,7 @@ const TABLES: &[Named<ComparedTable>] = &[
 ];
 
 impl CompareArguments {
-    /// The command: its status says whether something was found that is to fail.
+    /// The command; its exit status is 1 if a finding of `--fail-on` is met.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { sides, matched, matching, fail_on, table, numbers, outcome } = self;
         if fail_on.len() > 1 && fail_on.contains(&FailOn::Never) {
@@ -141,14 +141,14 @@ pub struct NumbersArguments {
         SAME_MODEL.shares, SAME_MODEL.nats, SAME_MODEL.tokens
     ))]
     tolerances: Vec<ToleranceArgument>,
-    /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
+    /// Report only these parts, which then decide the exit status; the correction still covers all numbers
     #[arg(long, value_name = "PART", value_parser = one_of(PARTS), value_delimiter = ',', requires = "are_asked_for")]
     only: Vec<Part>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ToleranceArgument {
-    /// Its unit; without one it is for all.
+    /// Unit of the tolerance; `None`: all units.
     unit: Option<Unit>,
     value: f64,
 }
@@ -169,7 +169,7 @@ impl FromStr for ToleranceArgument {
     }
 }
 
-/// The tolerances after the arguments: the last for a unit counts.
+/// Tolerances after applying the arguments in order; the last one for a unit wins.
 fn given(written: &[ToleranceArgument]) -> PerUnit<f64> {
     written.iter().fold(SAME_MODEL, |mut tolerances, ToleranceArgument { unit, value }| {
         match unit {
@@ -187,7 +187,6 @@ const PARTS: &[Named<Part>] = &[
 ];
 
 impl NumbersArguments {
-    /// The options of the comparison.
     pub fn options(self, sides: SidesOptions, outputs: OutcomeOutputs) -> Result<NumbersOptions, Usage> {
         let Self { are_asked_for: _, rate, tolerances, only } = self;
         if !(rate > 0.0 && rate < 1.0) {
@@ -209,7 +208,7 @@ tests, against the same thresholds. Over five and more other corpora a label is 
 less its threshold is above 0. No model is run.
 ";
 
-/// A confirmation has no page.
+/// Help of `--output` for `confirm`, which writes no page.
 const CONFIRM_OUTPUTS: &str = "Write the outcome to this file as well, all of it, in the format of its extension: .json, \
     .json.gz or .csv (a table of labels). May be repeated";
 
@@ -243,7 +242,7 @@ impl ConfirmArguments {
     }
 }
 
-/// The statuses of `gate` that mean something else.
+/// Exit statuses that have another meaning for `gate` than for other commands.
 const PASSED: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
 
 const GATE_EXAMPLES: &str = "\
@@ -284,7 +283,7 @@ fn roles() -> PossibleValuesParser {
     PossibleValuesParser::new(categories().into_iter().map(PossibleValue::new))
 }
 
-/// The refusal of `compare --fail-on syntactic`, with the command that fails on a category of labels.
+/// Adds to the refusal of `compare --fail-on syntactic` the command that fails on a category of labels.
 pub fn suggested(mut refusal: clap::Error) -> clap::Error {
     let category = categories().into_iter().find(|category| value(&refusal) == Some(category));
     let is_finding = matches!(refusal.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--fail-on"));
@@ -296,7 +295,7 @@ pub fn suggested(mut refusal: clap::Error) -> clap::Error {
 }
 
 impl GateArguments {
-    /// The command: its status says whether a role was lost.
+    /// The command; its exit status is 1 if a role was lost.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { sides, families, json, quiet } = self;
         let printed = match (json, quiet) {
@@ -371,8 +370,7 @@ impl OutcomeArguments {
 }
 
 impl SidesArguments {
-    /// The options of both sides.
-    /// Fails if both are standard input, or a preset is one of studies.
+    /// Fails if both are standard input, or a preset adds studies.
     pub fn named(self) -> Result<SidesOptions, Usage> {
         let Self { a, b, presets, policy, min_count, threads } = self;
         if a == Path::new("-") && a == b {

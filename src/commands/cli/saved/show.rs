@@ -1,5 +1,5 @@
-//! The arguments of the commands on one saved report: `headscope show`, `cite`, `export`, `prune`, and `relabel`, which `show --policy` and
-//! `export --policy` stand for now.
+//! Arguments of the commands on one saved report: `headscope show`, `cite`, `export`, `prune`, and the old `relabel`, now
+//! `show --policy` and `export --policy`.
 
 use std::path::PathBuf;
 
@@ -59,10 +59,10 @@ pub struct ShowArguments {
     /// The heads that follow this relation best, in both directions
     #[arg(long, value_name = "RELATION", group = "part")]
     relation: Option<String>,
-    /// So many of them
+    /// Number of heads to show
     #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::from::<u16>(1))]
     top: u16,
-    /// The heads that have this label (`rare-words`), one of this family (`syntactic`, `sink`), or one that the grid shows so (`rare`)
+    /// Heads with this label (`rare-words`), a label of this family (`syntactic`, `sink`), or this code in the grid (`rare`)
     #[arg(long, value_name = "LABEL", group = "part")]
     label: Option<String>,
     #[command(flatten)]
@@ -266,8 +266,8 @@ head, in float32. Nothing is trained again, and nothing becomes smaller or faste
 
 /// Write a model without some of its heads
 ///
-/// Removes heads that are named, by zeros, or those that can go by a report on pruning, as that report removed them: its loss is then
-/// that of the folder.
+/// Removes named heads, replaced by zeros, or the heads that a report on pruning allows to go, replaced as in that report: its
+/// loss then holds for the folder.
 #[derive(Args)]
 #[command(after_help = help(PRUNE_EXAMPLES, RUNNING), group = ArgGroup::new("chosen").required(true).multiple(true))]
 pub struct PruneArguments {

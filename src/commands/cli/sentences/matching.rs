@@ -28,8 +28,8 @@ sampling units and labelled over the other; then both halves change roles.
 
 /// Pair the heads of two models by their attention
 ///
-/// Both models read the same sentences. Within each layer every head gets a partner of its own, so that the root mean squares of
-/// Hellinger distances between their rows add up to the least (the Hungarian method).
+/// Both models read the same sentences. Within each layer every head gets one partner, so that the sum of root mean square
+/// Hellinger distances between their rows is least (the Hungarian method).
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES, RUNNING))]
 pub struct MatchArguments {
@@ -43,16 +43,16 @@ pub struct MatchArguments {
     tokenizer: TokenizerArguments,
     #[command(flatten)]
     wanted: SentenceArguments,
-    /// Read no more than so many sentences
+    /// Read at most N sentences
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = numbers::from::<u64>(1))]
     limit: u64,
     /// Read only shard I of N of the corpus, counted from 1: every N-th 256 sentences
     #[arg(long, value_name = "I/N", conflicts_with_all = ["texts", "sentences"])]
     shard: Option<Shard>,
-    /// Analyse both models as well: agreement of labels over one half of the corpus between heads matched over the other, both ways
+    /// Analyse both models as well: match heads over one half of the corpus and compare their labels over the other, both ways
     ///
-    /// Halves are the sampling units of even and of odd number (documents, families or sentences), each analysed as a whole corpus; heads are
-    /// matched over those of the first --limit sentences that are in a half, and labelled over all sentences of the other
+    /// Halves are the sampling units of even and of odd number (documents, families or sentences), each analysed as a whole
+    /// corpus. Heads are matched over a half's part of the first --limit sentences, and labelled over all of the other half
     #[arg(long, conflicts_with_all = ["texts", "sentences", "shard"])]
     labels: bool,
     /// Threads that analyse the models for --labels [default: one per core]

@@ -1,4 +1,4 @@
-//! `headscope view`, `headscope maps` and `headscope match`: the sentences and the heads that are wanted.
+//! Arguments that choose sentences and heads, for `headscope view`, `headscope maps` and `headscope match`.
 
 pub mod matching;
 pub mod view;
@@ -41,8 +41,8 @@ pub struct SentenceArguments {
 }
 
 impl SentenceArguments {
-    /// The corpora that are named, and how they are read, as words of a command line.
-    /// Fails if a path is no text.
+    /// The `--corpus` and `--format` arguments, as words of a command line.
+    /// Fails if a path is not UTF-8.
     pub fn corpus_words(&self) -> Result<Vec<String>, Usage> {
         let CorpusArguments { corpus, format } = &self.corpora;
         let mut words = Vec::new();
@@ -55,10 +55,8 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    /// The options of these arguments.
-    ///
     /// `tokenizer` is how text becomes tokens, and `strict` whether a sentence that must be left out is an error.
-    /// `find` is a word that sentences of a corpus must have, and `limit` the most sentences.
+    /// `find` is a word that sentences of a corpus must have, and `limit` the maximum number of sentences.
     /// Fails if the corpora cannot be used, or have no text to cut.
     pub fn options(
         self,

@@ -66,9 +66,9 @@ pub struct ViewArguments {
     /// In tensors: only the heads of this layer, counted from 0. May be repeated
     #[arg(long = "layer", value_name = "N", hide_short_help = true, requires = "outputs", conflicts_with = "heads")]
     layers: Vec<usize>,
-    /// In tensors: the rollout of all heads in place of their attention, attention of the layers multiplied up, the mean of each
-    /// layer's heads mixed half with the identity (Abnar & Zuidema 2020), and that of even attention: `rollout.<index>` and
-    /// `rollout_even.<index>`, [layers, tokens, tokens]
+    /// In tensors: attention rollout (Abnar & Zuidema 2020) in place of attention, the product over layers of the mean over
+    /// heads, mixed half with the identity; also the rollout of even attention: `rollout.<index>` and `rollout_even.<index>`,
+    /// [layers, tokens, tokens]
     #[arg(long, hide_short_help = true, requires = "outputs", conflicts_with_all = ["layers", "heads", "removed"])]
     rollout: bool,
     /// In tensors: remove heads from the model, as `headscope analyze` does
@@ -80,7 +80,7 @@ pub struct ViewArguments {
     /// Only sentences of the corpus with this word, in capitals or not
     #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
-    /// Show no more than so many sentences [default: 3, and all in tensors]
+    /// Show at most N sentences [default: 3, and all in tensors]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     limit: Option<u64>,
     /// Draw only the arcs of this relation beside attention, and say which the head finds
@@ -95,7 +95,7 @@ pub struct ViewArguments {
     /// Show weights as numbers
     #[arg(long, conflicts_with = "outputs")]
     numbers: bool,
-    /// Which token speaks for a word of several [default: mean]
+    /// How the tokens of a split word are pooled [default: mean]
     #[arg(long, value_parser = one_of(FROM_TOKEN))]
     from_token: Option<FromToken>,
     /// Write to this file in place of the terminal: .svg, .html or .safetensors. May be repeated but for tensors
@@ -145,7 +145,7 @@ impl ViewArguments {
         let outputs = self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?;
         self.ensure_shown()?;
         let model = self.network.model(self.model.as_deref())?;
-        // Sentences that are named are shown however many they are.
+        // The limit never cuts off sentences that the user names.
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
         let limit = self.limit.unwrap_or(SHOWN).max(named as u64);
         let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
@@ -168,7 +168,7 @@ impl ViewArguments {
         Ok(Command::new(move || view(&options)))
     }
 
-    /// Refuses what only tensors have, and no heads, where attention is shown.
+    /// Refuses options for tensors, and a missing `--head`, if attention is drawn or printed.
     fn ensure_shown(&self) -> Result<(), Usage> {
         let of_tensors = [
             ("layer", !self.layers.is_empty()),

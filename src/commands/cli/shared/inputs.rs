@@ -1,4 +1,4 @@
-//! The model and the sentences that commands are given.
+//! Arguments for models, tokenizers and corpora.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub struct TokenizerArguments {
     /// unknown token; words of plain text are what stands between spaces
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     tokens_as_words: bool,
-    /// Part sequences of residues so: letters, spaced, kmer:K or kmer:K:STRIDE [default: as the vocabulary tells]
+    /// How to split sequences of residues: letters, spaced, kmer:K or kmer:K:STRIDE [default: as the vocabulary tells]
     ///
     /// `letters` are one after the other, `spaced` have a space between them, and `kmer:3` are all words of three letters, each one
     /// letter after the last. What is an entry of the vocabulary between spaces stays as it is
@@ -57,9 +57,9 @@ pub struct CorpusArguments {
     /// binary
     #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT)]
     pub corpus: Vec<PathBuf>,
-    /// How to read it
+    /// Format of the corpus
     ///
-    /// Every corpus is read so; of a folder only the files of this format [default: by extension: .conllu, .conll,
+    /// Holds for every corpus; of a folder only the files of this format are read [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl, .ndjson, .fasta, .fa, .faa, .rxn, .rsmi or .pairs]
     #[arg(long, value_parser = one_of(FORMATS), requires = "corpus", help_heading = INPUT)]
     pub format: Option<Format>,
@@ -83,7 +83,7 @@ pub const SPACINGS: &[Named<Spacing>] = &[
 ];
 
 impl NetworkArguments {
-    /// The model that is named; a name that is not in the box is refused as a corpus's is.
+    /// The named model, or the built-in default. Fails if a `box:` name is unknown.
     pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, Usage> {
         let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
         if let ModelRef::Bundled(name) = &model {

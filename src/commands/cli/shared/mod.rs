@@ -20,9 +20,9 @@ use crate::system::files::output;
 pub type Usage = anyhow::Error;
 
 pub struct Command {
-    /// Runs it; the exit status, 0 for nearly all.
+    /// Runs the command and returns the exit status, 0 for nearly all commands.
     pub run: Box<dyn FnOnce() -> Result<u8>>,
-    /// The class of failures that have none of their own.
+    /// Error class of failures that have no class yet.
     pub other: Class,
 }
 
@@ -44,26 +44,26 @@ pub fn one_of<T: Copy + Send + Sync>(values: &'static [Named<T>]) -> impl TypedV
     })
 }
 
-/// Commands that print or write.
+/// Error classes of commands that only print or write.
 pub const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
 
-/// Commands that read something as well.
+/// Error classes of commands that also read files.
 pub const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
 
-/// Commands that add up shards.
+/// Error classes of commands that add up shards.
 pub const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
 
-/// Commands that run a model.
+/// Error classes of commands that run a model.
 pub const RUNNING: &[Class] =
     &[Class::Other, Class::Usage, Class::Input, Class::Model, Class::Output, Class::Temporary];
 
-/// The first status, if a command says no more about it.
+/// Meaning of exit status 0, unless a command has its own.
 pub const DONE: &str = "0 done";
 
-/// The signals that end any command: 128 and the number of the signal.
+/// Exit statuses after a signal: 128 plus the number of the signal.
 const SIGNALS: &str = "129 hung up, 130 interrupted, 143 terminated";
 
-/// The end of a help: `first`, then each class that a command can fail with and `first` does not tell, then signals.
+/// Exit statuses for the end of a help text: `first`, then each error class, then signals.
 pub fn statuses(first: &str, classes: &[Class]) -> String {
     let mut text = format!("Exit status: {first}");
     for class in classes {
@@ -72,7 +72,7 @@ pub fn statuses(first: &str, classes: &[Class]) -> String {
     format!("{text}; {SIGNALS}.\n")
 }
 
-/// A help that ends with the statuses of [`DONE`] and these classes.
+/// A help text that ends with the exit statuses: [`DONE`], then these classes.
 pub fn help(text: &str, classes: &[Class]) -> String {
     format!("{text}\n{}", statuses(DONE, classes))
 }
@@ -80,13 +80,13 @@ pub fn help(text: &str, classes: &[Class]) -> String {
 // The headings under which the help lists options.
 pub const INPUT: &str = "Input";
 pub const STUDIES: &str = "Studies";
-/// Beside what an answer is read.
+/// Options of control runs, against which labels are checked.
 pub const CONTROL: &str = "Controls";
 pub const SHARDS: &str = "Shards";
-/// Reports and the summary, and how heads are labelled in them.
+/// Options for reports, the summary and labelling.
 pub const OUTPUT: &str = "Output";
 
-/// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
+/// Refuses outputs that would overwrite one another or a corpus, even if the paths are spelt differently.
 pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
     let mut seen = BTreeSet::new();
     for output in outputs {
@@ -102,7 +102,7 @@ pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usag
     Ok(())
 }
 
-/// Makes sure that some of the corpora may have plain text, which alone can be cut.
+/// Fails unless a corpus may have plain text, the only kind of text that can be cut.
 pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
     if corpora.iter().any(Input::may_have_text) {
         return Ok(());
@@ -131,7 +131,7 @@ pub fn lower_extension(path: &Path) -> String {
     extension(path).to_lowercase()
 }
 
-/// Whether a file's name, lower or upper case, ends in an extension, which may be of two parts: `json.gz`.
+/// Whether a file name has an extension, ignoring case. The extension may have two parts: `json.gz`.
 pub fn has_extension(path: &Path, extension: &str) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     name.strip_suffix(extension).and_then(|stem| stem.strip_suffix('.')).is_some_and(|stem| !stem.is_empty())

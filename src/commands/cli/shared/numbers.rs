@@ -1,4 +1,4 @@
-//! Numbers of the command line, refused in words.
+//! Parsers for numeric arguments, with errors in plain words.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! `--preset`: the published analyses that a command follows; and `--policy` beside it, where a saved report is labelled anew.
+//! `--preset`, to follow a published analysis, and `--policy`, to label a saved report anew.
 
 use std::path::PathBuf;
 
@@ -15,14 +15,14 @@ pub fn any() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
 }
 
-/// The presets that are policies, where nothing is measured; an error of its own refuses the others.
+/// Parser for commands that measure nothing: its help lists only policies, and [`refuse_studies`] refuses other presets.
 pub fn policies() -> PossibleValuesParser {
     let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.is_policy());
     PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 
-/// The presets of these names, each once; clap has checked the names. At most one of them may have only labels of its
-/// own.
+/// The presets with these names, without duplicates; clap has checked the names.
+/// Fails if two of them exclude all other labels.
 pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
     let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
@@ -36,7 +36,7 @@ pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     }
 }
 
-/// Refuses presets that only measure more where nothing is measured; `instead` takes them.
+/// Refuses presets that add studies, for commands that measure nothing; `instead` is the command that takes them.
 pub fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
     match named(names)?.iter().find(|preset| !preset.is_policy()) {
         Some(preset) => Err(anyhow!("--preset {} is no policy, it measures more", preset.name)

@@ -1,4 +1,4 @@
-//! The destinations and the labels of reports, for the commands that make some.
+//! Arguments for output files and labelling, for commands that write reports.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl ReportArguments {
         threads_or_all(self.threads)
     }
 
-    /// The requested reports. `also` is what the command writes beside reports, for the refusal of what is neither.
+    /// Options of the requested reports. `also` names other outputs of the command, for the error on an unknown extension.
     pub fn validate(self, named: &[String], also: &str) -> Result<ReportOptions, Usage> {
         let target = |path: &PathBuf| target(path, self.compact, also);
         let outputs: Vec<Target> = self.outputs.iter().map(target).collect::<Result<_, _>>()?;
@@ -75,7 +75,7 @@ impl ReportArguments {
         })
     }
 
-    /// The first option that is about labels, as this preset is.
+    /// The first labelling option that was given: `--min-count`, `--policy` or this preset.
     pub fn of_labels(&self, preset: Option<&Preset>) -> Option<String> {
         let options = [
             self.min_count.map(|_| "--min-count".to_owned()),
@@ -90,7 +90,7 @@ pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
-/// The destinations of reports, by these paths, their JSON indented or `compact`.
+/// Outputs for these paths; JSON is indented, or on one line with `compact`.
 pub fn targets(paths: &[PathBuf], compact: bool) -> Result<Vec<Target>, Usage> {
     paths.iter().map(|path| target(path, compact, "")).collect()
 }

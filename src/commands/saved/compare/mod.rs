@@ -44,16 +44,16 @@ pub struct CompareOptions {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pairing {
-    /// Nothing is said: by their places.
+    /// The models' relation is unknown: heads are paired by place.
     Unknown,
-    /// One model was trained on from the other: by their places.
+    /// One model was trained further from the other: heads are paired by place.
     OneLineage,
     Matched(PathBuf),
 }
 
-/// Compares the labels of two analyses and prints what became of them; whether nothing was found that is to fail.
-/// Fails if either cannot be read, the models have other heads, an output cannot be written, or a loss of labels is to fail and no
-/// label could be tested.
+/// Compares the labels of two analyses and prints the outcome; returns `false` if a finding of `--fail-on` is met.
+/// Fails if an analysis cannot be read, the models have different heads, or an output cannot be written.
+/// Fails also if `--fail-on` asks about lost labels and no label could be tested.
 pub fn compare(options: &CompareOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(&options.sides, &options.pairing)?;
@@ -75,8 +75,8 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
     }
 }
 
-/// The comparison of two analyses.
-/// Fails if either cannot be read, or the models have other heads.
+/// Reads and compares two analyses.
+/// Fails if either cannot be read, or the models have different heads.
 pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
     let [a, b] = sides::read(sides).class(Class::Input)?;
     [&a, &b].into_iter().try_for_each(Side::ensure_labelled).class(Class::Input)?;
@@ -91,8 +91,9 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
     Ok(compared([&a, &b], matching, *pairing == Pairing::Unknown))
 }
 
-/// The comparison of two sides with the same heads: by place, or each head of the first with its partner in the second,
-/// `[layers * heads]`, beside how many partners both halves of a text gave. `is_unknown`: nothing is said of how heads pair.
+/// Compares two sides with equal numbers of layers and heads, by place or by `matching`.
+/// `matching`: each head's partner in `b`, `[layers * heads]`, and how many partners both halves of the text agree on.
+/// `is_unknown`: the models' relation is unknown.
 pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.circumstances.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
@@ -131,7 +132,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
     }
 }
 
-/// Said where nothing is known of how the heads of two models stand to each other.
+/// Caveat printed if the relation of the two models is unknown.
 const UNKNOWN_LINEAGE: &str = "The models have other weights, and their heads are compared by place. That says something only where \
     one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
 
@@ -158,7 +159,7 @@ fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
     }
 }
 
-/// The families of the labels that some head has, in the order of the table of detectors.
+/// Comparison per family of labels that some head has, in the order of the detectors.
 fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let labels: Vec<Vec<&LabelComparison>> = heads.iter().map(|head| head.all_labels().collect()).collect();
     let order: BTreeMap<&str, usize> =
@@ -186,7 +187,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     met.into_iter().map(family).collect()
 }
 
-/// The first label of a head that writes a constant on its side alone.
+/// Stands for the first label of a head that writes a constant on this side only.
 const CONSTANT: &str = "constant";
 
 struct Assessed<'a> {
@@ -194,7 +195,7 @@ struct Assessed<'a> {
     policy: &'a Policy,
     is_read: bool,
     absent: &'a [usize],
-    /// For every label; `[heads][labels]`.
+    /// Assessments of all labels, `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
     choices: Vec<Vec<Assessment>>,
 }
@@ -212,7 +213,7 @@ impl<'a> Assessed<'a> {
         }
     }
 
-    /// The first label of the head at a place; of one that does nothing the reason.
+    /// First label of a head, or for an idle head the reason.
     fn primary(&self, place: usize, idle: Option<Idleness>) -> String {
         match idle {
             Some(Idleness::Absent) => ABSENT.to_owned(),
@@ -223,8 +224,7 @@ impl<'a> Assessed<'a> {
     }
 }
 
-/// Every head of two sides that have the same heads, each with its partner on the second, `[layers * heads]`; without
-/// heads that both lack.
+/// Compares every head with its partner on the second side, `[layers * heads]`. Heads absent from both sides are left out.
 fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let like_counts = |label: &str| a.has_like_counts(b, label);
@@ -261,12 +261,13 @@ fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     (0..grid.count()).filter(is_there).map(head).collect()
 }
 
-/// The assessments for labels that are roles: what every untrained head has, too, is nothing that could be kept.
+/// Assessments of labels that are roles. Other labels hold for untrained heads as well, so they cannot be lost.
 fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
     assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
 }
 
-/// The labels that a head has on either side, firm or borderline; `idle` is why the head does nothing on a side, which has none then.
+/// Compares the labels that a head has on either side, firm or borderline.
+/// `idle`: why the head does nothing on a side, which then has no labels.
 fn of_labels(
     (sides, idle): ([&Assessed<'_>; 2], [Option<Idleness>; 2]),
     like_counts: &dyn Fn(&str) -> bool,
@@ -309,7 +310,7 @@ fn of_labels(
     names.into_iter().map(comparison).collect()
 }
 
-/// How a head stands to a label on a side; `None` where it could not be assessed. A head that is not there follows nothing.
+/// Standing of a head for a label on one side; `None`: not assessed. A missing head is out of reach of every label.
 fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
@@ -318,7 +319,7 @@ fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<Lab
     }
 }
 
-/// The fate of a label that a head has on one side at least, by how it stands on both; `None` where it could not be assessed.
+/// Fate of a label that a head has on at least one side, from its standing on both; `None`: it could not be assessed.
 fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach, WritesConstant};
     match sides {

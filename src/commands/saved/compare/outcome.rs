@@ -36,15 +36,15 @@ pub struct CompareOutcome {
     pub too_few_units: Option<String>,
     /// The first analysis.
     pub a: Described,
-    /// The second.
+    /// The second analysis.
     pub b: Described,
     /// How far the two agree on heads.
     pub agreement: HeadAgreement,
-    /// How many heads came to what, by their labels.
+    /// Number of heads per outcome, by their labels.
     pub heads_by_outcome: OutcomeCounts,
-    /// How many heads came to what, by how they choose; null where no side says how any head does.
+    /// Number of heads per outcome, by how they choose; null where no side says how any head does.
     pub choices_by_outcome: Option<OutcomeCounts>,
-    /// How many labels came to what, those of how heads choose not among them.
+    /// Number of labels per outcome, without the labels of how heads choose.
     pub labels_by_outcome: OutcomeCounts,
     /// The labels of `labels_by_outcome` that cannot be told, by where they are firm.
     pub untold: UntoldCounts,
@@ -96,10 +96,10 @@ pub enum Doubt {
     /// One side has fewer queries or sentences than a label asks for (`min_queries`, `min_sentences`, `syntactic_min_count`),
     /// or no score at all.
     TooLittle,
-    /// The label is borderline on one side or on both: the score is above the threshold, and the test does not show it.
+    /// The label is borderline on one side or on both: the score is above the threshold, but not significantly.
     Borderline,
-    /// The label is firm on one side; on the other the score is below the threshold, and the test does not show it, or another
-    /// label of the head excludes this one.
+    /// The label is firm on one side; on the other the score is below the threshold, but not significantly, or another label of
+    /// the head excludes this one.
     WithinReach,
     /// The label is firm on one side; on the other the score is below the threshold and rests on too few blocks for a test.
     Untested,
@@ -109,7 +109,7 @@ pub enum Doubt {
     OtherCounts,
 }
 
-/// How many came to what.
+/// Counts per outcome.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OutcomeCounts {
     /// Kept.
@@ -126,12 +126,12 @@ pub struct OutcomeCounts {
     pub none: usize,
 }
 
-/// Labels of which it cannot be told whether they were kept, by where they are firm.
+/// Labels whose fate could not be told, by where they are firm.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UntoldCounts {
     /// In the first analysis alone: they are firm no more, and it is not shown that they are lost.
     pub firm_in_a: usize,
-    /// In the second alone.
+    /// In the second analysis alone.
     pub firm_in_b: usize,
     /// In neither: they are borderline in one or both.
     pub firm_in_neither: usize,
@@ -169,7 +169,7 @@ pub struct ChoiceComparison {
     pub a: Option<String>,
     /// The label in the second.
     pub b: Option<String>,
-    /// Every such label of either side.
+    /// All labels of how the head chooses, on either side.
     pub labels: Vec<LabelComparison>,
 }
 
@@ -228,7 +228,7 @@ pub struct FamilyComparison {
 }
 
 impl HeadComparison {
-    /// Its labels, those of how it chooses after the others.
+    /// All labels of the head; labels of how it chooses come last.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.labels.iter().chain(self.choice.iter().flat_map(|choice| &choice.labels))
     }
@@ -312,7 +312,7 @@ impl Doubt {
     }
 }
 
-/// How heads were matched, and what agreement comes to where heads of b are in random order within layers.
+/// How heads were matched, and the agreement by chance, with the heads of b in random order within layers.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 pub struct MatchedHeads {
     /// Heads of a whose partner has another place in b.
@@ -338,12 +338,12 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// Whether it asks for labels of the first analysis, and says nothing where none of them could be tested.
+    /// Whether the finding is about labels of the first analysis, so that it is undecided if none of them could be tested.
     pub fn is_of_lost(self) -> bool {
         matches!(self, Self::Lost | Self::NoLongerFirm)
     }
 
-    /// Whether the comparison found it. Labels of how heads choose count as others do.
+    /// Whether the comparison has this finding. Labels of how heads choose count like others.
     pub fn is_met(self, outcome: &CompareOutcome) -> bool {
         let any = |wanted: &[Fate]| {
             outcome.heads.iter().flat_map(HeadComparison::all_labels).any(|label| wanted.contains(&label.outcome))

@@ -1,5 +1,5 @@
-//! Is a label as seldom said to be lost as it should be? Two corpora are drawn for heads whose scores are known, and go the way of
-//! real ones: block test, correction, standing on either side.
+//! Simulates false alarms and power of `compare`. Two corpora are drawn for heads with known scores, and treated as real ones:
+//! block test, correction, standing on either side.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,13 +14,13 @@ use crate::study::labels::{Assessment, Bound, Measured, assess, correct};
 const THRESHOLD: f64 = 0.5;
 const BLOCKS: usize = 64;
 
-/// The standard deviation of a block: the mean of all has a standard error of .02.
+/// Standard deviation of a block; the mean of all blocks has a standard error of .02.
 const SPREAD: f64 = 0.16;
 
 /// The heads of one corpus, assessed and corrected together.
 fn assessed(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let mut assess_one = |score: &f64| {
-        // Twelve even numbers from 0 to 1 have a sum of mean 6 and variance 1.
+        // The sum of twelve uniform numbers from 0 to 1 has mean 6 and variance 1.
         let mut normal = || (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
         let blocks: Vec<f64> = (0..BLOCKS).map(|_| score + SPREAD * normal()).collect();
         let mean = blocks.iter().sum::<f64>() / BLOCKS as f64;
@@ -40,7 +40,7 @@ fn assessed(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     all
 }
 
-/// How often each head comes to what over so many pairs of corpora, `[heads]`: labels of neither side are told of neither.
+/// Fates of each head's label over `pairs` pairs of corpora, `[heads]`, without pairs that have the label on neither side.
 fn fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fate>> {
     let mut found = vec![Vec::new(); a.len()];
     for _ in 0..pairs {
@@ -69,8 +69,8 @@ fn what_did_not_change_is_seldom_said_to_have() {
     let false_changes: Vec<f64> =
         found.iter().map(|of| count(of, &[Fate::Lost, Fate::Gained]) / pairs as f64).collect();
     println!("said to be lost or gained, by the distance from the threshold: {false_changes:?}");
-    // At the threshold one test has to err above it and the other below it, each at 2.5 %, in one order or the other: .00125.
-    // Of 3000 pairs more than 12 are then in less than 1 of 1000 runs.
+    // At the threshold, one test must err upwards and the other downwards, each at 2.5 %, in either order: .00125.
+    // More than 12 of 3000 pairs then occur in less than 1 of 1000 runs.
     assert!(false_changes.iter().all(|share| *share <= 12.0 / pairs as f64), "{false_changes:?}");
     // A head at or below the threshold should not have the label: both sides err.
     let below = found[..=10].iter().map(|of| count(of, &[Fate::Kept])).sum::<f64>();
@@ -91,7 +91,7 @@ fn what_changed_is_found_if_the_tests_have_the_power() {
     let share = |head: usize, fate: Fate| count(&found[head], &[fate]) / pairs as f64;
     assert!(share(0, Fate::Lost) > 0.99, "{}", share(0, Fate::Lost));
     assert!(share(3, Fate::Gained) > 0.99 && share(2, Fate::Kept) > 0.99);
-    // One standard error on either side is too little, and is said to be; it is never said to be kept.
+    // One standard error on either side is too little to tell; the label is never said to be kept.
     assert!(share(1, Fate::CouldNotTell) > 0.7, "{}", share(1, Fate::CouldNotTell));
     assert!(share(1, Fate::Kept) < 0.01);
 }

@@ -1,4 +1,4 @@
-//! The tables of a comparison, as CSV and as a page have them.
+//! Tables of a comparison, for CSV files and for the page.
 
 use anyhow::Result;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! A comparison for people: in a few sentences, then what became of labels and heads, agreement, families, and every label that was not kept.
+//! Text of a comparison: a few sentences, then agreement, families of labels, and every label that was not kept.
 
 use std::fmt::{self, Write};
 
@@ -19,13 +19,13 @@ use crate::study::show::wording::{decimal, plain_table, plus_minus, significance
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
-/// The longest list of labels that is shown unless all is asked for.
+/// Maximum number of listed labels without `--full`.
 const LABELS: usize = 30;
 
-/// The labels that a sentence names unless all are asked for.
+/// Maximum number of labels named in a sentence without `--full`.
 const NAMES: usize = 12;
 
-/// The text; with `full` every label, those that were kept among them.
+/// Renders the text; with `full` it lists every label, including kept ones.
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         writeln!(out, "{}.", outcome.verdict())?;
@@ -108,7 +108,7 @@ fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
     }
 }
 
-/// Every label of every head, with the head: those that changed first, then those that cannot be told, then those kept.
+/// Every label of every head, with the head: changed labels first, then undecided ones, then kept ones.
 pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
     let of_head = outcome.heads.iter().flat_map(|head| head.all_labels().map(|label| (head.place, label)));
     let rank =
@@ -121,7 +121,7 @@ pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
 /// The row of a label of a head: the head, the label, what became of it, and the evidence of both sides.
 pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     let LabelComparison { label, outcome, doubt, a, b, .. } = label;
-    // The standings say the other reasons.
+    // The standings show the other reasons.
     let is_said = |doubt: &&Doubt| {
         matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle | Doubt::OtherCounts)
     };
@@ -136,16 +136,16 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     [place.to_string(), one_line(label), outcome, a, b]
 }
 
-/// Whether the rule is about another number on either side: a label of two directions may be best in one here and in the other there.
+/// Whether the two sides hold different metrics against the threshold, such as different directions of one relation.
 fn differ(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a.number != b.number)
 }
 
-/// As [`label_row`], as narrow as a terminal: with one column of thresholds, and with how far a label reaches only in full.
+/// As [`label_row`], but narrow enough for a terminal: one column of thresholds, and a label's reach only with `full`.
 fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
     let named = differ(a.as_ref(), b.as_ref());
-    // Equal scores can differ in this: the q-value depends on all tests of a report.
+    // Equal scores can differ in standing, because the q-value depends on all tests of a report.
     let standings = [a, b].map(|side| side.as_ref().map(|side| side.standing));
     let by_q = standings.iter().all(|one| matches!(one, Some(LabelStanding::Firm | LabelStanding::Borderline)));
     let by_q = by_q && standings[0] != standings[1];
@@ -166,7 +166,7 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
 fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
     let mut rows = by_fate(outcome);
     if !full {
-        // What is firm in neither has nothing to keep.
+        // A label that is firm on neither side cannot be lost.
         rows.retain(|(_, label)| label.outcome != Fate::Kept && label.firm() != [false, false]);
     }
     if rows.is_empty() {
@@ -185,14 +185,14 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
 }
 
 impl LabelEvidence {
-    /// The score with its interval and threshold, how the head stands, and how far a syntactic label reaches.
+    /// The score with its interval and threshold, the standing, and the reach of a syntactic label.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
         let beyond = self.beyond_in_words();
         format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
     }
 
-    /// How far a firm label of a relation reaches, after a comma. A borderline one is not shown to be beyond anything.
+    /// Reach of a firm syntactic label, after a comma. For borderline labels the reach is not established.
     fn beyond_in_words(&self) -> String {
         let reach = self.beyond.filter(|_| self.standing == LabelStanding::Firm);
         reach.map_or_else(String::new, |reach| format!(", {}", reach.words()))
@@ -213,8 +213,8 @@ impl CompareOutcome {
         format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
     }
 
-    /// How many labels are firm in either analysis, but for `broad` and for how heads choose: the count of `compare`,
-    /// of `compare --numbers` and of `gate`.
+    /// Number of labels that are firm in either analysis, without `broad` and without labels of how heads choose.
+    /// `compare`, `compare --numbers` and `gate` print this count.
     pub fn firm_labels(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         kept + lost + gained + self.untold.firm()
@@ -224,7 +224,7 @@ impl CompareOutcome {
         firm_in_words(self.firm_labels())
     }
 
-    /// Why a finding about labels of the first analysis says nothing, if none is firm there or could be tested in the second.
+    /// Why a finding about lost labels is undecided: no label is firm in the first analysis, or none was tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
         let labels = self.heads.iter().flat_map(HeadComparison::all_labels);
         let firm: Vec<&LabelComparison> = labels.filter(|label| label.firm()[0]).collect();
@@ -321,7 +321,7 @@ impl CompareOutcome {
         format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))
     }
 
-    /// The fate of how the heads choose, in a sentence; `None` where neither analysis says.
+    /// Sentence on how the heads' choices compare; `None` if neither analysis has any.
     fn choices_in_words(&self) -> Option<String> {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
         Some(format!(

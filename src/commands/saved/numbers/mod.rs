@@ -35,14 +35,14 @@ const PAIRING: &str = "Both are over the same sentences: partials of these runs 
 pub struct NumbersOptions {
     pub sides: SidesOptions,
     pub rate: f64,
-    /// Differences up to this are none, of numbers in each unit.
+    /// Differences up to this size do not count, per unit.
     pub tolerances: PerUnit<f64>,
     /// The parts that are printed and decide the status; empty for all.
     pub only: Vec<Part>,
     pub outputs: OutcomeOutputs,
 }
 
-/// Compares two analyses and prints what changed; whether nothing did.
+/// Compares two analyses and prints what changed; returns true if nothing did.
 pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(options)?;
@@ -107,25 +107,25 @@ struct Labels {
     pub one_sided: Vec<OneSidedLabel>,
     /// The heads that do nothing on one side, with the labels that are firm on the other.
     pub idle: Vec<IdleHeadLabels>,
-    /// Firm labels on either side, without labels of how heads choose.
+    /// Number of labels that are firm on either side, without labels of how heads choose.
     pub firm: usize,
     pub compared: usize,
     pub left_aside: Vec<LeftAside>,
 }
 
 impl Labels {
-    /// Compares all labels: one changes where the number that it rests on differs with a q-value of at most `rate`, too.
+    /// Compares all labels. A changed label is firm on one side, out of reach on the other, and its number differs (q <= `rate`).
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
         let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
         let mut found = Self { idle: idle.collect(), ..Self::default() };
         let grid = a.circumstances.model.grid();
         let have_like_counts = |label: &str| a.has_like_counts(b, label);
-        // Rules name a number as rules do, or as the report does.
+        // Rules name a number either as policies do or as the report does.
         let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
             .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
             .collect();
-        // A score over a text that was not read says nothing of a label.
+        // A score over a text that the model could not read says nothing about a label.
         let are_read = a.findings.is_read && b.findings.is_read;
         let policies = [a, b].map(|side| &side.circumstances.settings.policy);
         let [ours, theirs] = [a, b].map(Side::assessments);
@@ -139,7 +139,7 @@ impl Labels {
                 let is_firm = [0, 1].map(|side| standings[side] == Some(LabelStanding::Firm) && !is_idle[side]);
                 let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
                 let is_choice = registry::is_of_choice(label);
-                // Every untrained head is `broad`.
+                // `broad` does not count, because every untrained head has it.
                 if !is_choice && sides.iter().flatten().any(|side| !is_role(&side.label)) {
                     continue;
                 }
@@ -167,7 +167,7 @@ impl Labels {
                 if is_firm[1 - firm] {
                     continue;
                 }
-                // A score that is made of rates of the corpus as well rests on the number of the head in it.
+                // For a score that also depends on rates of the corpus, the head's part of the score is compared.
                 let of_head = |rule: &str| pairs.of_corpus.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
                 let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
                 let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.label.number), pair_of(side)) {
@@ -211,7 +211,7 @@ impl Labels {
     }
 }
 
-/// Labels that were not compared, and why; `None` if there are none, or all say how heads choose.
+/// Labels that were not compared, and why; `None` if there are none besides labels of how heads choose.
 fn aside((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
     let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
@@ -222,7 +222,7 @@ fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
     assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
 }
 
-/// How a head stands to a label on one side; `number` is what its rule is about.
+/// Standing of a head for a label on one side; `number` names the metric that its rule tests.
 fn standing(assessment: &Assessment, number: String) -> Standing {
     let label = &assessment.label;
     let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
@@ -232,7 +232,7 @@ fn standing(assessment: &Assessment, number: String) -> Standing {
 struct NumberPairs<'a> {
     pub tested: Vec<Pair<'a>>,
     pub left_aside: Vec<LeftAside>,
-    /// Numbers also made of rates of the corpus, by their names in rules: the name, and that of the head's own in rules.
+    /// Numbers that also depend on rates of the corpus, by rule name: the report's name, and the rule name of the head's part.
     pub of_corpus: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
@@ -245,7 +245,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The difference as a multiple of what the precision of weights makes in numbers of its unit.
+    /// The difference as a multiple of the tolerance for weights of another precision, which makes units comparable.
     fn size(&self) -> f64 {
         self.test.difference.abs() / SAME_MODEL.of(self.a.unit)
     }
@@ -262,7 +262,7 @@ enum Reason {
 }
 
 impl Reason {
-    /// Why, in words which follow how many numbers there are.
+    /// The reason in words that follow the count of numbers.
     fn why(self, count: usize) -> String {
         let are = plural(&count, "number is", "numbers are");
         match self {
@@ -287,7 +287,7 @@ impl Reason {
 }
 
 impl<'a> NumberPairs<'a> {
-    /// Tests every number of heads alone that both sides have; differences up to the tolerance for their unit are none.
+    /// Tests numbers that both sides have and that depend on heads alone. Differences up to the unit's tolerance do not count.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
         let grid = a.circumstances.model.grid();
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
@@ -300,7 +300,7 @@ impl<'a> NumberPairs<'a> {
         let mut others: BTreeMap<_, Number<'a>> =
             b.numbers().into_iter().map(|number| (key(&number), number)).collect();
         let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
-        // Where a head writes a constant, its attention is compared.
+        // A head that writes a constant is not missing: its attention is compared.
         let runs_without = |head: usize| {
             let idle = standing::idleness([(a, head), (b, head)]);
             let is_missing = idle.map(|why| matches!(why, Some(Idleness::Absent | Idleness::Removed)));
@@ -356,7 +356,7 @@ impl<'a> NumberPairs<'a> {
         changed.into_iter().map(|pair| self.change(pair)).collect()
     }
 
-    /// The heads with changed numbers of these parts: most numbers first, and of equally many the largest difference.
+    /// Heads with changed numbers in these parts: most changed numbers first, then the largest difference.
     pub fn heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
         let mut by_head: BTreeMap<usize, Vec<&Pair<'_>>> = BTreeMap::new();
         for pair in self.tested.iter().filter(|pair| wanted(pair.a.part)) {
@@ -396,7 +396,7 @@ impl<'a> NumberPairs<'a> {
     }
 }
 
-/// The test of a number; none where neither side has it.
+/// Tests the difference of a number; `None` if neither side has it.
 fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Reason> {
     let values = match (a.value, b.value) {
         (Some(a), Some(b)) => [a, b],

@@ -34,15 +34,15 @@ pub struct NumbersOutcome {
     pub too_few_units: Option<String>,
     /// The first analysis.
     pub a: Described,
-    /// The second.
+    /// The second analysis.
     pub b: Described,
     /// How differences were tested.
     pub method: Method,
     /// The largest q-value of a change: the rate of false discoveries.
     pub rate: f64,
-    /// Why the test sees less than it could, and what to do; null where nothing is known that would see more.
+    /// Why a paired test would be more sensitive, and how to get one; null where none is possible.
     pub pairing: Option<String>,
-    /// Differences up to this are none, of numbers in each unit.
+    /// Differences up to this size do not count, per unit.
     pub tolerances: PerUnit<f64>,
     /// The parts that were asked for; empty for all.
     pub only: Vec<Part>,
@@ -50,17 +50,17 @@ pub struct NumbersOutcome {
     pub compared: Compared,
     /// Labels that are firm on one side and out of reach on the other, largest difference first.
     pub labels: Vec<LabelChange>,
-    /// Labels that are firm on one side only, and of which it is not shown that they changed: on the other side the test cannot
-    /// tell, or the number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more of them.
+    /// Labels that are firm on one side only and are not shown to have changed. Either the test on the other side cannot tell, or
+    /// the number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more.
     pub one_sided: Vec<OneSidedLabel>,
     /// The heads that do nothing on one side alone. Their firm labels on the other side are lost or gained, and count as changes.
     pub idle: Vec<IdleHeadLabels>,
-    /// The heads of which some number that was asked for differs, the one with most first.
+    /// Heads with a differing number among the parts asked for, the head with most differing numbers first.
     pub heads: Vec<HeadChanges>,
     /// Accuracies on relations that differ, largest difference first.
     pub relations: Vec<Change>,
-    /// Metrics of heads that differ, largest difference first: differences in other units as multiples of what two models
-    /// that differ in precision alone may differ by.
+    /// Metrics of heads that differ, largest difference first. Differences in several units are compared as multiples of the
+    /// tolerance for two models that differ in precision alone.
     pub metrics: Vec<Change>,
     /// Parts that were not compared, and why.
     pub left_aside: Vec<LeftAside>,
@@ -74,7 +74,7 @@ pub struct NumbersOutcome {
 pub enum Method {
     /// Equal sentences: the block test of the differences.
     PairedByBlock,
-    /// Sentences of their own, or not known to be the same: by the intervals of both.
+    /// Different sentences, or not known to be equal: by the intervals of both.
     ByIntervals,
 }
 
@@ -83,7 +83,7 @@ pub enum Method {
 pub struct Compared {
     /// Labels that are firm on either side, but for `broad` and for how heads choose.
     pub firm_labels: usize,
-    /// Those of them that were compared.
+    /// The firm labels that were compared.
     pub labels: usize,
     /// Accuracies on relations.
     pub relations: usize,
@@ -101,11 +101,11 @@ pub struct LabelChange {
     pub place: HeadPlace,
     /// The label.
     pub label: String,
-    /// In the first analysis.
+    /// The standing in the first analysis.
     pub a: Standing,
-    /// In the second.
+    /// The standing in the second analysis.
     pub b: Standing,
-    /// The number of the head that the label of the side that has it firmly rests on, which differs.
+    /// The differing number that the label rests on, on the side where the label is firm.
     pub number: String,
     /// The q-value of the difference of that number.
     pub q: f64,
@@ -119,9 +119,9 @@ pub struct OneSidedLabel {
     pub place: HeadPlace,
     /// The label.
     pub label: String,
-    /// In the first analysis.
+    /// The standing in the first analysis.
     pub a: Standing,
-    /// In the second.
+    /// The standing in the second analysis.
     pub b: Standing,
 }
 
@@ -146,7 +146,7 @@ impl From<IdleHead> for IdleHeadLabels {
 pub struct Standing {
     /// Whether the label is firm there.
     pub firm: bool,
-    /// The number that the score is: of the rules for a label each side has the one that is best for it.
+    /// The metric behind the score: on each side, the best of the label's rules.
     pub number: String,
     /// The score.
     pub score: f64,
@@ -156,7 +156,7 @@ pub struct Standing {
     pub threshold: f64,
 }
 
-/// A head of which some number differs.
+/// A head with differing numbers.
 #[derive(Serialize, JsonSchema)]
 pub struct HeadChanges {
     /// The head.
@@ -177,7 +177,7 @@ pub struct LargestChange {
     pub number: String,
     /// Its unit.
     pub unit: Unit,
-    /// The second less the first.
+    /// The second value less the first.
     pub difference: f64,
     /// The q-value of the difference.
     pub q: f64,
@@ -193,11 +193,11 @@ pub struct Change {
     pub number: String,
     /// Its unit.
     pub unit: Unit,
-    /// In the first analysis.
+    /// The value in the first analysis.
     pub a: Valued,
-    /// In the second.
+    /// The value in the second analysis.
     pub b: Valued,
-    /// The second less the first.
+    /// The second value less the first.
     pub difference: f64,
     /// The standard error of the difference; 0 where nothing varies.
     pub standard_error: f64,
@@ -243,12 +243,12 @@ impl NumbersOutcome {
         }
     }
 
-    /// The labels of heads that do nothing on the other side.
+    /// Number of firm labels whose head does nothing on the other side.
     pub fn labels_of_idle(&self) -> usize {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// The heads that do nothing on one side in one line, at most so many of a kind by name, and their labels; `None` without any.
+    /// One line on heads that do nothing on one side, at most `most` names per kind, with their labels; `None` if there are none.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;
@@ -261,7 +261,7 @@ impl NumbersOutcome {
         })
     }
 
-    /// The numbers that were compared, and when one has changed: where its q-value is `at_most` the rate.
+    /// Sentence on the compared numbers and the criterion of a change; `at_most` are the words before the rate.
     pub fn numbers_in_words(&self, at_most: &str) -> String {
         let Self { compared, rate, tolerances: PerUnit { shares, nats, tokens }, method, .. } = self;
         if compared.numbers == 0 {
@@ -287,7 +287,7 @@ impl NumbersOutcome {
         )
     }
 
-    /// The labels that are firm on one side only, and where more is said of them; `None` without one.
+    /// Sentence on labels that are firm on one side only, which points to `headscope compare`; `None` if there are none.
     pub fn one_sided_in_words(&self) -> Option<String> {
         let count = self.one_sided.len();
         (count > 0).then(|| {
@@ -318,14 +318,14 @@ impl LabelChange {
         if self.a.firm { "lost" } else { "gained" }
     }
 
-    /// Whether the scores and what was tested are different numbers, which are then named.
+    /// Whether the scores and the tested number are different metrics, which are then named.
     pub fn has_several_numbers(&self) -> bool {
         [&self.a, &self.b].iter().any(|side| side.number != self.number)
     }
 }
 
 impl Standing {
-    /// The score with its interval and its threshold, after the name of the number where that is told.
+    /// The score with its interval and threshold; with `named`, after the name of the number.
     pub fn in_words(&self, named: bool, digits: usize) -> String {
         let name = if named { format!("{} ", one_line(&self.number)) } else { String::new() };
         let score = Valued { value: self.score, ci95: self.ci95 };

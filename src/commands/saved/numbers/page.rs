@@ -1,4 +1,4 @@
-//! The text of a comparison, for people: the verdict, labels before numbers, the largest first.
+//! Text and page of a comparison of numbers: the verdict, then labels, then numbers, largest differences first.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -15,12 +15,12 @@ use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
 use crate::system::printable::{one_line, printable};
 
-/// The longest lists of a page: together with the lines around them they are about sixty lines.
+/// Maximum list lengths without `--full`; with the lines around them the lists fill about sixty lines.
 const LABELS: usize = 16;
 const ROWS: usize = 10;
 const DIGITS: usize = 3;
 
-/// The page; with `full` all that changed.
+/// Renders the text; with `full` every change.
 pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
     let mut text = String::new();
     NumbersText { outcome, full }.write(&mut text).expect("writing to a string does not fail");
@@ -79,7 +79,7 @@ impl NumbersText<'_> {
         self.table(out, &table, changes.len(), LABELS)
     }
 
-    /// The labels of one side: not changes, but what a reader of two grids sees.
+    /// Labels that are firm on one side only: no changes, but visible to a reader who compares two grids.
     fn one_sided(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
@@ -89,7 +89,7 @@ impl NumbersText<'_> {
         writeln!(out, "  {}{more}", shown.join(", "))
     }
 
-    /// One row for each head, the one of which most numbers changed first.
+    /// One row per head, the head with most changed numbers first.
     fn heads(&self, out: &mut String) -> fmt::Result {
         let heads = &self.outcome.heads;
         if heads.is_empty() {
@@ -111,7 +111,7 @@ impl NumbersText<'_> {
         self.table(out, &table, heads.len(), ROWS)
     }
 
-    /// One row for each number, with the head where it changed most; all of them with `full`.
+    /// One row per number, with the head where it changed most; with `full` one row per number and head.
     fn numbers(&self, out: &mut String, part: Part, title: &str, changes: &[Change]) -> fmt::Result {
         if changes.is_empty() {
             return Ok(());

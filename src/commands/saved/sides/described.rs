@@ -1,4 +1,4 @@
-//! The two analyses of a comparison in words: what each is of, what was not compared, what they do not share; as data, text and page.
+//! Describes the two analyses of a comparison: their subjects, parts not compared, differing facts; as data, text and page.
 
 use std::fmt::{self, Write};
 
@@ -54,9 +54,9 @@ pub struct LeftAside {
 pub struct Fact {
     /// Its key in a report.
     pub key: String,
-    /// In the first analysis.
+    /// The value in the first analysis.
     pub a: Value,
-    /// In the second.
+    /// The value in the second analysis.
     pub b: Value,
 }
 
@@ -75,7 +75,7 @@ impl Described {
     }
 }
 
-/// The single values in which the descriptions of two runs differ, by their keys in a report.
+/// Single values in which the descriptions of two runs differ, by their keys in a report.
 pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
     let [a, b] = runs.map(|ReportContext { tool, model, corpus, settings, .. }| {
         json!({ "tool": tool, "model": model, "corpus": corpus, "settings": settings })
@@ -83,10 +83,10 @@ pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
     facts("", &a, &b)
 }
 
-/// The relative difference of two numbers that are one, since a report keeps six digits and a partial all of them.
+/// Relative difference up to which numbers count as equal: a report keeps six digits, a partial all of them.
 const ROUNDING: f64 = 5e-6;
 
-/// Whether two values are the same but for the digits that a report keeps.
+/// Whether two values are equal up to the rounding of reports.
 pub fn are_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(ours), Value::Number(theirs)) if ours.is_f64() || theirs.is_f64() => {
@@ -108,7 +108,7 @@ fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     match (a, b) {
         _ if are_same(a, b) => Vec::new(),
         (Value::Object(whole), Value::Null) | (Value::Null, Value::Object(whole)) => {
-            // What one side lacks is named value by value.
+            // If one side lacks an object, each of its values is a fact.
             whole.keys().flat_map(|key| facts(&format!("{at}.{key}"), &a[key], &b[key])).collect()
         }
         (Value::Object(ours), Value::Object(theirs)) => {
@@ -116,7 +116,7 @@ fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
             let inner = |key: &String| if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
             ours.keys().chain(more).flat_map(|key| facts(&inner(key), &a[key], &b[key])).collect()
         }
-        // Items of equally long lists are held against each other by their places: `corpus.files[0].sha256`.
+        // Items of equally long lists are compared by position: `corpus.files[0].sha256`.
         (Value::Array(ours), Value::Array(theirs))
             if ours.len() == theirs.len() && ours.iter().all(Value::is_object) =>
         {
@@ -127,14 +127,14 @@ fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     }
 }
 
-/// The longest lists that are shown unless all is asked for.
+/// Maximum list lengths without `--full`.
 const FACTS: usize = 6;
 const NAMES: usize = 6;
 
-/// The characters of a value that are shown: digests and lists of files are longer.
+/// Maximum number of characters shown of a value; digests and lists of files are longer.
 const VALUE: usize = 40;
 
-/// The characters before the first difference of two long values that are shown with it.
+/// Number of characters shown before the first difference of two long values.
 const CONTEXT: usize = 12;
 
 pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
@@ -176,7 +176,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
     }
 }
 
-/// Both values, of long ones the part where they begin to differ.
+/// Both values; long ones are cut to the part where they begin to differ.
 fn values(values: [&Value; 2], full: bool) -> [String; 2] {
     let whole = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
     let same = whole[0].iter().zip(&whole[1]).take_while(|(a, b)| a == b).count();
@@ -190,7 +190,7 @@ fn values(values: [&Value; 2], full: bool) -> [String; 2] {
     })
 }
 
-/// The length of a list of `usual` length.
+/// Maximum length of a list: `usual`, or no limit with `full`.
 pub fn most(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
 }
@@ -214,7 +214,7 @@ pub struct PageTable {
 }
 
 impl PageTable {
-    /// A table of these rows, without the columns in which no row has anything.
+    /// A table of these rows, without columns that are empty in every row.
     pub fn new(title: impl Into<String>, columns: &[&'static str], mut rows: Vec<Vec<String>>) -> Self {
         let is_filled = |column: usize| rows.is_empty() || rows.iter().any(|row| !matches!(&*row[column], "" | "-"));
         let filled: Vec<bool> = (0..columns.len()).map(is_filled).collect();

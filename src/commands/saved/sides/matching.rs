@@ -1,4 +1,4 @@
-//! Which heads of two models attend alike: what `headscope match` finds, and `headscope compare --match` reads.
+//! Matched heads of two models: the file that `headscope match` writes and `headscope compare --match` reads.
 
 use std::path::Path;
 
@@ -22,11 +22,11 @@ pub struct HeadMatching {
     pub schema_version: u32,
     /// The first model.
     pub a: MatchedModel,
-    /// The second.
+    /// The second model.
     pub b: MatchedModel,
     /// Sentences over which heads were matched.
     pub sentences: u64,
-    /// Heads whose partner is the same by the sentences of even number alone and by those of odd number alone.
+    /// Heads whose partner is also their partner over the even-numbered and over the odd-numbered sentences alone.
     pub halves_agree: usize,
     /// The heads of the first model, layer by layer.
     pub heads: Vec<MatchedHead>,
@@ -77,8 +77,8 @@ impl HeadMatching {
         Ok(matching)
     }
 
-    /// The place in b of the partner of each head of a, `[layers * heads]`.
-    /// Fails if the models are others than those of the sides, or a head has no partner of its own.
+    /// Index in `b` of the partner of each head of `a`, `[layers * heads]`.
+    /// Fails if the sides have different models, or heads are not paired one to one.
     pub fn partners(&self, sides: [&Side; 2]) -> Result<Vec<usize>> {
         for (own, side) in [&self.a, &self.b].into_iter().zip(sides) {
             let model = &side.circumstances.model;
@@ -93,7 +93,7 @@ impl HeadMatching {
     }
 }
 
-/// The places of partners, where each head has one of its own in its layer.
+/// Indices of the partners; `None` unless heads are paired one to one within each layer.
 fn pairs(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> {
     let is_within = |head: &MatchedHead| head.a.layer == head.b.layer && grid.stray([head.b]).is_none();
     let all = grid.is(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);

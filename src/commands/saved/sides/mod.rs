@@ -1,4 +1,4 @@
-//! The two sides of a comparison, reports and partials: what `compare` holds against each other.
+//! The two sides of a comparison, each read from a report or a partial.
 
 pub mod described;
 pub mod matching;
@@ -32,16 +32,16 @@ use described::{Described, LeftAside};
 #[derive(Clone, Debug)]
 pub struct SidesOptions {
     pub files: [PathBuf; 2],
-    /// The policy that both are labelled by; what it does not set stays as each report has it.
+    /// Policy by which both sides are labelled; thresholds that it leaves out stay as in each report.
     pub policy: PolicyOptions,
     pub threads: NonZeroUsize,
 }
 
 pub struct Side {
-    /// As it was named.
+    /// Path as the user gave it.
     pub file: String,
     shard: Option<Shard>,
-    /// The identity of the analysis: its model, its corpus, its program and its settings.
+    /// Model, corpus, program and settings of the analysis.
     pub circumstances: ReportContext,
     pub findings: Results,
 }
@@ -51,8 +51,8 @@ enum SavedFile {
     Partial(Shard, Box<Observation>),
 }
 
-/// Reads both sides. A partial takes the policy of the other side, or else the default; options have the last word on both.
-/// Fails if one of them is no report and no partial, the policy cannot be used, or the models do not have the same heads.
+/// Reads both sides. A partial takes the other side's policy, or else the default; the options override both.
+/// Fails if a file is neither report nor partial, the policy cannot be used, or the models have different heads.
 pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
     let files = [read_file(&paths[0])?, read_file(&paths[1])?];
@@ -69,8 +69,8 @@ pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     Ok(sides)
 }
 
-/// Reads a report and others that are all labelled by its policy.
-/// Fails if one of them is no report and no partial, the first is a partial, or the models do not have the same heads.
+/// Reads a report and others, all labelled by the policy of the first.
+/// Fails if a file is neither report nor partial, the first is a partial, or the models have different heads.
 pub fn read_by_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
     let mut sides: Vec<Side> = Vec::new();
     for path in paths {
@@ -90,7 +90,7 @@ pub fn read_by_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Sid
     Ok(sides)
 }
 
-/// Heads are compared by their places, which say nothing in a model of another shape.
+/// Fails if the models differ in layers or heads, since heads are compared by place.
 fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
     let [ours, theirs] = [a, b].map(|side| side.circumstances.model.grid());
     let words = |HeadGrid { layers, heads }| format!("{layers} layers of {heads} heads");
@@ -130,12 +130,12 @@ impl Side {
         Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
     }
 
-    /// An analysis that was just made; `name` is told where a file would be.
+    /// Side of an analysis that was just run; `name` stands for its file.
     pub fn of_run(name: &str, observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
     }
 
-    /// Whether both are over some of the same files.
+    /// Whether the two corpora have a file in common.
     pub fn same_text(&self, other: &Self) -> bool {
         let files = |side: &Self| -> Vec<String> {
             side.circumstances.corpus.files.iter().map(|file| file.sha256.clone()).collect()
@@ -148,8 +148,8 @@ impl Side {
         self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
     }
 
-    /// Whether a label says the same on both sides where it depends on counts of tokens: both were given one file of counts, or
-    /// counted corpora whose sizes differ by at most a tenth. How rare the rarest token of a sentence is grows with the corpus.
+    /// Whether a label that depends on token counts can be compared: both sides have one counts file, or corpora that differ by
+    /// at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus.
     pub fn has_like_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
         let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);
@@ -166,25 +166,25 @@ impl Side {
         self.findings.numbers(&self.circumstances.settings.policy)
     }
 
-    /// The assessments of every head for every label, those of how it chooses after the others; `[layers * heads]`.
+    /// Assessments of every head for every label, labels of how it chooses last; `[layers * heads]`.
     pub fn assessments(&self) -> Vec<Vec<Assessment>> {
         let policy = &self.circumstances.settings.policy;
         let both = self.findings.assessments(policy).into_iter().zip(self.findings.assessments_of_choices(policy));
         both.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
-    /// Whether both are known to be over the same sentences in the same blocks: two partials of one shard of the same files.
+    /// Whether both sides are partials of one shard of equal files, and so have equal sentences in equal blocks.
     pub fn same_sentences(&self, other: &Self) -> bool {
         self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
     }
 
-    /// Whether both are over the whole of the same files, and partials of them would have the same sentences.
+    /// Whether partials of both sides could be compared pairwise: both cover equal files in full.
     pub fn could_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
         is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.same_sentences(other)
     }
 
-    /// Whether both are over the same bytes in the same order, read as far and dealt to as many blocks.
+    /// Whether both sides have equal files in equal order, with equal limits and numbers of blocks.
     fn same_corpus(&self, other: &Self) -> bool {
         let corpus = |side: &Self| {
             let ReportContext { corpus, settings, .. } = &side.circumstances;
@@ -207,7 +207,7 @@ impl Side {
                 "The corpora differ in size: {ours} in a, {theirs} in b; how many labels are firm depends on the size."
             ));
         }
-        // A report is of all shards.
+        // A report covers all shards.
         let [ours, theirs] = [self, other].map(|side| side.shard.unwrap_or(Shard::WHOLE));
         let same = self.same_corpus(other) && ours == theirs;
         (!same).then(|| "The corpora are not the same.".to_owned())
@@ -244,7 +244,7 @@ impl Side {
         ))
     }
 
-    /// Its sampling units in words, where they are too few for any test.
+    /// The sampling units in words, if there are too few for any test.
     pub fn too_few_units(&self) -> Option<String> {
         if !self.is_of_corpus() {
             return None;
@@ -254,7 +254,7 @@ impl Side {
         corpus.too_few_units(&self.findings.estimates.denominators, piece)
     }
 
-    /// Why its model could not read the corpus, with the way out; `None` where it could.
+    /// Why the model could not read the corpus, with a remedy; `None` if it could.
     pub fn unread(&self) -> Option<String> {
         let ReportContext { model, corpus, .. } = &self.circumstances;
         let read = Some(corpus).filter(|_| self.is_of_corpus());
@@ -272,7 +272,7 @@ impl Side {
         })
     }
 
-    /// The parts of its report that no test is known for, as they would be written.
+    /// Sections of the report that no test is known for, by key, as JSON.
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
         let policy = &self.circumstances.settings.policy;
         let sections = self.findings.sections.iter().filter(|(_, section)| section.view(policy).numbers.is_empty());
@@ -284,21 +284,21 @@ impl Side {
     }
 }
 
-/// Why nothing can be told apart, where a side has too few sampling units for any test: `9 documents in a`.
+/// Sides with too few sampling units for any test, such as `9 documents in a`; `None` if both have enough.
 pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
     let of = |(side, name): (&Side, &str)| Some(format!("{} in {name}", side.too_few_units()?));
     let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
     (!said.is_empty()).then(|| said.join(", "))
 }
 
-/// Why a label is firm on neither side or on one alone, where a model could not read its corpus: a sentence for each such side.
+/// For each side whose model could not read the corpus, a sentence on why no label is firm there.
 pub fn unread(a: &Side, b: &Side) -> Option<String> {
     let of = |(side, name): (&Side, &str)| Some(format!("No label is firm in {name}: {}.", side.unread()?));
     let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// The parts of reports that differ, or that one of them lacks, and that no test is known for.
+/// Sections that no test is known for, and that differ between the reports or are missing in one.
 pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested(), b.untested());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {

@@ -1,4 +1,4 @@
-//! How a head stands on one side: to a label, and whether it does anything at all.
+//! State of a head on one side of a comparison: its standing for a label, and why it may do nothing at all.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,11 +17,11 @@ use crate::study::labels::policy::Policy;
 pub enum LabelStanding {
     /// The label is firm.
     Firm,
-    /// The head has the label, and the test does not show it.
+    /// The head has the label, but not significantly.
     Borderline,
     /// The one-sided test at 2.5 % finds that the rule does not fire.
     OutOfReach,
-    /// The rule does not fire, and the test does not show that it would not with more sentences.
+    /// The rule does not fire, but not significantly: with more sentences it might.
     WithinReach,
     /// The rule does not fire, and there is no test: the score rests on too few blocks.
     Untested,
@@ -30,7 +30,6 @@ pub enum LabelStanding {
 }
 
 impl LabelStanding {
-    /// The standing of a head that was assessed for the label.
     pub fn of(assessment: &Assessment) -> Self {
         match assessment {
             Assessment { fires: true, label, .. } if label.borderline => Self::Borderline,
@@ -98,7 +97,7 @@ impl Idleness {
 }
 
 impl Side {
-    /// Why the head at a place does nothing; `None` of others.
+    /// Why the head at a place does nothing; `None` if it is at work.
     fn idleness(&self, place: usize) -> Option<Idleness> {
         let model = &self.circumstances.model;
         if self.findings.absent.contains(&place) {
@@ -111,15 +110,14 @@ impl Side {
     }
 }
 
-/// Why a head and its partner on the other side do nothing.
-///
-/// One that writes a constant counts only beside one at work: otherwise both sides are compared by where it attends.
+/// Why a head and its partner on the other side do nothing. A head that writes a constant counts only if its partner is at work:
+/// otherwise both sides are compared by where they attend.
 pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
 }
 
-/// The heads that do nothing on one side alone, by their places there, with the `partners` of `a` on `b`, `[layers * heads]`.
+/// Heads that do nothing on one side only, by their place there. `partners`: each head's partner in `b`, `[layers * heads]`.
 pub fn one_sided(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     let grid = a.circumstances.model.grid();
     let idle = |(place, &partner): (usize, &usize)| match idleness([(a, place), (b, partner)]) {
@@ -130,7 +128,7 @@ pub fn one_sided(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     partners.iter().enumerate().filter_map(idle).collect()
 }
 
-/// The heads in one line, at most so many of a kind by name; `None` without any.
+/// One line on idle heads, with at most `most` names per kind; `None` if there are none.
 pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
     let kinds = ["a", "b"]
         .into_iter()
