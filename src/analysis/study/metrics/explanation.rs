@@ -3,7 +3,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub name: &'static str,
-    /// Its meaning for a head, as a sentence.
+    /// The meaning of the label or metric for a head, as a sentence.
     pub measures: &'static str,
     /// The formula; symbols as in docs/methodology/units.md. A threshold's name in braces is replaced by its default.
     pub formula: &'static str,
@@ -11,6 +11,6 @@ pub struct Explanation {
     pub chance: &'static str,
     /// The source of the definition or of the threshold.
     pub source: &'static str,
-    /// Warnings of what it does not say; empty if there are none.
+    /// Conclusions that the number does not allow; empty if there are none.
     pub caveats: &'static str,
 }
