@@ -59,7 +59,7 @@ pub const PRESETS: &[Preset] = &[
         summary: Some(voita2019),
         ..NONE
     },
-    // Section 4.1 has the classes without numbers. Here one pattern explains at least half, or each of two a quarter.
+    // Section 4.1 has the classes without numbers. Here one pattern explains half of the variance, or each of two a quarter.
     Preset {
         name: "kovaleva2019",
         about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",

@@ -33,7 +33,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::section;
 
-/// A kind of sentence.
 struct Kind {
     /// The share of sentences of this kind.
     share: f64,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 
-/// The most tokens of the sentence. More would be too small to see in a thumbnail, and a page would outgrow a mail: the maps of
-/// 144 heads have 144 * 32 * 32 letters, 147 kB.
+/// The most tokens of the sentence. More would be too small to see in a thumbnail, and make a page too large for a mail: the maps
+/// of 144 heads have 144 * 32 * 32 letters, 147 kB.
 pub const MOST_TOKENS: usize = 32;
 
 /// The levels of a weight, a letter each: base64 has 64 (RFC 4648, table 1), all unescaped in JSON and HTML.

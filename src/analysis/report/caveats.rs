@@ -65,7 +65,7 @@ const GENERAL: &[ConditionalCaveat] = &[
         |run| {
             let longest = usize::try_from(run.corpus.longest).unwrap_or(usize::MAX);
             let nearest = run.model.visibility.in_all_layers();
-            // Causal attention has another caveat.
+            // Causal attention has a separate caveat.
             let after = nearest.after.filter(|_| !nearest.is_causal());
             !Visibility { after, ..nearest }.is_whole(longest)
         },

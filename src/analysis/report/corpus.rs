@@ -21,9 +21,9 @@ pub struct CorpusInfo {
     pub name: String,
     /// Sentences analysed.
     pub sentences: u64,
-    /// Tokens of these sentences, special tokens included.
+    /// Tokens of the analysed sentences, special tokens included.
     pub tokens: u64,
-    /// Words of these sentences: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
+    /// Words of the analysed sentences: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
     pub words: u64,
     /// Tokens of the longest sentence, or of the longest window where sentences were read in windows.
     pub longest: u64,
@@ -125,9 +125,9 @@ pub struct CorpusFileInfo {
     pub generated: Option<String>,
     /// Sentences analysed.
     pub sentences: u64,
-    /// Tokens of these sentences. They include special tokens, unless the sentences were read in windows.
+    /// Tokens of the analysed sentences. They include special tokens, unless the sentences were read in windows.
     pub tokens: u64,
-    /// Words of these sentences.
+    /// Words of the analysed sentences.
     pub words: u64,
     /// Sentences left out.
     pub skipped: u64,

@@ -60,7 +60,7 @@ pub struct Report {
     /// The chance level of each metric on this corpus, by metric id.
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
-    /// The 95 % intervals of these chance levels.
+    /// The 95 % intervals of `chance`.
     #[schemars(schema_with = "schema::intervals")]
     pub chance_ci95: Intervals,
     /// The evidence that each metric rests on, by metric id; empty in reports of 0.1.
@@ -89,7 +89,7 @@ pub struct Report {
     pub run: Option<RunInfo>,
 }
 
-/// The sections of the studies that were run, in the order of the table.
+/// The sections of the studies that were run, in the order of the registry.
 #[derive(Default)]
 pub struct Sections(pub Vec<(&'static dyn AnyStudy, Box<dyn Section>)>);
 

@@ -128,7 +128,7 @@ pub struct HealthCheck {
     /// The largest value that does not fail; of `units` the smallest. A threshold of the policy.
     #[schemars(range(min = 0))]
     pub threshold: f64,
-    /// Whether it fails.
+    /// Whether the check fails.
     pub fails: bool,
 }
 
@@ -163,7 +163,7 @@ impl Health {
         self.failing().filter(|check| check.id.decides())
     }
 
-    /// Whether no failed check shows that the model could not read the text.
+    /// True unless a check that decides fails: nothing then shows that the model could not read the text.
     pub fn is_read(&self) -> bool {
         self.unread().next().is_none()
     }

@@ -44,7 +44,7 @@ impl PassSpec {
         Self { follows: true, ..self }
     }
 
-    /// This pass in the second stage. A first-stage pass may keep `needs` of the sequences that `of` selects.
+    /// This pass in the second stage. It needs only the activations `needs` of sequences selected by `of`, which may be kept.
     pub fn following_kept(self, needs: Needs, of: fn(&Sequence) -> bool) -> Self {
         Self { follows: true, keep: Some(Keep { needs, of }), ..self }
     }

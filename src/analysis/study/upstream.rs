@@ -26,7 +26,7 @@ pub struct UpstreamResults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// The model is not shown to be right more often than without any skill.
+    /// The model is not significantly better than a baseline without any skill.
     NotAboveBaseline,
     /// One answer is right for more than 60 % of the items.
     OneAnswer,

@@ -8,10 +8,10 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// The counted words of a sentence, with the class of each if it has one, as a number that the study gives to the class.
+/// The words of a sentence, each with its class if it has one; the study numbers the classes.
 #[derive(Clone, Debug)]
 pub struct ClassedWords {
-    /// The place in the sentence of the first counted word: a decoder's first word does not count.
+    /// The place in the sentence of the first word here: a decoder's first word is left out.
     pub first: usize,
     pub classes: Vec<Option<usize>>,
     spans: Vec<WordSpan>,
@@ -22,7 +22,7 @@ pub struct ClassedWords {
 }
 
 impl ClassedWords {
-    /// The counted words of a sentence whose queries see the keys of `visibility`; `None` if no word has a class.
+    /// The words of a sentence, whose queries see the keys of `visibility`; `None` if no word has a class.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,

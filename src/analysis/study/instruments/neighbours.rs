@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sequences::sequence::Sequence;
 
-/// The shortest sequence with a neighbour: with two tokens, each query has a single key, which gets all attention.
+/// The shortest sequence with a neighbour: with two tokens, each query has one other key, which leaves no choice.
 const SHORTEST: usize = 3;
 
 /// The neighbours in a pack, with a value of each head of a layer that is kept until the next sequence is seen.

@@ -14,7 +14,7 @@ use crate::study::labels::evidence::Direction;
 pub struct Partners {
     /// Whether queries see only the words before them.
     pub is_causal: bool,
-    /// The words of the word's sentence, `[words]`.
+    /// For each word, the words of its sentence; `[words]`.
     candidates: Vec<Range<usize>>,
     /// Factors on the weights, shared by the sentences of a window.
     lifts: Arc<Lifts>,

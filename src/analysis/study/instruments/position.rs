@@ -1,8 +1,8 @@
 //! Position-matched chance: the score of a head that has the same preference for offsets, but sees nothing else
 //! (docs/methodology/words.md).
 //!
-//! Attention to nearby tokens finds what tends to stand nearby. So a head's mean weight in each bin of offsets, over the queries
-//! of a metric, is multiplied by the rate at which a key in that bin is a target of the metric.
+//! Attention to nearby tokens finds what tends to stand nearby. So a head's mean weight in each bin of offsets, over a metric's
+//! queries, is multiplied by the share of targets of the metric in that bin.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -162,7 +162,7 @@ pub struct Pair {
     pub key: usize,
     /// The weight of uniform attention from the query to the key.
     pub weight: f64,
-    /// The target that the key is, by its number, and to what share; the share of all other targets is 0.
+    /// The index of the target that the key counts for, and the key's share in it; `None` if the key is no target.
     pub target: Option<(usize, f64)>,
 }
 

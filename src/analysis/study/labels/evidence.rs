@@ -77,9 +77,9 @@ pub struct UseTest {
     pub arcs: u64,
     /// Blocks with such an arc.
     pub blocks: usize,
-    /// The mean increase of the query word's loss, in nats, once the head's weight on its partner is exchanged with its weight on
-    /// the word at the nearest distance to the partner's. The weights on all other words are redistributed at random before and
-    /// after. Null without an arc.
+    /// The mean increase of the query word's loss, in nats, when two weights of the head are exchanged: on the partner, and on
+    /// the word whose distance is nearest to the partner's. The weights on all other words are redistributed at random before
+    /// and after. Null without an arc.
     #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
     /// The 95 % interval of `loss_effect`.
@@ -102,7 +102,7 @@ pub struct UseTest {
 /// The use of a syntactic label's arcs that are not at its relation's best offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UseOffOffset {
-    /// Arcs.
+    /// The number of these arcs.
     pub arcs: u64,
     /// The mean increase of the loss over these arcs, in nats; null without an arc.
     #[serde(rename = "loss_effect")]

@@ -21,7 +21,7 @@ pub struct Metric<F> {
     pub keys: Keys,
     /// Numerator and denominator of a head.
     pub value: F,
-    /// The chance level as a ratio, for a head without any preference; `None` if `value` of a uniformly attending head is it.
+    /// The chance level as a ratio, for a head without any preference; `None` if it is `value` of a uniformly attending head.
     pub chance: Option<F>,
 }
 

@@ -18,9 +18,9 @@ pub struct LinkSource {
     pub word: usize,
     /// The source's targets among the candidates, ascending.
     pub targets: Vec<usize>,
-    /// The words that the source's target is chosen from, ascending.
+    /// The words among which the source's target is chosen, ascending.
     pub candidates: Vec<usize>,
-    /// All words that would be candidates if the corpus did not name candidates; empty where it names none.
+    /// As `candidates`, if the corpus did not name candidates; empty where it names none.
     pub seen: Vec<usize>,
     /// The candidates of the source's class, if both targets and others are among them; otherwise empty.
     pub of_class: Vec<usize>,

@@ -23,8 +23,8 @@ pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }
 
-/// Assesses `label`, which requires `metric` (at `key`, if it has several cells) to be `margin` above uniform attention, and
-/// above [`TIMES_EXPECTED`] times the position-matched chance, both by the block test.
+/// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells), both by the block test: `margin`
+/// above uniform attention, and above [`TIMES_EXPECTED`] times the position-matched chance.
 pub fn assess_content(
     label: &str,
     metric: &str,
