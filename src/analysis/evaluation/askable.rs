@@ -1,4 +1,4 @@
-//! The questions that cannot be asked of a model, and why.
+//! The studies that cannot be asked of a model, and why.
 
 use crate::model::Model;
 use crate::model::parameters::Objective;
@@ -8,10 +8,10 @@ use crate::study::AnyStudy;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Askable {
-    /// Whether its tokens are residues of proteins, so that it knows no words.
+    /// Whether the tokens are residues of proteins, so that the model knows no words.
     pub of_residues: bool,
     pub is_decoder: bool,
-    /// Whether it has the head by which it was trained, so that it has a loss.
+    /// Whether the model has the prediction head that it was trained with, and so a loss.
     pub predicts: bool,
     pub lacks_heads: bool,
 }
@@ -35,7 +35,7 @@ impl Askable {
         }
     }
 
-    /// Why a study cannot be asked, as a sentence without its subject, the model; `None` if it can, as far as its kind goes.
+    /// Why a study cannot be asked, as a sentence without its subject, the model; `None` if the kind of model allows it.
     pub fn beyond(self, study: &dyn AnyStudy) -> Option<String> {
         let card = study.card();
         if self.of_residues && card.of_language {
@@ -53,7 +53,7 @@ impl Askable {
         card.beyond_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
-    /// The same, or that the study is of losses, which a model without the head by which it was trained does not have.
+    /// As [`Self::beyond`], or that the study needs a loss, and the model lacks the prediction head that it was trained with.
     pub fn beyond_or_without_loss(self, study: &dyn AnyStudy) -> Option<String> {
         let needs_loss = || !self.predicts && is_of_losses(study);
         let without = "has no head by which it was trained, and so no loss";
@@ -67,7 +67,7 @@ fn is_of_losses(study: &dyn AnyStudy) -> bool {
     own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(is_of_losses)
 }
 
-/// Whether a study is of the items of a task, and of nothing else.
+/// Whether a study is about the items of a task alone.
 pub fn is_of_items(study: &dyn AnyStudy) -> bool {
     study.passes_of(false).iter().any(|spec| spec.pass.sequences.are_items())
 }

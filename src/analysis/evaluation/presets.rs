@@ -1,4 +1,4 @@
-//! Presets: published analyses, as lists of studies that are switched on and of thresholds that are set.
+//! Presets: published analyses, as lists of studies to switch on and thresholds to set.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ pub struct Preset {
     pub name: &'static str,
     pub about: &'static str,
     pub studies: &'static [&'static str],
-    /// How words were given to the tokenizer in it.
+    /// How words were given to the tokenizer in the published analysis.
     pub words: Spacing,
-    /// Whether all rules that it does not set are off, so that it cannot be followed together with another such one.
+    /// Whether all rules that the preset does not set are off, so that it excludes other presets of this kind.
     pub alone: bool,
-    /// How it removed heads, where it removed any.
+    /// How the published analysis removed heads, if it removed any.
     pub removal: Option<Replacement>,
     pub policy: &'static [(&'static str, Value)],
-    /// Its line of the summary, of every head's labels and metrics.
+    /// The preset's line of the summary, from the labels and metrics of every head.
     pub summary: Option<fn(&[Labelled<'_>]) -> String>,
 }
 
 pub type Labelled<'a> = (&'a [Label], &'a Values);
 
-/// A preset that asks for nothing: others say what they set beside.
+/// An empty preset, from which others take the fields that they do not set.
 const NONE: Preset = Preset {
     name: "",
     about: "",
@@ -45,12 +45,12 @@ pub const PRESETS: &[Preset] = &[
         name: "clark2019",
         about: "Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own",
         studies: &["clark2019"],
-        // Its corpora are words, joined by spaces.
+        // The paper's corpora are words, joined by spaces.
         words: Spacing::Spaced,
         ..NONE
     },
-    // Sections 5.1 to 5.3: heads are positional by where the largest weight is, and syntactic without a test. The paper
-    // names no fewest words of a relation, and no threshold for rare words, so those are as by default.
+    // Sections 5.1 to 5.3: heads are positional by the place of the largest weight, and syntactic without a test. The paper names
+    // no fewest words of a relation, and no threshold for rare words: these keep their defaults.
     Preset {
         name: "voita2019",
         about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
@@ -59,7 +59,7 @@ pub const PRESETS: &[Preset] = &[
         summary: Some(voita2019),
         ..NONE
     },
-    // Section 4.1 has the classes, and no numbers for them: a part of a half is most of it, and two of a quarter are half.
+    // Section 4.1 has the classes without numbers. Here one pattern explains half of the variance, or each of two a quarter.
     Preset {
         name: "kovaleva2019",
         about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
@@ -71,7 +71,7 @@ pub const PRESETS: &[Preset] = &[
             ("class_both_r2", Value::Share(0.25)),
             ("class_segment_r2", Value::Share(0.25)),
             LABEL_Q,
-            // It cannot be off; no head is a whole above a baseline.
+            // This threshold cannot be off, but no head beats a baseline by 1.
             ("syntactic_margin", Value::Share(1.0)),
         ],
         summary: Some(kovaleva2019),
@@ -93,7 +93,7 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// No rule by itself: it stays for labels that a policy file switches on.
+/// The bound on q-values is no rule by itself: it stays for labels that a policy file switches on.
 const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
 pub fn named(name: &str) -> Option<&'static Preset> {
@@ -101,7 +101,7 @@ pub fn named(name: &str) -> Option<&'static Preset> {
 }
 
 impl Preset {
-    /// Whether it sets thresholds of labels, so that a saved report can be labelled by it.
+    /// Whether the preset sets thresholds of labels, so that a saved report can be labelled by it.
     pub fn is_policy(&self) -> bool {
         !self.policy.is_empty()
     }
@@ -116,14 +116,14 @@ pub fn policy(presets: &[&Preset]) -> Policy {
     policy.with(off.into_iter().map(|rule| (rule, Value::Off)).chain(set))
 }
 
-/// The first study that a preset needs and that is not among `studies`, with the preset.
+/// The first study that a preset needs and `studies` lacks, behind the name of the preset.
 pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -> Option<(&'static str, &'static str)> {
     let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
     let needs = presets.iter().flat_map(|preset| preset.studies.iter().map(|study| (preset.name, *study)));
     needs.into_iter().find(|(_, study)| !ran(study))
 }
 
-/// How words are given to the tokenizer where these presets and studies are asked for: as in the published analyses.
+/// How words are given to the tokenizer for these presets and studies: as in the published analyses.
 pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     let is_asked_for = |preset: &&Preset| {
         let named = |study: &&str| studies.iter().any(|name| name == study);
@@ -134,7 +134,7 @@ pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     spaced.map_or(Spacing::Written, |preset| preset.words)
 }
 
-/// How heads are removed where these presets are followed and nothing else is said: as in the first that removed any.
+/// How heads are removed under these presets, unless an option says it: as in the first that removes any.
 pub fn removal(presets: &[&Preset]) -> Option<Replacement> {
     presets.iter().find_map(|preset| preset.removal)
 }
@@ -146,7 +146,7 @@ pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
 const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
 const SYNTACTIC: [&str; 1] = ["syntactic:<relation>"];
 
-/// How many heads have the two roles of Voita et al. 2019, and how confident they are beside the others.
+/// The number of heads with either role of Voita et al. 2019, and the mean confidence of heads with and without a role.
 fn voita2019(heads: &[Labelled<'_>]) -> String {
     let has = |(labels, _): &Labelled<'_>, families: &[&str]| {
         labels.iter().filter_map(|label| registry::find(&label.label)).any(|family| families.contains(&family.name()))

@@ -1,5 +1,5 @@
-//! Do 95 % intervals cover 95 % of the time, do tests reject what is true 5 % of the time, and are discoveries true? Corpora are drawn from heads whose behaviour is
-//! known, and go the way of real ones: sums by block, measurements, labels.
+//! Simulated coverage of 95 % intervals, rejection rates of tests at 5 %, and false discovery rates. Corpora are drawn from heads
+//! whose behaviour is known, and go the way of real ones: sums by block, measurements, labels.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -33,36 +33,34 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::section;
 
-/// A kind of sentence.
 struct Kind {
-    /// How many sentences are of it.
+    /// The share of sentences of this kind.
     share: f64,
-    /// How many words of a relation it has.
+    /// The number of words of a relation in such a sentence.
     words: RangeInclusive<u64>,
-    /// How much more accurate than on average everyone is on it.
+    /// How far the accuracy of all heads, and of the offset, is above average.
     ease: f64,
 }
 
-/// Short sentences are easy and long ones hard. Weighted by words the ease is 0 (0.6 x 1 x 0.06 = 0.4 x 3 x 0.03), so
-/// that a head's accuracy over all words is the one that it was given. A sentence has 0.6 x 1 + 0.4 x 3 = 1.8 words of a
-/// relation on average.
+/// Short sentences are easy and long ones hard. Weighted by words the ease is 0 (0.6 x 1 x 0.06 = 0.4 x 3 x 0.03), so that a head
+/// has the given accuracy over all words. On average, a sentence has 0.6 x 1 + 0.4 x 3 = 1.8 words of a relation.
 const KINDS: [Kind; 2] =
     [Kind { share: 0.6, words: 0..=2, ease: 0.06 }, Kind { share: 0.4, words: 1..=5, ease: -0.03 }];
 
-/// A head has an accuracy of its own in each sentence, from a beta distribution whose two parameters add up to this:
-/// the outcomes of two words of one sentence have a correlation of 1/(4 + 1).
+/// In each sentence the accuracy of a head is drawn from a beta distribution whose two parameters add up to this: the outcomes of
+/// two words of one sentence have a correlation of 1/(4 + 1).
 const CONCENTRATION: f64 = 4.0;
 
-/// On how many words a head does what the offset does.
+/// The share of words on which a head does what the offset does.
 const COPIED: f64 = 0.3;
 
 /// The accuracy of the offset.
 const OFFSET: f64 = 0.4;
 
-/// The attention to separators of head 0.
+/// The mean attention of head 0 to separators.
 const SEPARATOR_MASS: f64 = 0.6;
 
-/// The place of the offset +1, the baseline, and of -1, which is right where +1 is not in a quarter of the words.
+/// The places of the offset +1, the baseline, and of -1, which is right in a quarter of the words where +1 is wrong.
 const NEXT: usize = BASELINE_OFFSETS / 2;
 const PREVIOUS: usize = NEXT - 1;
 
@@ -71,24 +69,24 @@ fn tokens(words: u64) -> u64 {
     5 + 3 * words
 }
 
-/// How far a document's accuracies are from those of all documents, at most: a uniform number up to this either way, one for
-/// each head and direction. With documents of 52 sentences a standard error by documents is then about twice that by
-/// sentences, as of GUM's dev set.
+/// The largest deviation of a document's accuracies from the mean over documents; each head and direction has a uniform deviation
+/// up to this either way. With documents of 52 sentences, a standard error by documents is then about twice one by sentences, as
+/// for GUM's dev set.
 const APART: f64 = 0.15;
 
-/// The sentences of each document, and how far documents are apart.
+/// The number of sentences in each document, and the largest deviation of documents.
 struct Documents {
     sentences: Vec<u64>,
     apart: f64,
 }
 
 impl Documents {
-    /// Sentences that are documents of their own, and independent.
+    /// Independent documents of one sentence each.
     fn of_one_sentence(sentences: u64) -> Self {
         Self { sentences: vec![1; usize::try_from(sentences).unwrap()], apart: 0.0 }
     }
 
-    /// Documents that are apart. Their sizes have a log-normal distribution around `median`.
+    /// Documents that deviate from each other, with log-normal sizes around `median`.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 or more, and far below 2^64")]
     fn of_unequal_size(documents: usize, median: f64, deviation: f64, rng: &mut ChaCha8Rng) -> Self {
         let size = LogNormal::new(f64::ln(median), deviation).expect("a deviation of 0 or more");
@@ -96,12 +94,12 @@ impl Documents {
     }
 }
 
-/// A chance that varies from sentence to sentence around `mean`.
+/// A probability for one sentence, drawn at random around `mean`.
 fn vary(mean: f64, rng: &mut ChaCha8Rng) -> f64 {
     Beta::new(mean * CONCENTRATION, (1.0 - mean) * CONCENTRATION).expect("a mean between 0 and 1").sample(rng)
 }
 
-/// The findings on a corpus. `accuracies[relation][head][direction]`.
+/// The results on a simulated corpus, from `accuracies[relation][head][direction]`.
 fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &mut ChaCha8Rng) -> Results {
     let heads = accuracies[0].len();
     let grid = HeadGrid { layers: 1, heads };
@@ -114,7 +112,7 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
         let number = document % BLOCKS;
         let mut apart = || rng.random_range(-1.0..=1.0) * documents.apart;
         let of_separators = apart();
-        // The offset's of each relation, and each head's in both directions.
+        // The deviations of the offset for each relation, and of each head in both directions.
         let of_relations: Vec<(f64, Vec<[f64; 2]>)> =
             accuracies.iter().map(|heads| (apart(), heads.iter().map(|_| [apart(), apart()]).collect())).collect();
         for _ in 0..sentences {
@@ -171,13 +169,13 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
     Results::new(&observed, &context, policy)
 }
 
-/// The number of corpora: the share of 2,000 that covers, or rejects, has a standard error of 0.5 %.
+/// The number of corpora: a rate of coverage or rejection over 2,000 has a standard error of 0.5 %.
 const CORPORA: u64 = 2000;
 
-/// How often something is so, by what it is of.
+/// Rates, by the name of the simulated quantity.
 type Shares = BTreeMap<&'static str, f64>;
 
-/// How often the intervals of corpora of one size cover what is true of them, and the block test rejects it at 5 %.
+/// Rates at which the intervals cover the truth, and the block test rejects it at 5 %, over corpora of one size.
 fn simulate(seed: u64, mut documents: impl FnMut(&mut ChaCha8Rng) -> Documents) -> [Shares; 2] {
     let [good, poor] = [0.6, 0.35];
     let mass = {
@@ -226,7 +224,7 @@ fn simulate(seed: u64, mut documents: impl FnMut(&mut ChaCha8Rng) -> Documents) 
     [covered, rejected]
 }
 
-/// The shares of what is simulated are between these bounds.
+/// Asserts that the rates are between these bounds.
 fn check(corpus: &str, what: &str, shares: Shares, bounds: RangeInclusive<f64>) {
     for (name, share) in shares {
         println!("{corpus}, {name} {what}: {:.1} %", share * 100.0);

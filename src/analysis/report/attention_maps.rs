@@ -1,34 +1,34 @@
-//! The attention of every head over one sentence, small enough to be seen at a glance.
+//! The attention maps of all heads over one sentence, small enough to be seen at a glance.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 
-/// Most tokens of the sentence. Beyond that a token of a thumbnail is hardly to be seen, and a page outgrows a mail: the maps of 144
-/// heads have 144 * 32 * 32 letters, 147 kB.
+/// The most tokens of the sentence. More would be too small to see in a thumbnail, and make a page too large for a mail: the maps
+/// of 144 heads have 144 * 32 * 32 letters, 147 kB.
 pub const MOST_TOKENS: usize = 32;
 
-/// The levels of a weight, each a letter: base64 has as many (RFC 4648, table 1), and none that JSON or HTML escapes.
+/// The levels of a weight, a letter each: base64 has 64 (RFC 4648, table 1), all unescaped in JSON and HTML.
 const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The attention of every head over one sentence, rounded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttentionMaps {
-    /// The head whose typical example the sentence is; null of a sentence that was given.
+    /// The head whose typical example the sentence is; null for a sentence that was given.
     pub example_of: Option<HeadPlace>,
-    /// The place of the sentence in the corpus, counted from 0; null of a sentence that was given.
+    /// The place of the sentence in the corpus, counted from 0; null for a sentence that was given.
     pub sentence: Option<u64>,
-    /// Its tokens.
+    /// The tokens of the sentence.
     #[schemars(length(min = 1, max = 32))]
     pub tokens: Vec<String>,
-    /// The maps of the heads, layer by layer. A map has a letter for each pair of tokens, from the first token to each token, then from
-    /// the second: `A` to `Z`, `a` to `z`, `0` to `9`, `+` and `/` are 0 to 63 of 63 parts of a weight of 1.
+    /// The maps of the heads, layer by layer. A map has a letter for each pair of tokens: the weights from the first token to
+    /// each token, then from the second, and so on. `A` to `Z`, `a` to `z`, `0` to `9`, `+` and `/` are weights of 0/63 to 63/63.
     pub maps: Vec<String>,
     /// The words and special tokens that the tokens make up, in order; empty in reports of 0.1.
     #[serde(default)]
     pub units: Vec<SentenceUnit>,
-    /// The arcs of the gold tree between them; empty without a tree.
+    /// The arcs of the gold tree between the units; empty without a tree.
     #[serde(default)]
     pub arcs: Vec<SentenceArc>,
 }
@@ -36,33 +36,33 @@ pub struct AttentionMaps {
 /// A word or a special token of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentenceUnit {
-    /// Its text.
+    /// The text of the unit.
     pub text: String,
-    /// Its first token, and the one after its last.
+    /// The unit's first token, and the token after its last.
     pub tokens: [usize; 2],
-    /// Whether it is a word.
+    /// Whether the unit is a word.
     pub is_word: bool,
 }
 
-/// An expected arc between two units, from where attention should start: from the dependent, or in a decoder from the later one.
+/// An expected arc between two units, from the unit that should attend: the dependent, or in a decoder the later unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentenceArc {
     /// The place of the unit that should attend.
     pub from: usize,
-    /// The place of the unit to which it should.
+    /// The place of the unit that it should attend to.
     pub to: usize,
     /// The relation.
     pub relation: String,
 }
 
 impl AttentionMaps {
-    /// The maps of a sentence that was given, of the attention of all heads, `[heads, tokens, tokens]`.
+    /// The maps of a sentence that was given, from the attention of all heads, `[heads, tokens, tokens]`.
     pub fn new(tokens: Vec<String>, weights: &[f32]) -> Self {
         let maps = weights.chunks(tokens.len() * tokens.len()).map(encoded).collect();
         Self { example_of: None, sentence: None, tokens, maps, units: Vec::new(), arcs: Vec::new() }
     }
 
-    /// The first thing in which they are not those of a model with these heads.
+    /// The first reason why the maps do not fit a model with these heads, if there is one.
     pub fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Self { tokens, maps, example_of, units, arcs, .. } = self;
         if let Some(stray) = grid.stray(*example_of) {
@@ -86,7 +86,7 @@ impl AttentionMaps {
     }
 }
 
-/// Weights as letters, each the nearest level.
+/// Weights as letters, each rounded to the nearest level.
 fn encoded(weights: &[f32]) -> String {
     let level = |weight: &f32| {
         let level = (weight.clamp(0.0, 1.0) * (LEVELS.len() - 1) as f32).round();

@@ -1,4 +1,4 @@
-//! Facts about a run to know before its labels, and its caveats, for which docs/LIMITS.md has the argument and references.
+//! The caveats of a run, and facts to know before its labels; docs/LIMITS.md has the argument and references.
 
 use super::{Caveat, ContextInfo, CorpusInfo, ModelInfo, Report, TextInfo};
 use crate::corpus::Format;
@@ -20,7 +20,7 @@ struct RunFacts<'a> {
 }
 
 impl RunFacts<'_> {
-    /// Whether the corpus is such a text; reports of 0.1 do not say.
+    /// Whether the text of the corpus meets a condition; `false` for reports of 0.1, which do not describe the text.
     fn text(&self, is_such: impl Fn(&TextInfo) -> bool) -> bool {
         self.corpus.text.as_ref().is_some_and(is_such)
     }
@@ -65,7 +65,7 @@ const GENERAL: &[ConditionalCaveat] = &[
         |run| {
             let longest = usize::try_from(run.corpus.longest).unwrap_or(usize::MAX);
             let nearest = run.model.visibility.in_all_layers();
-            // That a decoder sees nothing after a token is another caveat.
+            // Causal attention has a separate caveat.
             let after = nearest.after.filter(|_| !nearest.is_causal());
             !Visibility { after, ..nearest }.is_whole(longest)
         },
@@ -160,12 +160,12 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
 ];
 
-/// Whether proteins were read by a model of something else.
+/// Whether the corpus is of proteins, but the model is not.
 pub(super) fn is_read_as_text(model: &ModelInfo, corpus: &CorpusInfo) -> bool {
     !model.residues && corpus.files.iter().any(|file| file.format == Format::Fasta)
 }
 
-/// Whether a general caveat is about how sure labels are, not about their meaning.
+/// Whether a general caveat is about the certainty of labels, not about their meaning.
 pub fn is_about_certainty(id: &str) -> bool {
     GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == CaveatSubject::Certainty)
 }
@@ -194,7 +194,7 @@ impl Report {
         self.corpus.unit.to_string().replace("sentence", sentence)
     }
 
-    /// The facts to know before the labels, a sentence each without its full stop: of the model, and of the corpus.
+    /// The facts to know before the labels, as sentences without a full stop: about the model, and about the corpus.
     pub fn remarks(&self) -> [Vec<String>; 2] {
         let shared = self.model.heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
@@ -235,7 +235,7 @@ impl Report {
         [of_model, of_corpus.collect()]
     }
 
-    /// The studies that a model of proteins leaves out; `None` of another model.
+    /// A remark on the studies that a model of proteins leaves out; `None` for another model.
     fn of_proteins(&self) -> Option<String> {
         let asked = |name: &&String| registry::named(name).is_none_or(|study| !study.card().of_language);
         let left_out: Vec<&str> =
@@ -252,7 +252,7 @@ impl Report {
         self.model.residues.then(known)
     }
 
-    /// A remark where an option asks for links and the corpus has none.
+    /// A remark that the corpus has no links, though an option asks for links.
     fn without_links(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
         let study = registry::with_option("links-from");
@@ -262,7 +262,7 @@ impl Report {
         section.view(&self.settings.policy).lacks_subject.then(|| format!("it has no link that {asked} could find"))
     }
 
-    /// The studies that a decoder leaves out which was saved without its head; `None` of another model.
+    /// A remark on the study left out since a decoder was saved without its language-model head; `None` for another model.
     fn of_headless_decoder(&self) -> Option<String> {
         let of_decoders = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_decoders);
         let left_out = self.settings.protocol.left_out.iter().find(of_decoders)?;
@@ -270,7 +270,7 @@ impl Report {
     }
 }
 
-/// The sequences that a decoder read, and the token that they begin with.
+/// The sequences that a decoder read and their first token, in words.
 fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {
@@ -297,7 +297,7 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
     format!("{read}; {begins}{counted}")
 }
 
-/// The layers whose queries do not see every key.
+/// A remark for each class of layers whose queries do not see every key.
 fn windows(model: &ModelInfo) -> impl Iterator<Item = String> {
     Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
         let (visibility, layers) = (class.visibility(), class.layers);

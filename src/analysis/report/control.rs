@@ -1,4 +1,4 @@
-//! The labels found in a control, and those that heads of the model keep there.
+//! The labels found in a control, and the labels that heads have both there and in the analysis.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,17 +19,17 @@ pub struct ControlReport {
     /// Which control, with its seed.
     #[serde(flatten)]
     pub control: Control,
-    /// How many labels of each family the heads have there.
+    /// How many labels of each family the heads have in the control.
     #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// How many of them the same head has in the analysis itself; empty in reports of 0.1.
+    /// How many of these labels the same head also has in the analysis; empty in reports of 0.1.
     #[serde(default)]
     #[schemars(schema_with = "schema::counts")]
     pub kept_counts: BTreeMap<String, u64>,
-    /// How many heads have a firm role there; null in reports of 0.1.
+    /// How many heads have a firm role in the control; null in reports of 0.1.
     #[serde(default)]
     pub firm_roles: Option<u64>,
-    /// One object for each head that has a label there; empty in reports of 0.1.
+    /// One object for each head that has a label in the control; empty in reports of 0.1.
     #[serde(default)]
     pub heads: Vec<ControlHead>,
 }
@@ -40,10 +40,10 @@ pub struct ControlHead {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// All its labels in the control, in the order in which an analysis lists them.
+    /// The labels of the head in the control, in the order in which an analysis lists them.
     #[schemars(schema_with = "schema::names")]
     pub labels: Vec<String>,
-    /// Those of them that it has in the analysis itself, whatever their direction.
+    /// The labels that the head also has in the analysis, in whatever direction.
     #[schemars(schema_with = "schema::names")]
     pub kept: Vec<String>,
 }
@@ -51,10 +51,10 @@ pub struct ControlHead {
 /// The verdicts on every head in a control; `[layers * heads]`.
 pub struct ControlVerdicts {
     pub control: Control,
-    /// The studies that it says something of.
+    /// The studies that ran under the control.
     pub studies: Vec<&'static dyn AnyStudy>,
     pub verdicts: Vec<Verdict>,
-    /// How each head chooses, layer by layer, where it has such a label.
+    /// The label of how each head chooses, layer by layer; `None` for a head without one.
     pub choices: Vec<Option<Label>>,
 }
 
@@ -71,7 +71,7 @@ impl ControlReport {
         };
         let mut heads: Vec<ControlHead> = verdicts.iter().zip(here).enumerate().map(head).collect();
         heads.retain(|head| !head.labels.is_empty());
-        // How a head chooses is no label that it could keep, and is counted beside them.
+        // Labels of how a head chooses are counted, but never kept.
         let chosen = choices.iter().flatten().map(|label| label.label.as_str());
         let labels = heads.iter().flat_map(|head| &head.labels).map(String::as_str);
         let kept = heads.iter().flat_map(|head| &head.kept).map(String::as_str);
@@ -85,7 +85,7 @@ impl ControlReport {
         }
     }
 
-    /// Whether the head has this label there and in the analysis itself.
+    /// Whether the head has this label both in the control and in the analysis.
     pub fn keeps(&self, head: HeadPlace, label: &str) -> bool {
         let there = self.heads.iter().find(|there| there.place == head);
         there.is_some_and(|there| there.kept.iter().any(|kept| kept == label))

@@ -17,17 +17,17 @@ use crate::system::counted::plural;
 /// The corpus that a model was run over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusInfo {
-    /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
+    /// The names of the given files and folders, joined by ` + `; `-` is standard input.
     pub name: String,
     /// Sentences analysed.
     pub sentences: u64,
-    /// Tokens of those, special tokens included.
+    /// Tokens of the analysed sentences, special tokens included.
     pub tokens: u64,
-    /// Words of those: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
+    /// Words of the analysed sentences: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
     pub words: u64,
-    /// Tokens of the longest of them, or of the longest window where they were read in windows.
+    /// Tokens of the longest sentence, or of the longest window where sentences were read in windows.
     pub longest: u64,
-    /// Sentences or windows that a decoder read; absent of an encoder, which reads each sentence by itself.
+    /// Sentences or windows that a decoder read; absent for an encoder, which reads each sentence by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ContextInfo")]
     pub context: Option<ContextInfo>,
@@ -44,26 +44,26 @@ pub struct CorpusInfo {
     pub shared_tokens: u64,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
-    /// Sentences analysed that were given as words of which not every one has an annotated head.
+    /// Analysed sentences that were given as words, but lack an annotated head for some word.
     pub unannotated: u64,
     /// Files and folders in the given folders that are no corpus files.
     pub passed_over: u64,
-    /// The files in the order they were read; sentences are numbered through.
+    /// The files in the order they were read; sentences are numbered across files.
     pub files: Vec<CorpusFileInfo>,
     /// Pairs of files whose bytes are the same, so that their sentences count twice; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<[String; 2]>,
     /// Sampling unit of the 64 jackknife blocks.
     pub unit: Unit,
-    /// Different sampling units: copies are one; absent in older reports.
+    /// Number of different sampling units, copies counting once; absent in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub units: Option<u64>,
-    /// The documents that `--limit` took, each whole; absent without that.
+    /// The documents that `--limit` took, each whole; absent without `--limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TakenDocuments")]
     pub documents: Option<TakenDocuments>,
-    /// Whether the model could read it: checks of the input, each with the threshold of the policy; empty in reports of 0.1.
+    /// Whether the model could read the corpus: checks, each with its threshold of the policy; empty in reports of 0.1.
     #[serde(default)]
     pub health: Health,
     /// The kind of text; absent in reports of 0.1.
@@ -74,11 +74,11 @@ pub struct CorpusInfo {
 /// Sequences that a decoder read: sentences, or windows of consecutive sentences of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContextInfo {
-    /// Sentences or windows.
+    /// The number of sentences or windows.
     pub sequences: u64,
-    /// Sentences of each.
+    /// Sentences per sequence.
     pub sentences: MeanAndLargest,
-    /// Tokens of each, special tokens included.
+    /// Tokens per sequence, special tokens included.
     pub tokens: MeanAndLargest,
 }
 
@@ -120,26 +120,26 @@ pub struct CorpusFileInfo {
     /// SHA-256 of the whole file as it is stored, compressed or not.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub sha256: String,
-    /// By what its sentences were generated, where it says that they were; absent if it does not.
+    /// The generator of the file's sentences; absent if the file does not say that they were generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
     /// Sentences analysed.
     pub sentences: u64,
-    /// Tokens of those, special tokens included; of windows, which have special tokens instead, tokens of text.
+    /// Tokens of the analysed sentences. They include special tokens, unless the sentences were read in windows.
     pub tokens: u64,
-    /// Words of those.
+    /// Words of the analysed sentences.
     pub words: u64,
     /// Sentences left out.
     pub skipped: u64,
 }
 
 impl CorpusInfo {
-    /// The sentences with words whose heads are not annotated, in a corpus that has trees in others.
+    /// The number of sentences with unannotated syntactic heads, if other sentences of the corpus have trees.
     pub fn partly_annotated(&self) -> Option<u64> {
         Some(self.unannotated).filter(|&sentences| 0 < sentences && sentences < self.sentences)
     }
 
-    /// Describes a corpus that was read to its end, by a decoder or by an encoder; some sentence of it was analysed.
+    /// Describes a corpus that was read to its end, with at least one analysed sentence.
     pub fn new(identity: CorpusIdentity, tally: &Tally, health: Health, is_decoder: bool) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
         let left_out = |reason: WordSkip| (reason, tally.left_out.skipped.get(&reason).copied().unwrap_or(0));
@@ -173,8 +173,8 @@ impl CorpusInfo {
         }
     }
 
-    /// The sampling units in words, where they are too few for any test of metrics with these denominators.
-    /// `piece` is a sentence or a protein, by what the corpus is of.
+    /// The number of sampling units in words, if it is too small for any test of metrics with these denominators.
+    /// `piece` is the noun for a piece of the corpus: a sentence or a protein.
     pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.words(piece);
@@ -192,11 +192,11 @@ impl CorpusInfo {
 /// The kind of text of a corpus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextInfo {
-    /// Tokens of text, of the sentences analysed: special tokens left out.
+    /// Tokens of text in the sentences analysed, without special tokens.
     pub tokens: u64,
-    /// Those that stand for whatever the vocabulary lacks.
+    /// Unknown tokens, which stand for text that the vocabulary lacks.
     pub unknown_tokens: u64,
-    /// Their share; null without any token of text.
+    /// The share of unknown tokens; null without any token of text.
     #[schemars(range(min = 0, max = 1))]
     pub unknown_share: Option<f64>,
     /// Tokens of text for each word.
@@ -208,29 +208,28 @@ pub struct TextInfo {
     pub words_per_sentence: Option<f64>,
     /// Sentences read, skipped ones included.
     pub sentences_read: u64,
-    /// Different sentences among those: two are equal if their words are.
+    /// Different sentences among the sentences read: two are equal if their words are.
     pub different_sentences: u64,
-    /// Those that occur more than once.
+    /// Sentences that occur more than once.
     pub repeated_sentences: u64,
-    /// Their share; null without any sentence.
+    /// The share of sentences that occur more than once; null without any sentence.
     #[schemars(range(min = 0, max = 1))]
     pub repeated_share: Option<f64>,
-    /// Families of sentences: equal ones, and those that the corpus says belong together, are one.
+    /// Families of sentences: equal sentences, and sentences that the corpus says belong together, form one.
     pub families: u64,
-    /// Sentences read when no more could be remembered; each counts as different and as a family.
+    /// Sentences read when the memory for earlier ones was full; each counts as different and as a family.
     pub not_remembered: u64,
 }
 
-/// A share from which on something is remarked: leaving out 5 % of what a share rests on can move it by 5 points, the largest
+/// The share above which something is remarked. Leaving out 5 % of the things behind a share can move it by 5 points, the largest
 /// standard error that the fewest queries of a label allow (`min_queries`).
 const NOTABLE: f64 = 0.05;
 
-/// The most tokens per word that are not remarked: with `f` of them, of two tokens side by side within words and between
-/// them `(f - 1) / f` are within one, which is one half.
+/// The most tokens per word without a remark: with `f` tokens per word, `(f - 1) / f` of the pairs of adjacent tokens are within
+/// one word, which is one half.
 const MOST_TOKENS_PER_WORD: f64 = 2.0;
 
-/// The fewest words per sentence that are not remarked: of `n` words `n - 2` have a neighbour on both sides, which is one
-/// half.
+/// The fewest words per sentence without a remark: of `n` words, `n - 2` have a neighbour on both sides, which is one half.
 const FEWEST_WORDS_PER_SENTENCE: f64 = 4.0;
 
 impl TextInfo {
@@ -260,7 +259,7 @@ impl TextInfo {
         self.tokens_per_word.is_some_and(|tokens| tokens > MOST_TOKENS_PER_WORD)
     }
 
-    /// Whether its sentences are hardly any.
+    /// Whether sentences are too short on average to be running text.
     pub fn is_no_running_text(&self) -> bool {
         self.words_per_sentence.is_some_and(|words| words < FEWEST_WORDS_PER_SENTENCE)
     }
@@ -274,8 +273,8 @@ impl TextInfo {
         self.families < BLOCKS as u64
     }
 
-    /// The facts to know before the labels, a sentence each without its full stop; mostly there are none.
-    /// `[sentence, word]` is what the corpus is made of: a sentence of words or a protein of residues.
+    /// The facts to know before the labels, as sentences without a full stop; mostly there are none.
+    /// `[sentence, word]` are the nouns for the pieces of the corpus: sentences of words, or proteins of residues.
     pub fn remarks(&self, [sentence, word]: [&str; 2]) -> Vec<String> {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;

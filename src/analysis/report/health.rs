@@ -1,4 +1,4 @@
-//! The health of the input of a run, and its failing checks in words: the cause, and the way out.
+//! The health checks of a run's input, and the failing checks in words: the cause, and the way out.
 
 use super::corpus::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
@@ -30,32 +30,32 @@ pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy:
     Health::new(value, policy)
 }
 
-/// Tokens in the place of one: of a word, or of a part of it as long as the mean entry of the vocabulary if that is shorter.
+/// Tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
 fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
     let per_entry = model.tokenizer.as_ref()?.round_trip.characters_per_entry()?;
     let usual = (tally.legibility.characters as f64 / per_entry).max(tally.words as f64);
     (usual > 0.0).then(|| tally.text_tokens as f64 / usual)
 }
 
-/// Whether one of these studies looks at sentences of the corpus; where a task alone was asked about, none does.
+/// Whether one of these studies looks at sentences of the corpus; none does if only a task was asked about.
 pub fn is_of_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
     let has_task = protocol.task.is_some();
     !has_task || sections.iter().any(|(study, _)| registry::is_of_corpus(*study, has_task))
 }
 
 impl Report {
-    /// Whether a study looks at sentences of the corpus; where a task alone was asked about, none does.
+    /// Whether a study looks at sentences of the corpus; none does if only a task was asked about.
     pub fn is_of_corpus(&self) -> bool {
         is_of_corpus(&self.settings.protocol, &self.sections.0)
     }
 
-    /// The corpus that its numbers are over, or the task where the run asked about nothing else.
+    /// The corpus that the numbers are over, or the task if the run asked about nothing else.
     pub fn subject(&self) -> String {
         let task = self.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus());
         task.map_or_else(|| self.corpus.name.clone(), |task| format!("the task {}", task.name))
     }
 
-    /// Whether the corpus stands in for one that was not named, in a run that was asked about a task.
+    /// Whether a run with a task used the built-in corpus, since no corpus was named.
     pub fn is_of_box_beside_task(&self) -> bool {
         self.settings.protocol.task.is_some() && self.corpus.name == boxed::CORPUS
     }
@@ -90,7 +90,7 @@ const RAISE_LIMIT: &str = "raise --limit, or give `--unit sentences`";
 const MORE_TEXT: &str = "give more text, or `--unit sentences` if its documents need not be told apart";
 
 impl CorpusInfo {
-    /// Why the model could not read it, and the way out; `None` where it could.
+    /// Why the model could not read the corpus, and the way out; `None` if it could.
     pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
         let mut unread = self.health.unread();
         let cause = unread.next()?;
@@ -99,7 +99,7 @@ impl CorpusInfo {
         Some([fact, way_out])
     }
 
-    /// The failing checks that cost no label its firmness, a sentence each without its full stop.
+    /// The failing checks that do not affect firmness, as sentences without a full stop.
     pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo) -> Vec<String> {
         let beside = self.health.failing().filter(|check| !check.id.decides());
         beside.map(|check| self.told(check, model).join(": ")).collect()

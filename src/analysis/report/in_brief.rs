@@ -1,4 +1,4 @@
-//! The report in a few sentences that can be repeated to somebody who has not seen it, and each head in one.
+//! A report in a few sentences, for somebody who has not seen it, and each head in one sentence.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{below_word_classes, decimal, percent_of};
 use crate::system::counted::{counted, plural};
 
-/// So many kinds of a thing are named, the most frequent first.
+/// The most kinds that are named, beginning with the most frequent.
 const KINDS: usize = 5;
-/// Heads of one kind are named where there are no more than these.
+/// The most heads of one kind that are named.
 const NAMED: usize = 2;
 const MOST_NAMED: usize = 16;
 
-/// The sentences, each only where there is something to say.
+/// The opening sentences of a report; a sentence without content is left out.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
     let unread = report.unread();
@@ -52,7 +52,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         }
         shortages.extend(shortage);
     }
-    // More of a text that cannot be read would not do.
+    // More of a text that cannot be read would not help.
     lines.extend(
         Some(too_little(report, &shortages)).filter(|line| is_read && is_tested && is_of_corpus && !line.is_empty()),
     );
@@ -90,7 +90,7 @@ fn named(heads: &[HeadPlace]) -> String {
     names.join(", ") + &more
 }
 
-/// Which heads go by one kind of information alone.
+/// A sentence on the heads that choose by one kind of information alone.
 fn choices(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
@@ -107,7 +107,7 @@ fn choices(report: &Report) -> String {
     format!("Heads above layer 0 whose attention is almost fully explained by one cue: {kinds}.")
 }
 
-/// Firm roles in each control, in the mean over its seeds.
+/// The number of firm roles in each control, averaged over its seeds, as clauses.
 fn in_controls(report: &Report) -> String {
     let controls = report.controls_by_kind();
     let said = controls.iter().filter_map(|(kind, runs)| {
@@ -125,7 +125,7 @@ fn in_controls(report: &Report) -> String {
     said.fold(String::new(), |all, one| format!("{all}; {one}"))
 }
 
-/// The family of a label: its own name where that has no parameter, `offset:-2` is told of as itself.
+/// The kind under which a label is counted: its family if there are many members (`syntactic:<relation>`), else the label.
 fn family(label: &str) -> String {
     detector_of(label).map_or_else(
         || label.to_owned(),
@@ -136,13 +136,13 @@ fn family(label: &str) -> String {
     )
 }
 
-/// How many heads there are of each kind, the most frequent first, and which where they are few.
+/// The number of heads of each kind, the most frequent first; few heads are named.
 fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let mut kinds: BTreeMap<String, Vec<HeadPlace>> = BTreeMap::new();
     heads.for_each(|(kind, place)| kinds.entry(kind).or_default().push(place));
     let mut kinds: Vec<(String, Vec<HeadPlace>)> = kinds.into_iter().collect();
     kinds.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
-    // Not all but one.
+    // If only one kind is left, it is named as well.
     let named = if kinds.len() == KINDS + 1 { kinds.len() } else { KINDS };
     let shown = kinds.iter().take(named).map(|(kind, places)| {
         if places.len() > NAMED {
@@ -196,7 +196,7 @@ fn relation(report: &Report) -> Option<String> {
     ))
 }
 
-/// Labels with too little evidence, and how many more sentences they would take.
+/// The labels with too little evidence, and how many more sentences they need.
 fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
@@ -227,8 +227,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
 
 /// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
 ///
-/// It says what its numbers say and no more: a label that no test shows is a "perhaps", and a head without a label has
-/// the one that it comes nearest to.
+/// A borderline label is a "perhaps", and a head without a label is given the nearest one.
 pub(super) fn of_head(head: &HeadReport, sections: &Sections, policy: &Policy) -> String {
     if head.is_removed() {
         return format!("{} is removed (`--remove`).", head.place);
@@ -242,7 +241,7 @@ pub(super) fn of_head(head: &HeadReport, sections: &Sections, policy: &Policy) -
     format!("{} {}{end}", head.place, looks(head))
 }
 
-/// Where the head looks: the first label that is a role, and how many more there are.
+/// The head's first label that is a role, as a verb phrase, and the number of further labels.
 fn looks(head: &HeadReport) -> String {
     let sureness = head.labels.first().map(|label| label.borderline);
     let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == sureness).collect();
@@ -265,7 +264,7 @@ fn looks(head: &HeadReport) -> String {
     }
 }
 
-/// The metrics of attention to tokens without content of their own, and these tokens.
+/// Metrics of the attention to tokens without content, and the nouns for these tokens.
 const SINKS: [(&str, &str); 3] = [
     ("first_special_mass", "the first special token"),
     ("separator_mass", "separators"),
@@ -280,7 +279,7 @@ fn sink(head: &HeadReport) -> Option<String> {
         .find_map(|(metric, tokens)| Some(format!("gives {tokens} {} of its attention", percent_of(share(metric)?))))
 }
 
-/// The share whose lead over chance a label of content is about, beside its chance, where that is above 0.
+/// The share that a lead over chance is about, with its chance level, for a label of content; `None` if chance is 0.
 fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     let (metric, key) = leading(&label.number)?;
     let share = head.metrics.get(metric, key).copied().flatten()?;
@@ -293,7 +292,7 @@ fn clause(label: &Label) -> String {
     clause_with(label, "")
 }
 
-/// As [`clause`], with more about a lead.
+/// As [`clause`], with a note on the lead.
 fn clause_with(label: &Label, of_lead: &str) -> String {
     let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = perhaps(label);
@@ -309,14 +308,14 @@ fn clause_with(label: &Label, of_lead: &str) -> String {
     format!("{perhaps}{phrase} ({} {}{interval}{beside})", label.label, decimal(label.score, 2))
 }
 
-/// Said before what no test shows.
+/// The qualifier of a borderline label.
 fn perhaps(label: &Label) -> &'static str {
     if label.borderline { "perhaps " } else { "" }
 }
 
 fn unlabelled(nearest: &[Near]) -> String {
     match nearest.first() {
-        // What is not half as much as is asked is near nothing.
+        // A score below half of its threshold is not near.
         Some(Near { score, threshold, .. }) if *score < threshold / 2.0 => {
             "has no label, and none is near (no score is half of its threshold)".to_owned()
         }

@@ -35,7 +35,7 @@ pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
 
-/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+/// The version rises when a key changes its meaning or goes away, but not for new keys.
 pub const SCHEMA_VERSION: u32 = 4;
 
 /// A report on what each head of a model does, with the evidence.
@@ -47,8 +47,8 @@ pub struct Report {
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
-    /// The report in a few sentences: which heads have a firm role, the relation with the strongest evidence, how heads choose and what
-    /// removing them costs where that was asked, and what was too little to say; empty in reports of 0.1.
+    /// The report in a few sentences: which heads have a firm role, the relation with the strongest evidence, how heads choose
+    /// and what removing them costs if that was asked, and which findings lacked evidence; empty in reports of 0.1.
     #[serde(default)]
     pub in_brief: Vec<String>,
     /// The model that was analysed.
@@ -60,25 +60,25 @@ pub struct Report {
     /// The chance level of each metric on this corpus, by metric id.
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
-    /// The 95 % intervals of those.
+    /// The 95 % intervals of `chance`.
     #[schemars(schema_with = "schema::intervals")]
     pub chance_ci95: Intervals,
-    /// How much each metric rests on, by metric id; empty in reports of 0.1.
+    /// The evidence that each metric rests on, by metric id; empty in reports of 0.1.
     #[serde(default)]
     #[schemars(schema_with = "schema::denominators")]
     pub denominators: Metrics<Denominator>,
     /// How many labels of each family the heads have.
     #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// The labels that they have in each control, and those that they keep; empty without `--control`.
+    /// The labels that the heads have in each control, and those that they keep; empty without `--control`.
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
-    /// The sections that studies add, each under keys of its own; [`Report::parse`] reads them.
+    /// The sections that studies add, each under separate keys; [`Report::parse`] reads them.
     #[serde(flatten, skip_deserializing)]
     #[schemars(!skip_deserializing)]
     pub sections: Sections,
-    /// The attention of every head over one sentence: one that was given, or one of those of `examples`; absent unless asked for.
+    /// The attention of every head over one sentence, given or from `examples`; absent unless asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AttentionMaps")]
     pub attention_maps: Option<AttentionMaps>,
@@ -89,7 +89,7 @@ pub struct Report {
     pub run: Option<RunInfo>,
 }
 
-/// The sections of the studies that were run, in the order of the table.
+/// The sections of the studies that were run, in the order of the registry.
 #[derive(Default)]
 pub struct Sections(pub Vec<(&'static dyn AnyStudy, Box<dyn Section>)>);
 
@@ -137,12 +137,12 @@ pub struct HeadReport {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The head of keys and values that it shares with other heads of its layer, counted from 0; absent where each has its own.
+    /// The key–value head that the head shares with other heads of its layer, counted from 0; absent where none are shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub key_value_group: Option<usize>,
-    /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`; `absent` of
-    /// a head that the checkpoint was saved without, `removed` of one that the run removed (`--remove`).
+    /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`. A head that
+    /// the checkpoint was saved without has `absent`, a head that the run removed (`--remove`) has `removed`.
     #[schemars(schema_with = "schema::primary")]
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
@@ -151,8 +151,8 @@ pub struct HeadReport {
     /// The head in one sentence, made of its labels and of what the studies that were run found; empty in reports of 0.1.
     #[serde(default)]
     pub description: String,
-    /// How the head chooses to what it attends: by special tokens, position, token, both, or context. Null where it has no such label,
-    /// or the study `choice` did not run; it counts among no other labels.
+    /// How the head chooses where to attend: by special tokens, position, token, both, or context. Null where it has no such
+    /// label, or the study `choice` did not run. It is not one of the `labels`.
     #[serde(default)]
     #[schemars(schema_with = "schema::chooses")]
     pub chooses: Option<Label>,
@@ -176,8 +176,8 @@ pub struct HeadReport {
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
-    /// How much metrics rest on where that differs between heads, by metric id; null where `denominators` of the report has it.
-    /// Absent if all heads are scored on the same things.
+    /// The evidence that metrics rest on, by metric id, where it differs between heads; null where `denominators` of the report
+    /// has it. Absent if all heads are scored on the same things.
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     #[schemars(schema_with = "schema::own_denominators")]
     pub denominators: Metrics<Option<Denominator>>,
@@ -192,7 +192,7 @@ pub struct Caveat {
     pub text: String,
 }
 
-/// The parts of a report beside its results: what was analysed, with which settings, and under which controls.
+/// The inputs of a report besides its results: what was analysed, with which settings, and under which controls.
 pub struct ReportContext {
     pub tool: Tool,
     pub model: ModelInfo,
@@ -212,7 +212,7 @@ impl ReportContext {
 }
 
 impl Report {
-    /// Puts a report together: labels the heads, counts the labels, and says what they do not show.
+    /// Puts a report together: labels the heads, counts the labels, and adds the caveats.
     pub fn new(circumstances: ReportContext, findings: Results) -> Self {
         let ReportContext { tool, model, corpus, settings, controls, run } = circumstances;
         let (grid, policy) = (model.grid(), &settings.policy);
@@ -283,7 +283,7 @@ impl Report {
         self.in_brief = in_brief::of(self);
     }
 
-    /// This evidence under another policy, without the labels of the controls, for which a report does not have the evidence.
+    /// The report under another policy. The labels of controls are dropped, since a report lacks the evidence for them.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
         let (mut circumstances, mut findings) = self.into_parts();
@@ -291,7 +291,7 @@ impl Report {
         Self { attention_maps, ..Self::new(circumstances, findings) }
     }
 
-    /// The inputs of the report, without its controls, of which it has only the outcome.
+    /// The inputs of the report, except its controls: only their outcome is stored.
     pub fn into_parts(self) -> (ReportContext, Results) {
         let standard_errors = self.standard_errors().collect();
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
@@ -318,7 +318,7 @@ impl Report {
         self.heads.iter().filter(|head| !head.is_absent())
     }
 
-    /// How many labels of each family are firm, of those that `label_counts` counts.
+    /// The number of firm labels of each family, among the labels that `label_counts` counts.
     pub fn firm_label_counts(&self) -> BTreeMap<String, u64> {
         let studies: Vec<_> = self.sections.0.iter().map(|(study, _)| *study).collect();
         let labels = self.heads.iter().flat_map(|head| head.labels.iter().chain(&head.chooses));
@@ -349,7 +349,7 @@ impl HeadReport {
     }
 }
 
-/// Whether a caveat that is of no study is about how sure labels are, not about their meaning.
+/// Whether a general caveat is about the certainty of labels, not about their meaning.
 pub fn is_about_certainty(id: &str) -> bool {
     caveats::is_about_certainty(id)
 }

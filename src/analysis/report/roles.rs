@@ -1,4 +1,4 @@
-//! How many heads have a role, which have no label, and which studies give none since they saw too little.
+//! How many heads have a role, which have no label, and which studies had too little evidence for any label.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
 
 impl Report {
-    /// Whether a head writes a constant beside heads that do not, so that nothing later depends on where it attends.
+    /// Whether a head writes a constant, though other heads do not: nothing later depends on where it attends.
     pub fn is_constant(&self, head: &HeadReport) -> bool {
         self.model.constant_beside_others().contains(&head.place)
     }
@@ -37,7 +37,7 @@ impl Report {
     }
 }
 
-/// The heads at work whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
+/// The heads at work whose first label is a firm role, by falling margin of that label; equals keep their order.
 pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
     let margin = |head: &HeadReport| Some(head.labels.first().filter(|label| is_firm_role(label))?.margin);
     let mut firm: Vec<(&HeadReport, f64)> = report.at_work().filter_map(|head| Some((head, margin(head)?))).collect();
@@ -45,8 +45,8 @@ pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
     firm.into_iter().map(|(head, _)| head).collect()
 }
 
-/// How many heads at work have a firm label, by whether it is a role: the label of heads that attend to everything is none, for
-/// untrained heads have it.
+/// The number of heads at work with a firm label, by whether it is a role. The label of heads that attend to everything is none,
+/// since untrained heads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
     heads: usize,
@@ -70,7 +70,7 @@ impl Roles {
         }
     }
 
-    /// How many labels are borderline, as a sentence; empty if none is.
+    /// The number of borderline labels, as a sentence; empty if there are none.
     pub fn borderline(&self) -> String {
         let &Self { labels, borderline, .. } = self;
         if borderline == 0 {
@@ -81,7 +81,7 @@ impl Roles {
         format!("{borderline} of {labels} {are} borderline: score above the threshold, but not significantly.")
     }
 
-    /// So many heads are shown to have something: of the others it is not shown, and more text would show more.
+    /// The start of a sentence that `heads` heads are shown to have something; more text may show more heads.
     pub fn at_least(&self, heads: usize) -> String {
         match heads {
             0 => format!("No head of {} is shown to have", self.heads),
@@ -106,7 +106,7 @@ impl fmt::Display for Roles {
     }
 }
 
-/// A line for each reason for which studies give no label since they saw too little, with all studies that have it.
+/// A line for each shortage that keeps studies from any label, with all studies that it concerns.
 pub fn lacking(report: &Report) -> Vec<String> {
     let line = |Shortage { of, count, things: [one, many], asked, threshold, .. }: Shortage| {
         let things = plural(&count, one, many);
@@ -116,7 +116,7 @@ pub fn lacking(report: &Report) -> Vec<String> {
     shortages(report).into_iter().map(line).collect()
 }
 
-/// Evidence that labels of whole studies lack; studies that lack the same are one.
+/// Shortages that keep whole studies from any label; equal shortages of several studies are joined.
 pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     let mut found: Vec<Shortage> = Vec::new();
     for (study, _) in &report.sections.0 {
@@ -130,7 +130,7 @@ pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     found
 }
 
-/// The data that all metrics of a study lack for any of its labels, by the metric that has most.
+/// The shortage that keeps a study from any label, judged by the metric with the most evidence.
 fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let policy = &report.settings.policy;
     let card = study.card();
@@ -141,19 +141,19 @@ fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let is_own = |name: &str| ids.contains(&name.split_once('.').map_or(name, |(id, _)| id));
     let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
-    // Not every corpus has what a study is about that runs unasked: such a one says itself that there was nothing.
+    // A study that runs by default says itself if the corpus has nothing for it.
     let is_said = most.count == 0 && card.runs_first();
     Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !is_said)
 }
 
 impl HeadReport {
-    /// Whether it has no label and more text might give it one: a nearest one may reach its threshold, or no rule was tested.
+    /// Whether the head has no label, but might with more text: a nearest label may reach its threshold, or no rule was tested.
     pub fn is_undecided(&self) -> bool {
         let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
         self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
     }
 
-    /// The sign that a grid has for a head without a label, and its meaning; `None` of others.
+    /// The grid's mark for a head without a label, and its meaning; `None` for a head with a label.
     pub fn without_label(&self) -> Option<[&'static str; 2]> {
         let sign = match (self.is_absent(), self.is_undecided()) {
             (true, _) if self.is_removed() => REMOVED_SHOWN,

@@ -1,4 +1,4 @@
-//! The JSON Schema of the report: what depends on the tables of metrics and thresholds is made from them.
+//! The JSON Schema of the report; what depends on metrics and thresholds is made from their tables.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +10,7 @@ use crate::study::AnyStudy;
 use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, REMOVED, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};
 
-/// A value of each metric; those of studies that were not run are absent.
+/// A number or null for each metric; metrics of studies that were not run are absent.
 pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
     metrics(|range| within(range, &["number", "null"]))
 }
@@ -32,7 +32,7 @@ pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
     metrics(|_| value.clone())
 }
 
-/// A value of these types that is in a range, if it is a number.
+/// A value of one of these types; a number is within the range.
 fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     let mut schema = json_schema!({ "type": types });
     for (key, bound) in [("minimum", range.start()), ("maximum", range.end())] {
@@ -43,7 +43,7 @@ fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     schema
 }
 
-/// Every metric, with the schema of a number in its range.
+/// An object of all metrics; `value` makes the schema of a number in a range.
 fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
     let metric = |range: &RangeInclusive<f64>, keys: Keys, text: &str| match keys {
         Keys::Single => {
@@ -85,7 +85,7 @@ fn label() -> Schema {
     json_schema!({ "type": "string", "anyOf": registry::detectors().map(of_detector).collect::<Vec<_>>() })
 }
 
-/// The label of a head that stands first.
+/// The first label of a head.
 pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
 }
@@ -107,7 +107,7 @@ pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Near>())
 }
 
-/// A list of what has the name of a label.
+/// A list of objects, each with the name of a label.
 fn named(item: &Schema) -> Schema {
     json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label() } }] } })
 }
@@ -127,7 +127,7 @@ pub(super) fn policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "required": names, "additionalProperties": false })
 }
 
-/// The sections of all studies; those of studies that were not run are absent.
+/// The sections of all studies; sections of studies that were not run are absent.
 pub(super) fn sections(generator: &mut SchemaGenerator) -> Schema {
     let entries = STUDIES.iter().flat_map(|study| study.schema(generator));
     let properties: Map<String, Value> = entries.map(|(key, schema)| (key.to_owned(), schema.into())).collect();

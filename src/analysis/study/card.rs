@@ -14,74 +14,73 @@ use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
-/// The aim of a label, and the metric that is the mean of it over the corpus where that is not the score.
+/// The aim of a label, and the metric that averages it over the corpus; `None` if the label's score is that mean.
 pub type AimOfLabel = (Aim, Option<String>);
 
 #[derive(Clone, Copy)]
 pub struct Card {
-    /// Its name: on the command line, in reports, in partials.
+    /// The study's name on the command line, in reports and in partials.
     pub name: &'static str,
-    /// Its name in the version before, which the command line still understands; `None` if it had no other.
+    /// The study's name in the previous version, which the command line still accepts; `None` if it had no other.
     pub formerly: Option<&'static str>,
     pub question: &'static str,
-    /// Its needs of the corpus, and its cost.
+    /// Requirements on the corpus, and the cost, as help text.
     pub needs: &'static str,
     pub by_default: bool,
-    /// Whether it runs on the corpus in the box, where no corpus is named, though it does not run by default.
+    /// Whether the study, though off by default, runs on the built-in corpus where no corpus is named.
     pub in_first_run: bool,
-    /// The studies whose results it needs, by name: they run wherever it runs.
+    /// Names of the studies whose results this one needs: they run wherever it runs.
     pub builds_on: &'static [&'static str],
-    /// The studies that it needs instead in a run with a task; `None` if they are the same.
+    /// As `builds_on`, in a run with a task; `None` if the lists are equal.
     pub builds_on_with_task: Option<&'static [&'static str]>,
-    /// Whether it runs by default wherever all studies that it builds on run.
+    /// Whether the study runs by default wherever all studies in `builds_on` run.
     pub joins: bool,
-    /// Whether it asks about words or sentences of a language, which models of proteins do not know.
+    /// Whether the study asks about words or sentences of a language, which protein models do not know.
     pub of_language: bool,
     /// Why a decoder cannot be asked, as a sentence without its subject, the decoder; `None` if it can.
     pub beyond_decoders: Option<&'static str>,
-    /// Whether it is about what decoders do, and cannot be asked of an encoder.
+    /// Whether the study asks what decoders do, and cannot be asked of an encoder.
     pub of_decoders: bool,
-    /// Whether it runs on a decoder, unless it is switched off, though it does not run by default.
+    /// Whether the study, though off by default, runs on a decoder unless it is switched off.
     pub on_decoders: bool,
-    /// Whether it can be asked of a model that was saved without some heads: it gives these no numbers and counts them nowhere.
+    /// Whether the study takes a model saved without some heads: these heads have no numbers and are counted nowhere.
     pub allows_absent_heads: bool,
-    /// Whether it removes heads, so that it asks what stands for a removed one.
+    /// Whether the study removes heads, so that `--removal` (the stand-in for a removed head's output) concerns it.
     pub removes_heads: bool,
-    /// The kinds of items of a task that it takes; empty if it takes all.
+    /// Kinds of task items that the study accepts; empty if it accepts all.
     pub takes: &'static [TaskKind],
-    /// Whether it asks for direct effects on logits, which not all models have.
+    /// Whether the study needs direct effects on logits, which not all models have.
     pub of_direct_effects: bool,
-    /// Its need for the count of each token in the whole corpus before any pass begins.
+    /// The study's need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
-    /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
+    /// Kinds of controls under which the study also runs.
     pub controls: &'static [ControlKind],
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
-    /// The least and the most that a metric can be, by its name, for the schema of the report.
+    /// Lower and upper bound of a metric, by its name, for the schema of the report.
     pub range: fn(&str) -> RangeInclusive<f64>,
-    /// Whether a metric is a share, from 0 to 1 but for rounding: its intervals and tests are of its logit.
+    /// Whether a metric is a share, from 0 to 1 except for rounding: its intervals and tests are on the logit scale.
     pub is_share: fn(&str) -> bool,
     pub unit: fn(&str) -> Unit,
-    /// The metric of the head that a metric is made of together with rates of the corpus; `None` of one that is of the head
-    /// alone. Analyses of other sentences differ in such rates.
+    /// The metric from which a metric is computed together with rates of the corpus; `None` if it depends on the head alone.
+    /// Analyses of other sentences differ in such rates.
     pub made_of: fn(&str) -> Option<&str>,
-    /// Its labels, in the order in which ties between them are broken.
+    /// Labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
-    /// Its labels of how a head chooses, in a column of their own: no roles, never the first label, and one at most of a head.
+    /// Labels of how a head chooses, in a separate column: they are no roles and never first, and a head has at most one.
     pub choices: &'static [Detector],
-    /// The rules of its verdicts beside its labels.
+    /// Rules of the study's verdicts other than labels.
     pub verdicts: &'static [VerdictRule],
-    /// The aim of one of its labels, if it is visible in a sentence, and the metric that is the mean of it over the corpus, if
-    /// that is not the label's score.
+    /// The aim of a label, if a single sentence can show it, with the metric that averages it unless the label's score does.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
-    /// The words that are neither labels nor metrics, in the order in which a reader of the summary meets them.
+    /// Terms other than labels and metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
-    /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
+    /// Names of figures, as `headscope export --figure` takes them; a figure of one head has a name that ends with `:HEAD`.
     pub figures: &'static [&'static str],
-    /// Its metrics that are drawn on the card of a head, each with its heading.
+    /// Metrics drawn on the card of a head, each with its heading.
     pub drawn: &'static [(&'static str, &'static str)],
     pub tables: &'static [&'static str],
-    /// The options of the command line for this study alone.
+    /// Command-line options for this study alone.
     pub options: &'static [&'static str],
 }
 
@@ -136,19 +135,19 @@ impl Card {
         self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }
 
-    /// Whether the study runs on the corpus in the box, where no corpus is named, unless it is switched off.
+    /// Whether the study runs on the built-in corpus, where no corpus is named, unless it is switched off.
     pub fn runs_first(&self) -> bool {
         self.by_default || self.in_first_run
     }
 }
 
-/// The need of a study for the counts of the tokens of a whole corpus.
+/// Whether a study uses the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     Unused,
-    /// It reports more where there are counts.
+    /// The study reports more where there are counts.
     Useful,
-    /// It cannot run without counts.
+    /// The study cannot run without counts.
     Needed,
 }
 
@@ -156,7 +155,7 @@ pub enum Counts {
 pub struct Caveat {
     pub id: &'static str,
     pub text: &'static str,
-    /// Its subject: caveats are listed in this order.
+    /// The subject of the caveat, by which caveats are ordered.
     pub about: CaveatSubject,
     pub applies: fn(&Labelling<'_>) -> bool,
 }

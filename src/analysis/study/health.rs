@@ -1,7 +1,7 @@
 //! The health of the input: checks of whether a model could read the text of a corpus, each a number against a threshold of the
 //! policy. docs/methodology/health.md has the reasons.
 //!
-//! Where a check that [decides](HealthId::decides) fails, no label is firm: its score is about something else than the text.
+//! If a check that [decides](HealthId::decides) fails, no label is firm, since its score may not be about the text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::labels::policy::{Policy, Threshold};
 use crate::stats::block_test::FEWEST_BLOCKS;
 
-/// The share of what could not be read that costs labels their firmness. With a share `u` of unread tokens,
-/// `1 - (1 - u)^2` of all pairs of tokens have one; of more than .05 these are more than 10 in 100 pairs, and a syntactic label is
-/// a lead of 10 points. Of EWT, GUM, PUD and German GSD `all-MiniLM-L6-v2` leaves less than .01 unread.
+/// The share of unread tokens, letters, words or sentences above which no label is firm. If a share `u` of tokens is unread, `1 -
+/// (1 - u)^2` of all token pairs have one: for .05 about 10 in 100, and a syntactic label is a lead of 10 points.
+/// `all-MiniLM-L6-v2` leaves less than .01 of EWT, GUM, PUD and German GSD unread.
 const UNREAD: f64 = 0.05;
 
-/// Beyond a half, a number over the corpus is mostly about what the check counts.
+/// Above one half, the numbers over a corpus are mostly about the part that the check counts.
 const HALF: f64 = 0.5;
 
 /// The threshold of each check, in the order of [`HealthId::ALL`].
@@ -82,7 +82,7 @@ pub enum HealthId {
     LowerCased,
     /// Unknown tokens: share of tokens of text.
     UnknownTokens,
-    /// Tokens in the place of one that is as long as the mean entry of the vocabulary, or a whole word.
+    /// Tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
     TokensPerWord,
     /// Sentences of one token of text: share.
     OneTokenSentences,
@@ -111,7 +111,7 @@ impl HealthId {
         &THRESHOLDS[self as usize]
     }
 
-    /// Whether labels lose their firmness where it fails: it is about reading. Copies and units are in the block tests already.
+    /// Whether labels lose their firmness if the check fails. Block tests already account for copies and units.
     pub fn decides(self) -> bool {
         !matches!(self, Self::Repeated | Self::Units)
     }
@@ -128,7 +128,7 @@ pub struct HealthCheck {
     /// The largest value that does not fail; of `units` the smallest. A threshold of the policy.
     #[schemars(range(min = 0))]
     pub threshold: f64,
-    /// Whether it fails.
+    /// Whether the check fails.
     pub fails: bool,
 }
 
@@ -163,7 +163,7 @@ impl Health {
         self.failing().filter(|check| check.id.decides())
     }
 
-    /// Whether the model could read the text, as far as is known.
+    /// True unless a check that decides fails: nothing then shows that the model could not read the text.
     pub fn is_read(&self) -> bool {
         self.unread().next().is_none()
     }

@@ -35,34 +35,34 @@ pub use show::terms::Term;
 pub use upstream::{Ranking, UpstreamResults};
 pub use verdict_rule::VerdictRule;
 
-/// One question asked of every head: the passes that it needs, and the metrics and the section that it computes.
+/// One question asked of every head: its passes, and the metrics and the section of the report computed from them.
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::registry::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
-    /// Its section of the report; [`section::NoSection`] if it has none.
+    /// The study's section of the report; [`section::NoSection`] if it has none.
     type Section: Stored;
 
     const CARD: Card;
 
-    /// The passes that it observes, each with sums of its own.
+    /// The passes that the study observes, each with separate sums.
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// Computes its metrics with intervals and chance levels, and its section of the report.
+    /// Computes the metrics with intervals and chance levels, and the section of the report.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
-    /// Its results for the studies that follow.
+    /// Results that later studies build on.
     fn upstream(&self, _observed: &Observed<'_>, _section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
 }
 
-/// A [`Study`] whose section can be of any type, with what is [`Stored`] of that.
+/// Object-safe form of [`Study`]: the section's type is erased, and the functions of [`Stored`] are methods.
 pub trait AnyStudy: Sync {
     fn card(&self) -> &'static Card;
 
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// The passes of a run with a task, which are those over its items if the study has such, or of one without.
+    /// The passes over a task's items if the run has a task, else the others; where the study has one kind, that kind.
     fn passes_of(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
             self.passes().into_iter().partition(|spec| spec.pass.sequences.are_items());

@@ -1,4 +1,4 @@
-//! The passes of a study: each with the empty sums of its observer, and with the sums when the pass is over.
+//! The passes of a study: before a run with a factory of empty sums ([`PassSpec`]), afterwards with the sums ([`ObservedPass`]).
 
 use std::num::NonZeroUsize;
 use std::sync::LazyLock;
@@ -18,12 +18,12 @@ use crate::sequences::sequence::Sequence;
 
 type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 
-/// A pass that a study observes, with sums of its own.
+/// A pass that a study observes, with the function that makes its empty sums.
 pub struct PassSpec {
     pub pass: Pass,
-    /// Whether it is of the second stage, whose sums are made from the results of the first stage.
+    /// Whether the pass is of the second stage, whose sums are made from the results of the first.
     pub follows: bool,
-    /// Activations that a pass of the first stage over the same sequences may keep for this one.
+    /// Activations that a first-stage pass over the same sequences may keep for this pass.
     pub keep: Option<Keep>,
     make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
@@ -35,7 +35,7 @@ impl PassSpec {
         Self { pass, follows: false, keep: None, make, restore: observer::restored::<S> }
     }
 
-    /// A pass with sums for each class of layers, made for the keys that its queries see.
+    /// A pass with separate sums for each class of layers; `make` is given the keys that queries of the class see.
     pub fn by_class<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>, Visibility) -> S + 'static) -> Self {
         Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
@@ -44,7 +44,7 @@ impl PassSpec {
         Self { follows: true, ..self }
     }
 
-    /// This pass in the second stage; it needs no more than this of those sequences, so that a pass of the first may keep it.
+    /// This pass in the second stage. It needs only the activations `needs` of sequences selected by `of`, which may be kept.
     pub fn following_kept(self, needs: Needs, of: fn(&Sequence) -> bool) -> Self {
         Self { follows: true, keep: Some(Keep { needs, of }), ..self }
     }
@@ -53,23 +53,23 @@ impl PassSpec {
         (self.make)(subject)
     }
 
-    /// An observer with the sums of a partial.
-    /// Fails if the bytes are no such sums.
+    /// Restores an observer from the bytes of its sums in a partial.
+    /// Fails if the bytes are no sums of its type.
     pub fn restore(&self, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         (self.restore)(bytes)
     }
 }
 
-/// The model and the settings that empty sums are made for.
+/// The model and the settings for which empty sums are made.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     pub grid: HeadGrid,
     pub classes: &'a LayerClasses,
-    /// The first layer with the weights of each; empty where each has its own.
+    /// For each layer, the first layer with the same weights; empty if no layers share weights.
     pub first_layers: &'a [usize],
     pub from: FromToken,
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
-    /// The columns and keys of the corpus that are probed for beside UPOS and relation.
+    /// Columns and keys of the corpus to probe for, besides UPOS and relation.
     pub probes: &'a [String],
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes_from: Option<&'a str>,
@@ -81,7 +81,7 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A model whose queries see every key, and settings, before anything was observed; no columns are probed for.
+    /// A subject before anything was observed: every query sees every key, and no columns are probed for.
     pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
         static WHOLE: LazyLock<LayerClasses> = LazyLock::new(LayerClasses::default);
         Self {
@@ -106,7 +106,7 @@ pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
 #[derive(Clone, Copy)]
 pub struct ObservedPass<'a> {
     pub sums: &'a dyn Observer,
-    /// Sentences of the corpus that are in none of the pass's sequences, though they could be encoded.
+    /// Sentences of the corpus that could be encoded, but are in no sequence of the pass.
     pub left_out: u64,
 }
 
@@ -115,13 +115,13 @@ impl<'a> Observed<'a> {
         self.0.iter().filter_map(|pass| observer::sums_if(pass.sums))
     }
 
-    /// The sums of this type.
-    /// Panics if no pass has sums of this type.
+    /// The first sums of type `S`.
+    /// Panics if no pass has such sums.
     pub fn sums<S: Sums>(&self) -> &'a S {
         self.each().next().expect("a study gets back the sums that it gave")
     }
 
-    /// Sentences that are in no sequence of the first pass, though they could be encoded.
+    /// Sentences that could be encoded, but are in no sequence of the first pass.
     pub fn left_out(&self) -> u64 {
         self.0.first().map_or(0, |pass| pass.left_out)
     }

@@ -1,4 +1,4 @@
-//! How well each head follows a relation, as far as some study knows relations.
+//! How well each head follows a relation, for the studies that score relations.
 
 use serde::Serialize;
 
@@ -6,25 +6,25 @@ use super::labels::evidence::Direction;
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 
-/// A relation with both baselines, and all heads.
+/// A relation with both baselines and the accuracy of every head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracked {
     pub relation: String,
-    /// In a decoder, the side of the dependent on which the head stands; absent in encoders.
+    /// In a decoder, the words whose syntactic heads stand on one side; absent in encoders.
     #[serde(flatten)]
     pub part: Option<RelationPart>,
     /// Scored words.
     pub words: u64,
-    /// The best fixed offset.
+    /// The most accurate fixed offset, in words.
     pub offset: i32,
     pub offset_accuracy: f64,
-    /// The accuracy of the nearest words of word classes; null where no such word has one.
+    /// The accuracy of the word-class baseline (nearest word of a class); null where no word has a class.
     pub tags_accuracy: Option<f64>,
     /// Each head in both directions, the most accurate first.
     pub heads: Vec<Tracker>,
 }
 
-/// The words of a relation that have their heads on one side.
+/// The words of a relation whose syntactic heads stand on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RelationPart {
     /// The side: `left` or `right`.
@@ -37,7 +37,7 @@ pub struct RelationPart {
 pub struct Tracker {
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The end of the ranking.
+    /// The end of the arc at which attention starts.
     pub direction: Direction,
     pub accuracy: f64,
     pub ci95: Option<Interval>,
@@ -45,9 +45,9 @@ pub struct Tracker {
     pub where_offset_wrong: Option<f64>,
     pub over_offset: f64,
     pub over_offset_ci95: Option<Interval>,
-    /// Its accuracy less that of the word classes; null without any, and in rounded reports of heads below the offset.
+    /// The accuracy less the word-class baseline's; null without that baseline, and in rounded reports of heads below the offset.
     pub over_tags: Option<f64>,
     pub over_tags_ci95: Option<Interval>,
-    /// q-value of the test that the head is above the offset by the margin of a syntactic label; null where the relation has too few words to be tested.
+    /// q-value of the test that the head beats the offset by a syntactic label's margin; null where there are too few words.
     pub q: Option<f64>,
 }

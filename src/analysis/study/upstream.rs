@@ -1,4 +1,4 @@
-//! The results of upstream studies, for the studies that follow them.
+//! The results of upstream studies, for the studies that build on them.
 
 use std::sync::LazyLock;
 
@@ -10,12 +10,12 @@ use super::labels::evidence::Direction;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamResults {
-    /// The arcs that labels claim heads to follow.
+    /// Claims of labels that heads follow the arcs of a relation.
     pub claims: Vec<ArcClaim>,
     pub rankings: Vec<Ranking>,
-    /// Heads that are called negligible, by their places.
+    /// Places of the heads that are called negligible.
     pub negligible: Vec<usize>,
-    /// Heads that look alike, by their places, ascending.
+    /// Clusters of heads that look alike, each by their places, ascending.
     pub clusters: Vec<Vec<usize>>,
     pub aims: Vec<HeadAim>,
     /// Why nothing can be said of heads on the run's task.
@@ -26,7 +26,7 @@ pub struct UpstreamResults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// The model is not shown to be right more often than without any skill.
+    /// The model is not significantly better than a baseline without any skill.
     NotAboveBaseline,
     /// One answer is right for more than 60 % of the items.
     OneAnswer,
@@ -48,7 +48,7 @@ impl UpstreamResults {
     }
 }
 
-/// An order in which heads might be pruned, chosen on the blocks of even number alone.
+/// A pruning order of all heads, chosen on the even-numbered blocks alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
     pub by: String,
@@ -65,7 +65,7 @@ impl Ranking {
     }
 }
 
-/// The claim of a label that a head's attention follows the arcs of a relation.
+/// A label's claim that a head's attention follows the arcs of a relation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArcClaim {
     /// The head's place in lists of all heads.

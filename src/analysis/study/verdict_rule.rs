@@ -1,11 +1,11 @@
-//! The rules by which verdicts are given: one row each of the table in docs/detectors.md.
+//! The rules of verdicts: each is a row of the table in docs/detectors.md.
 
 use std::fmt;
 
 use super::labels::Detector;
 use super::labels::policy::{Policy, Threshold, Value};
 
-/// The rule of a verdict: which number decides it, against what, and what is printed beside it.
+/// The rule of a verdict: the number that decides it, the null or margin of the test, and what is printed beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct VerdictRule {
     /// The verdict, as reports and summaries word it.
@@ -27,7 +27,7 @@ impl VerdictRow {
     pub const HEADINGS: [&'static str; 6] =
         ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
 
-    /// The first four cells, without the least evidence and what is printed.
+    /// The first four cells: without the least evidence and the numbers printed beside the verdict.
     pub fn brief(self) -> [String; 4] {
         let [verdict, statistic, margin, family, ..] = self.0;
         [verdict, statistic, margin, family]
@@ -38,7 +38,7 @@ impl VerdictRow {
         Self([verdict, statistic, margin, family, least, printed].map(|text| filled(text, policy)))
     }
 
-    /// The row of the labels of a detector: all are given by the same rule.
+    /// The row of a detector, whose labels are all given by one rule.
     pub fn of_label(detector: &Detector, policy: &Policy) -> Self {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =
@@ -65,7 +65,7 @@ impl fmt::Display for VerdictRow {
     }
 }
 
-/// A text with the value of each threshold that it names in braces.
+/// Replaces each threshold's name in braces by its value.
 fn filled(text: &str, policy: &Policy) -> String {
     policy.thresholds().fold(text.to_owned(), |text, threshold| {
         text.replace(&format!("{{{}}}", threshold.name), &policy.get(threshold).to_string())

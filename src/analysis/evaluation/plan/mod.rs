@@ -21,24 +21,24 @@ struct PassRequest {
     /// The pass of the study, and its place among the study's passes.
     spec: PassSpec,
     place: usize,
-    /// The control that the pass belongs to, if it is not the analysis itself.
+    /// The control that the pass belongs to; `None` for the analysis itself.
     control: Option<Control>,
 }
 
 pub struct Plan {
     passes: Vec<(Pass, Vec<PassRequest>)>,
-    /// The index of the first pass of the second stage, whose studies follow the results of others.
+    /// The index of the first pass of the second stage, which builds on results of the first.
     followers: usize,
     has_task: bool,
 }
 
-/// The names of these studies for a protocol, in the order of the table.
+/// The names of these studies for a protocol, in the order of the registry.
 pub fn names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
     let ran = |name: &&str| studies.iter().any(|study| study.card().name == *name);
     STUDIES.iter().map(|study| study.card().name).filter(ran).map(str::to_owned).collect()
 }
 
-/// The studies of a protocol, in the order of the table.
+/// The studies that a protocol names, in the order of the registry.
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
     if let Some(unknown) = names.iter().find(|name| registry::named(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
@@ -49,7 +49,7 @@ pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
 }
 
 impl Plan {
-    /// The passes that the studies and controls of `protocol` request. The sentences themselves are read in any case.
+    /// The passes that the studies and controls of `protocol` request, and always the plain pass over the sentences.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed, has_task) = (studies(&protocol.studies)?, &protocol.removed, protocol.task.is_some());
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
@@ -60,7 +60,7 @@ impl Plan {
                 };
                 Some((pass.without(removed), Some(PassRequest { study, spec, place, control })))
             };
-            // A control that takes nothing away from some pass of a study says nothing of the study.
+            // A control that takes nothing away from one of a study's passes says nothing about the study.
             study.passes_of(has_task).into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
         };
         let analysis = studies.iter().flat_map(|study| requests(*study, None));
@@ -84,7 +84,7 @@ impl Plan {
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
-    /// Empty sums for the passes that follow the others, if there are any; `passes` are those others, over the whole corpus.
+    /// Empty sums for the passes of the second stage, if there are any; `passes` are the first stage over the whole corpus.
     pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &PassRequest| {
             let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Plan {
         self.passes[self.followers..].iter().filter_map(of_pass).collect()
     }
 
-    /// The stage of the passes that follow nothing: all there is to run, unless others follow.
+    /// The stage with which a run begins: the first of two, or the whole run if there is no second stage.
     pub fn first_stage(&self) -> Stage {
         if self.followers < self.passes.len() { Stage::First } else { Stage::Whole }
     }
@@ -125,8 +125,8 @@ impl Plan {
         requested.iter().map(|(pass, requests)| (pass.clone(), requests.iter().map(&observer).collect())).collect()
     }
 
-    /// The sums of the passes of a run of this identity, from the bytes of a partial.
-    /// Fails if the bytes do not belong to such a run.
+    /// The sums of a run's passes, restored from the bytes of a partial.
+    /// Fails if the bytes do not belong to a run of this identity.
     pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
         let heads = grid.layers.checked_mul(grid.heads);
@@ -158,8 +158,8 @@ impl Plan {
         restored.collect()
     }
 
-    /// The sums of each study whose passes are all over, in the order of the table, and by the places of its passes; in
-    /// the analysis itself or in one of its controls.
+    /// The sums of each study whose passes are all over, in the order of the registry and of the study's passes; in the analysis
+    /// itself or in one of its controls.
     pub fn observed<'a>(
         &self,
         passes: &'a [PassSums],

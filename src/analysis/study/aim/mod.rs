@@ -1,4 +1,4 @@
-//! The aims of labels in one sentence: the tokens that a head with the label should look at, and how much it does.
+//! Aims of labels in one sentence: the tokens that a labelled head should attend to, and a score of how far it does.
 
 use std::ops::Range;
 
@@ -15,20 +15,20 @@ use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The tokens that a label says its head looks at.
+/// The tokens that a label says its head attends to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
-    /// The other end of the arcs of a relation, by a name under which they are [scored](scored_as).
+    /// The other end of a relation's arcs; `relation` is a name under which arcs are [scored](scored_as).
     Partner {
         relation: String,
-        /// The end at which the head's attention starts.
+        /// The end of the arc at which the head's attention starts.
         direction: Direction,
     },
     Offset(i32),
     /// The two tokens on either side.
     Window,
     FirstSpecial,
-    /// The first token of what a decoder reads.
+    /// The first token of a decoder's sequence.
     FirstToken,
     Separators,
     Punctuation,
@@ -38,38 +38,38 @@ pub enum Aim {
     SameTag,
     /// The token's other occurrences.
     SameToken,
-    /// Everything alike.
+    /// All tokens evenly.
     Spread,
 }
 
 #[derive(Clone, Debug)]
 pub enum Goals {
-    /// Words with their other end.
+    /// The arcs of a relation, scored by the most attended word.
     Partners {
         direction: Direction,
-        /// The dependents with their heads.
+        /// `(dependent, head)` of each arc.
         arcs: Vec<(usize, usize)>,
         partners: Partners,
     },
-    /// Tokens with the tokens that they should attend to.
+    /// Query tokens, each with the tokens that it should attend to.
     Tokens(Vec<(usize, Vec<usize>)>),
-    /// Words with the words that they should attend to.
+    /// Query words, each with the words that it should attend to.
     Words(Vec<(usize, Vec<usize>)>),
-    /// Tokens that should attend to everything, with the entropy of even attention from each, nats.
+    /// Query tokens that should attend evenly, each with the entropy of even attention, in nats.
     Spread(Vec<(usize, f64)>),
 }
 
 /// A head's score for a label's aim in one sentence, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// The mean over queries: of arcs the share that is right, of tokens and words their attention to the goals, of what
-    /// attends to everything the entropy as a share of the largest.
+    /// The mean over queries. Arcs: the share predicted right. Tokens and words: the attention to the goals.
+    /// Even attention: the entropy as a share of the largest possible.
     pub mean: f64,
     pub queries: u64,
 }
 
 impl Aim {
-    /// The goals in a sentence, among the keys that each query sees, words attending by `from`; `None` without goal or query.
+    /// The goals in a sentence, among the keys that each query sees; `from` pools split words. `None` without goal or query.
     pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_places().collect();
         let even = Even::new(visibility, sequence.ids.len());
@@ -158,7 +158,7 @@ impl Goals {
         }
     }
 
-    /// The goals of the queries in one sentence of a window, which has these tokens and words; `None` if it has none.
+    /// The goals whose queries are in one sentence of a window, given its tokens and words; `None` if there are none.
     pub fn in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
         let of = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
@@ -203,7 +203,7 @@ impl Goals {
         Score { mean: sum / queries as f64, queries: queries as u64 }
     }
 
-    /// The units that each unit should look at, `[units]`; `None` for units that have no goal.
+    /// Goals per unit of text, `[units]`: the units that each should attend to; `None` for units without goals.
     pub fn of_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
         let mut found = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {
@@ -228,7 +228,7 @@ impl Goals {
     }
 }
 
-/// The entropy of a row, in nats.
+/// The entropy of an attention row, in nats.
 fn entropy(row: &[f32]) -> f64 {
     row.iter().map(|&weight| f64::from(weight)).filter(|&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum()
 }

@@ -1,4 +1,4 @@
-//! Attention to words by their classes: parts of speech, or classes of the user's own (docs/methodology/classes.md).
+//! Attention to words by their classes: parts of speech, or classes named by the user (docs/methodology/classes.md).
 
 use super::position::Pair;
 use crate::corpus::Annotation;
@@ -8,10 +8,10 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// The words of a sentence of which some have a class, by numbers that the study gives to classes.
+/// The words of a sentence, each with its class if it has one; the study numbers the classes.
 #[derive(Clone, Debug)]
 pub struct ClassedWords {
-    /// The place in the sentence of the first word here: all are, but for the one that a decoder begins with.
+    /// The place in the sentence of the first word here: a decoder's first word is left out.
     pub first: usize,
     pub classes: Vec<Option<usize>>,
     spans: Vec<WordSpan>,
@@ -22,7 +22,7 @@ pub struct ClassedWords {
 }
 
 impl ClassedWords {
-    /// The words of a sentence, of whose keys queries see these; `None` if none has a class.
+    /// The words of a sentence, whose queries see the keys of `visibility`; `None` if no word has a class.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,
@@ -39,7 +39,7 @@ impl ClassedWords {
         Some(Self { first: counted.start, classes, spans, even, is_whole: visibility.is_whole(n), from })
     }
 
-    /// The words but for one.
+    /// All words except one.
     pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
         (0..self.classes.len()).filter(move |&other| other != word)
     }
@@ -48,12 +48,12 @@ impl ClassedWords {
         self.even.between_words(&self.spans[query], &self.spans[key], self.from)
     }
 
-    /// Adds the even attention of other words to each class.
+    /// Adds to each class the even attention that its words receive from other words.
     pub fn add_even(&self, masses: &mut [f64]) {
         let words = self.classes.len();
         let from_others = |key: usize| {
             if self.is_whole {
-                // Every word gives the same.
+                // Every query gives the key equal attention.
                 return (words - 1) as f64 * self.even(key, key);
             }
             self.others(key).map(|query| self.even(query, key)).sum()
@@ -61,7 +61,7 @@ impl ClassedWords {
         self.add_by_class((0..words).map(from_others), masses);
     }
 
-    /// Adds a number of each word to that of its class.
+    /// Adds a number of each word to the sum of its class.
     pub fn add_by_class(&self, numbers: impl IntoIterator<Item = f64>, masses: &mut [f64]) {
         for (class, number) in self.classes.iter().zip(numbers) {
             if let Some(class) = class {
@@ -70,7 +70,7 @@ impl ClassedWords {
         }
     }
 
-    /// Every word with every other, whose class is the target.
+    /// All pairs of two words; the target is the class of the key.
     pub fn pairs(&self) -> impl Iterator<Item = Pair> {
         let pair = |query: usize, key: usize| {
             let target = self.classes[key].map(|class| (class, 1.0));

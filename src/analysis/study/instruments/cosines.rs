@@ -1,9 +1,9 @@
-//! Likeness of tokens by the model's own input embeddings.
+//! Similarity of tokens by the model's input embeddings.
 
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// The cosines of tokens by their word embeddings, `[tokens, tokens]`; 0 of zeros, and of each token with itself.
+/// The cosines between the word embeddings of tokens, `[tokens, tokens]`; 0 for zero vectors, and on the diagonal.
 pub fn cosines(ids: &[u32], embeddings: &WordEmbeddings) -> Vec<f64> {
     let count = ids.len();
     let rows: Vec<f32> = ids.iter().flat_map(|&id| embeddings.of(id)).copied().collect();

@@ -1,5 +1,5 @@
-//! Shares of scored words, in blocks and in the two folds: their intervals and differences, and what is chosen on one fold and
-//! scored on the other (docs/methodology/dependency.md).
+//! Accuracies by block and in the two folds: intervals, differences, and held-out scores of what is chosen on one fold
+//! (docs/methodology/dependency.md).
 
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{Merge, PerBlock};
@@ -9,12 +9,12 @@ pub trait ScoredSums: Merge + Clone {
     fn scored(&self) -> u64;
 }
 
-/// The sums of a corpus by block, `None` for a block without a scored word, with their total and their folds.
+/// The sums of a corpus by block (`None` for a block without a scored word), their total, and the sums of both folds.
 pub struct FoldScores<'a, S> {
     /// `[BLOCKS]`
     pub blocks: &'a [Option<&'a S>],
     pub total: S,
-    /// Even and odd families: blocks are their numbers modulo an even number.
+    /// Sums of the even and the odd blocks.
     folds: [S; 2],
     pub words: PerBlock,
 }
@@ -32,7 +32,7 @@ pub struct ShareDifference {
 }
 
 impl<'a, S: ScoredSums> FoldScores<'a, S> {
-    /// The scores of these blocks, which are added to `empty` sums.
+    /// The scores of these blocks; `empty` are sums to which they are added.
     pub fn new(blocks: &'a [Option<&'a S>], empty: &S) -> Self {
         let pool = |first: usize, step: usize| {
             let mut sums = empty.clone();
@@ -60,7 +60,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Jackknife::new(right, &self.words).on(Scale::Share).interval()
     }
 
-    /// The accuracy of [what is held out](Self::held_out_hits), with its interval.
+    /// The accuracy of the [held-out predictions](Self::held_out_hits), with its interval.
     pub fn held_out<C>(
         &self,
         choose: impl Fn(&S) -> C,
@@ -70,7 +70,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         (Some(self.share(hits.right)), self.interval(&hits.by_block))
     }
 
-    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one has no word.
+    /// The right predictions of what is chosen on one fold, scored on the other, both ways; `None` if a fold is empty.
     pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
         if self.folds.iter().any(|fold| fold.scored() == 0) {
             return None;
@@ -81,7 +81,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
-    /// The first less the second, as a share of the words.
+    /// The difference of two counts of right predictions, first less second, as a share of the words.
     pub fn difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
         let by_block: PerBlock = std::array::from_fn(|block| first[block] - second[block]);
         let difference = Jackknife::new(&by_block, &self.words).on(Scale::Difference);
@@ -94,7 +94,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
     }
 }
 
-/// A number of each block, 0 of a block without a scored word.
+/// A number of each block; 0 for a block without a scored word.
 pub fn per_block<S>(blocks: &[Option<&S>], number: impl Fn(usize, &S) -> f64) -> PerBlock {
     std::array::from_fn(|block| blocks[block].map_or(0.0, |sums| number(block, sums)))
 }

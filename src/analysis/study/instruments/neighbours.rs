@@ -1,20 +1,20 @@
-//! Neighbours: for each sequence the one before it in its pack, of another group and of like length.
+//! Neighbours: each sequence is paired with the one before it in its pack, if that is of another group and about as long.
 //!
-//! Two such sequences have other tokens at the same places. What a head does alike in both follows from places, and the choice that
-//! it makes in one is the choice that it would make in the other if it went by places alone, noise included.
+//! Neighbours have different tokens at the same places. Behaviour of a head that both share follows from places: its choice in
+//! one sequence is what it would choose in the other by places alone, noise included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sequences::sequence::Sequence;
 
-/// The shortest sequence with a neighbour: of two tokens, each has one key, which has all there is.
+/// The shortest sequence with a neighbour: with two tokens, each query has one other key, which leaves no choice.
 const SHORTEST: usize = 3;
 
-/// The neighbours of a pack, with what is kept of each head of a layer until its successor is seen.
+/// The neighbours in a pack, with a value of each head of a layer that is kept until the next sequence is seen.
 #[derive(Clone, Debug)]
 pub struct Neighbours<T> {
     last: Option<Begun>,
-    /// Sequences with a successor that is held against them.
+    /// Sequences with which the next one is compared, by index.
     wanted: BTreeSet<u64>,
     /// By the head's number in its layer.
     kept: BTreeMap<usize, Kept<T>>,
@@ -38,7 +38,7 @@ struct Kept<T> {
 pub struct Neighbour {
     index: u64,
     before: Option<Begun>,
-    /// Whether a sequence of another group comes before it in the pack, of whatever length.
+    /// Whether a sequence of another group, of any length, comes before this one in the pack.
     pub follows: bool,
 }
 
@@ -54,14 +54,14 @@ impl<T> Default for Neighbours<T> {
     }
 }
 
-/// Whether the longer of two sequences is at most a tenth longer than the other.
+/// Whether the longer sequence is at most a tenth longer than the shorter one.
 fn are_alike(a: usize, b: usize) -> bool {
     let (shorter, longer) = (a.min(b), a.max(b));
     shorter >= SHORTEST && 10 * longer <= 11 * shorter
 }
 
 impl<T> Neighbours<T> {
-    /// Begins a sequence with this many tokens of text, or words.
+    /// Begins a sequence; `length` counts its tokens of text, or its words.
     pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
         let begun = Begun { index: sequence.index, group: sequence.family.number, length };
         let before = self.last.replace(begun).filter(|last| last.group != begun.group);
@@ -75,7 +75,7 @@ impl<T> Neighbours<T> {
         (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
     }
 
-    /// Keeps something of a head in a sequence, if its successor is held against it.
+    /// Keeps a value of a head in a sequence, if the next sequence is compared with it.
     pub fn keep(&mut self, neighbour: &Neighbour, layer: usize, head: usize, value: impl FnOnce() -> T) {
         if self.wanted.contains(&neighbour.index) {
             self.kept.insert(head, Kept { index: neighbour.index, layer, value: value() });

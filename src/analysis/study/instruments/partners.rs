@@ -1,4 +1,4 @@
-//! The word that a head takes for the other end of a word's arc (docs/methodology/dependency.md).
+//! The word that a head predicts as the other end of a word's arc (docs/methodology/dependency.md).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
 
-/// The words among which a head looks for the other end of each word's arc, and how their weights are compared.
+/// For each word, the candidates for the other end of its arc, and the factors by which their weights are compared.
 #[derive(Clone, Debug)]
 pub struct Partners {
-    /// Whether queries see no word after them.
+    /// Whether queries see only the words before them.
     pub is_causal: bool,
-    /// The words of the same sentence, `[words]`.
+    /// For each word, the words of its sentence; `[words]`.
     candidates: Vec<Range<usize>>,
-    /// Shared by the sentences of a window.
+    /// Factors on the weights, shared by the sentences of a window.
     lifts: Arc<Lifts>,
 }
 
@@ -29,8 +29,8 @@ impl Partners {
         }
     }
 
-    /// The word that `word` attends to most, or that attends to it most; the word itself is left out, and of equal ones the
-    /// first counts. In a decoder these are the words before it, or those after it.
+    /// The word that `word` attends to most, or that attends to it most; of equals the first. The word itself is no candidate. In
+    /// a decoder the candidates are the words before it, or after it.
     pub fn of(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
         let Range { start, end } = self.candidates[word].clone();
         let candidates = match direction.is_forward() {
@@ -41,7 +41,7 @@ impl Partners {
         largest(candidates.filter(|&other| other != word), |other| self.weight(attention, direction, word, other))
     }
 
-    /// The largest weight of a word on one that it could take, which in a decoder need not be that on the one [it takes](Self::of).
+    /// The largest weight of a word on a candidate; in a decoder, the chosen word of [`Self::of`] may have a smaller one.
     pub fn most(&self, attention: &WordAttention, word: usize) -> f64 {
         let Range { start, end } = self.candidates[word].clone();
         let end = if self.is_causal { word.min(end) } else { end };

@@ -1,8 +1,8 @@
-//! Position-matched chance: the score of a head with the same preference for offsets that is blind otherwise
+//! Position-matched chance: the score of a head that has the same preference for offsets, but sees nothing else
 //! (docs/methodology/words.md).
 //!
-//! Attention to what stands nearby finds what tends to stand nearby. So a head's mean weight in each bin of offsets,
-//! over the queries of a metric, is multiplied with how often a key in that bin is what the metric looks for.
+//! Attention to nearby tokens finds what tends to stand nearby. So a head's mean weight in each bin of offsets, over a metric's
+//! queries, is multiplied by the share of targets of the metric in that bin.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -14,17 +14,17 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::{ExactSum, add_each, nearest};
 
-/// The farthest offset with a bin of its own.
+/// The farthest offset with a separate bin.
 const NEAR: usize = REACH;
 
-/// The farthest distance of the first and of the second far bin on either side; the third has all that is farther.
+/// The farthest distance of the first and of the second far bin on either side; the third has all larger distances.
 const FAR: [usize; 2] = [16, 32];
 
 const FAR_BINS: usize = FAR.len() + 1;
 
 /// The offsets -8..8, then 9-16, 17-32 and more on the left, then the same on the right.
 ///
-/// The bin of offset 0 takes part in no expectation: a key is another than its query.
+/// The bin of offset 0 takes part in no expectation: a query is never its own key.
 pub const BINS: usize = 2 * NEAR + 1 + 2 * FAR_BINS;
 
 /// The first far bin on the left, and on the right.
@@ -33,10 +33,10 @@ const RIGHT: usize = LEFT + FAR_BINS;
 
 pub type ByBin<T> = [T; BINS];
 
-/// How much of a target is in the pairs of each bin.
+/// The summed weight of a target over the pairs in each bin.
 pub type TargetSums = ByBin<ExactSum>;
 
-/// The bin of a key as a query sees it.
+/// The bin of a key, by its offset from the query.
 fn bin(query: usize, key: usize) -> usize {
     let distance = query.abs_diff(key);
     if distance <= NEAR {
@@ -83,7 +83,7 @@ impl Profile {
         self.add_all_far(&text.row(query)[..text.tokens()], query, scale);
     }
 
-    /// Adds what is between two distances, both included, for each far bin of a side.
+    /// Adds the weights at each distance between two bounds, both included, for each far bin of a side.
     #[inline(always)]
     fn add_far<'a, W: Copy + Into<f64> + 'a>(
         &mut self,
@@ -113,11 +113,10 @@ impl Profile {
 /// 2^32, the fixed-point unit.
 const ONE: f64 = 4_294_967_296.0;
 
-/// The profiles of many sequences, as fixed-point integers, which add up exactly in any order.
+/// The profiles of many sequences as fixed-point integers, whose sum is exact in any order.
 ///
-/// There are 23 for each head, block and set of queries, so they have 64 bits where
-/// [`ExactSum`] has 128: 32 of them are the fraction, so a sequence's sum is rounded by
-/// at most 1.2e-10, and a block holds the weights of 2^31 queries, which is 10^11 tokens of a corpus.
+/// Each head, block and set of queries has 23, so a sum has 64 bits where [`ExactSum`] has 128. With 32 bits of fraction, the sum
+/// of a sequence is rounded by at most 1.2e-10. A block holds the weights of 2^31 queries, enough for 10^11 tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSums(ByBin<i64>);
 
@@ -131,27 +130,27 @@ impl ProfileSums {
         }
     }
 
-    /// The sum of the weights, each times what `rates` say of its bin.
+    /// The sum of the weights, each times the rate of its bin.
     fn times(&self, rates: &ByBin<f64>) -> f64 {
         self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / ONE * rate).sum()
     }
 }
 
-/// The mean of a target over the pairs of each bin, in the whole corpus and without one block of it.
+/// The mean of a target over the pairs of each bin: without one block of the corpus, and the change from leaving it out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     without: ByBin<f64>,
-    /// How much the mean is higher in the whole corpus.
+    /// The mean over the whole corpus less the mean without the block.
     change: ByBin<f64>,
 }
 
 impl Rates {
-    /// The part that a block has in the sum over the queries of what a head that is blind to all but offsets would score;
-    /// `block` is the head's profile there, `corpus` that in the whole corpus.
+    /// A block's part in the summed score of a head that knows offsets alone; `block` and `corpus` are the head's profiles in the
+    /// block and in the whole corpus.
     ///
-    /// What the corpus has, `corpus · rates`, less the part of the block is what the corpus without the block has, by its
-    /// own rates: `(corpus - block) · without`. So the jackknife knows that the rates, too, are of a sample. Of rates in
-    /// which nothing is left out it is `block · rates`.
+    /// The whole, `corpus · rates`, less this part is the sum of the corpus without the block at that corpus's rates, `(corpus -
+    /// block) · without`. So the jackknife takes into account that the rates are estimated as well. If the rates leave nothing
+    /// out, the part is `block · rates`.
     pub fn expected(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
         block.times(&self.without) + corpus.times(&self.change)
     }
@@ -161,13 +160,13 @@ impl Rates {
 pub struct Pair {
     pub query: usize,
     pub key: usize,
-    /// The weight of uniform attention from the one to the other.
+    /// The weight of uniform attention from the query to the key.
     pub weight: f64,
-    /// The target that the key is, and how much of it; of all others it is nothing.
+    /// The index of the target that the key counts for, and the key's share in it; `None` if the key is no target.
     pub target: Option<(usize, f64)>,
 }
 
-/// All pairs of a query and another key by bins, weighted as uniform attention would, and how much of targets is in them.
+/// All pairs of a query and another key by bins, weighted as by uniform attention, with the weight on targets in each bin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionPairs {
     weights: ByBin<ExactSum>,
@@ -195,7 +194,7 @@ impl PositionPairs {
         self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add_each(sums, values));
     }
 
-    /// The sums of the targets, to be kept apart from the pairs.
+    /// Takes out the sums of the targets, which are then kept apart from the pairs.
     pub fn take_targets(&mut self) -> Vec<TargetSums> {
         std::mem::take(&mut self.targets)
     }
@@ -204,12 +203,12 @@ impl PositionPairs {
         self.targets.len()
     }
 
-    /// The mean of a target over the pairs of each bin, with and without those of a block; 0 where there are none.
+    /// The mean of a target over the pairs of each bin, with and without the pairs of a block; 0 where there are none.
     pub fn rates(&self, target: usize, block: Option<&Self>) -> Rates {
         self.rates_of(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
-    /// The same of a target that is kept apart.
+    /// As [`Self::rates`], for a target whose sums are kept apart.
     pub fn rates_of(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> ByBin<f64> {
             std::array::from_fn(|bin| {

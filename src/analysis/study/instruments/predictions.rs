@@ -1,4 +1,4 @@
-//! The word that a head attends to most, and the word that attends to it most, for every word of a sentence at once.
+//! For every word of a sentence, the word that it attends to most and the word that attends to it most.
 
 use multiversion::multiversion;
 
@@ -6,23 +6,24 @@ use crate::linalg::lanes::LANES;
 use crate::linalg::search::{first_at_least, largest};
 use crate::sequences::fold::words::WordAttention;
 
-/// The head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
+/// The syntactic head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
 #[derive(Clone, Debug, Default)]
 pub struct Predictions {
-    /// `[width]`: one word's attention to the others, rounded up to whole vectors.
+    /// `[width]`: one word's attention to the others, padded to whole SIMD vectors.
     others: Vec<f64>,
     /// `[width]`: the largest weight of each column so far.
     most: Vec<f64>,
-    /// `[width]`: its row.
+    /// `[width]`: the row of that largest weight.
     chosen: Vec<u64>,
-    /// `[words]`: by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
+    /// `[words]`: the predictions in the order of [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     heads: Vec<[usize; 2]>,
 }
 
 impl Predictions {
-    /// The head that `attention` predicts for each word, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[words]`.
+    /// The syntactic head that `attention` predicts for each word, `[words]`, in the order of
+    /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     ///
-    /// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
+    /// The diagonal is left out, since a word is not its own head. Ties go to the lowest index.
     pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
         let words = attention.words();
         let width = words.next_multiple_of(LANES);

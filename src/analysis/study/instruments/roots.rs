@@ -1,16 +1,16 @@
-//! The square roots of attention over rows of text: what Hellinger distances are made of.
+//! Square roots of attention rows, for Hellinger distances between heads.
 
 use multiversion::multiversion;
 
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 
-/// The square roots of some rows of the attention of several heads over one sequence.
+/// The square roots of some attention rows of several heads over one sequence.
 #[derive(Debug, Default)]
 pub struct Roots {
     /// The rows, ascending.
     pub rows: Vec<usize>,
-    /// `[heads, rows, tokens]`, as far as heads were shown.
+    /// `[heads, rows, tokens]`, for the heads shown so far.
     values: Vec<f32>,
 }
 
@@ -19,7 +19,7 @@ impl Roots {
         Self { rows, values: Vec::new() }
     }
 
-    /// Adds the next head, of `heads` in all.
+    /// Appends the next head; `heads` is the number of all heads.
     pub fn push(&mut self, attention: AttentionView<'_>, heads: usize) {
         let size = self.rows.len() * attention.tokens();
         if self.values.is_empty() {
@@ -33,7 +33,7 @@ impl Roots {
     }
 
     /// The roots of the head that was shown at this place, `[rows, tokens]`.
-    /// Panics if it was not shown.
+    /// Panics if no head was.
     pub fn of_head(&self, place: usize, tokens: usize) -> &[f32] {
         let size = self.rows.len() * tokens;
         &self.values[place * size..][..size]
@@ -44,7 +44,7 @@ impl Roots {
     }
 }
 
-/// The sum of the squared Hellinger distances of rows from even attention, of the rows' `roots`, `[rows, tokens]`.
+/// The summed squared Hellinger distances between attention rows and even attention, from the rows' `roots`, `[rows, tokens]`.
 pub fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
     let row = |(roots, &query): (&[f32], &usize)| {
         let keys = visibility.keys(query, tokens);

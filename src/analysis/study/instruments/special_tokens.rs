@@ -1,4 +1,4 @@
-//! The weights between words and special tokens, which no candidate for the other end of an arc or link has to beat
+//! The weights between words and special tokens, which are no candidates for the other end of an arc or link
 //! (docs/methodology/links.md).
 
 use crate::model::forward::attention::AttentionView;
@@ -21,8 +21,8 @@ impl SpecialTokens {
         Self { tokens, words: sequence.words.clone(), from }
     }
 
-    /// The largest weight between a word and a special token: of the word on the token, of the token on the word, or the mean of both
-    /// where there is no direction; 0 without a special token.
+    /// The largest weight between a word and a special token: of the word on the token, of the token on the word, or the mean of
+    /// both if there is no direction; 0 without a special token.
     pub fn most(&self, view: AttentionView<'_>, word: usize, direction: Option<Direction>) -> f64 {
         let weight = |&token: &usize| match direction {
             None => f64::midpoint(self.on(view, word, token), self.back(view, word, token)),

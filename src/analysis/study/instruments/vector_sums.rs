@@ -6,8 +6,8 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::Component;
 
-/// Products are summed in 256ths: so the sums reach up to 5.5e11 in steps of 6e-8, where vectors with components of 50 have
-/// sums of squares of 2500 a word, which 10^8 words fill.
+/// Products are summed in units of 256, so that sums reach 5.5e11 in steps of 6e-8. Vectors with components of 50 have sums of
+/// squares of 2500 a word, which fill this range after 10^8 words.
 const UNIT: f64 = 256.0;
 
 /// Sums of vectors or of products, empty until something is added.
@@ -17,7 +17,7 @@ pub struct VectorSums(Vec<Component>);
 merge_fields!(VectorSums { 0 });
 
 impl VectorSums {
-    /// Adds vectors at a place, in sums of `len` values.
+    /// Adds a vector to the sums from a place on; `len` is the number of all sums.
     pub fn add(&mut self, len: usize, at: usize, values: &[f64]) {
         self.0.resize(len, Component::default());
         self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
@@ -29,7 +29,7 @@ impl VectorSums {
         self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / UNIT);
     }
 
-    /// Adds products of vectors with themselves, `[size, size]`: the upper half of them is kept.
+    /// Adds products of vectors with themselves, `[size, size]`; only the upper half is kept.
     pub fn add_squares(&mut self, products: &[f64], size: usize) {
         self.0.resize(half(size), Component::default());
         let rows = products.chunks_exact(size).enumerate();
@@ -37,7 +37,7 @@ impl VectorSums {
         self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
     }
 
-    /// Sums of vectors from a place on.
+    /// `len` sums of vectors, from a place on.
     pub fn values(&self, at: usize, len: usize) -> impl Iterator<Item = f64> {
         self.0[at..at + len].iter().map(|sum| sum.value())
     }
@@ -69,15 +69,15 @@ impl VectorSums {
     }
 }
 
-/// The cells of the upper half of a square matrix.
+/// The number of cells in the upper half of a square matrix, with its diagonal.
 pub fn half(size: usize) -> usize {
     size * (size + 1) / 2
 }
 
-/// Rows that are multiplied at a time: a third of the 384 of a small encoder.
+/// Rows multiplied at a time: a third of the 384 of a small encoder.
 const BAND: usize = 128;
 
-/// The upper half of the symmetric `a^T b`, `[size, size]`, of vectors `[rows, size]`; below it, in bands, is anything.
+/// The upper half of the symmetric `a^T b`, `[size, size]`, of vectors `[rows, size]`; the lower half is unspecified.
 pub fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
     let size = a.columns();
     products.resize(size * size, 0.0);

@@ -1,4 +1,4 @@
-//! The assessment of a head by the rule of a label: its score held against a threshold, with the test of that.
+//! The assessment of a head by the rule of a label: its score compared with a threshold, and the test of the difference.
 
 use std::cmp::Ordering;
 
@@ -10,25 +10,25 @@ use crate::stats::significance::q_of_those_above;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
-    /// The label, and the score with which the rule fires or does not.
+    /// The label, with the score that the rule compares with the threshold.
     pub label: Label,
-    /// Whether the rule fires: the score is on the good side of the threshold.
+    /// Whether the rule fires: the score is beyond the threshold.
     pub fires: bool,
-    /// The p-value of the rule not holding: of the score being on the other side of the threshold.
+    /// One-sided p-value for the rule failing, that is, for the score being below the threshold.
     pub p_of_failing: Option<f64>,
-    /// Whether some score could fire the rule.
+    /// Whether the rule would fire for the largest possible score.
     pub attainable: bool,
 }
 
-/// Whether a score has to reach its threshold or to pass it.
+/// Whether a score must reach its threshold or exceed it.
 #[derive(Clone, Copy)]
 pub enum Bound {
     AtLeast,
     Above,
 }
 
-/// A share that is exactly at its threshold may come out this much below it: `76/210` is `55/210 + 0.1`,
-/// but not in f64. Shares of fewer than 10^9 words that differ at all differ by more.
+/// Tolerance for a share exactly at its threshold, which rounding may put below: `76/210` is `55/210 + 0.1`, but not in f64.
+/// Unequal shares of fewer than 10^9 words differ by more.
 const ROUNDING: f64 = 1e-12;
 
 impl Bound {
@@ -40,7 +40,7 @@ impl Bound {
     }
 }
 
-/// Holds a score against `threshold`; `number` is its name in the rule. `None` if there is no score, or the rule is off.
+/// Compares a score with `threshold`; `number` is its name in the rule. `None` if there is no score, or the rule is off.
 ///
 /// [`correct`] tells firm labels from borderline ones once all heads are assessed.
 pub fn assess(
@@ -80,14 +80,14 @@ pub fn assess(
     Some(Assessment { label, fires, p_of_failing, attainable })
 }
 
-/// A threshold in words: a baseline and a margin have more digits than say anything.
+/// A threshold as text, at most 3 decimals from 0.01 on: a baseline plus a margin has many meaningless digits.
 fn brief(threshold: f64) -> String {
     let (whole, rounded) = (threshold.to_string(), format!("{threshold:.3}"));
     if whole.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { whole }
 }
 
-/// The label that asks all of several scores, each with the name of its metric and its threshold, to reach theirs: the
-/// one that is least above its threshold is the label's, and the p-value is the largest of theirs (Berger 1982).
+/// Assesses a label that requires each of several scores, given with its metric's name, to reach its threshold. The score with
+/// the smallest margin stands for the label. The p-value is the largest (intersection–union test, Berger 1982).
 pub fn assess_all(
     label: &str,
     scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
@@ -102,14 +102,14 @@ pub fn assess_all(
     let largest = all.iter().map(|one| one.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
     let p_of_failing = smallest_of(all.iter().map(|one| one.p_of_failing));
     let least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
-    // Where not all hold, the one that is farthest from it is named.
+    // A rule that fails is shown as its condition farthest from the threshold.
     let rule = if fires { rule } else { least.label.rule.clone() };
     let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
     Some(Assessment { label, fires, p_of_failing, attainable })
 }
 
-/// The label that any of several rules gives: the one that is surest is the label's, and the smallest p-value, times the
-/// number of rules that are on (Bonferroni), is its own. `None` if there is no rule.
+/// Assesses a label that any of several rules gives; the surest rule stands for the label. The p-value is the smallest, times the
+/// number of rules that are on (Bonferroni). `None` if there is no rule.
 pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let rules: Vec<Assessment> = rules.into_iter().collect();
     let p_of_failing = rules.iter().map(|rule| rule.p_of_failing).reduce(|a, b| Some(a?.max(b?))).flatten();
@@ -119,15 +119,15 @@ pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessm
     Some(Assessment { p_of_failing, ..best })
 }
 
-/// The smallest of some p-values times their number; `None` where there is none.
+/// The smallest of some p-values times their number (Bonferroni); `None` if there are none, or one is missing.
 fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let p: Vec<f64> = p.collect::<Option<_>>()?;
     Some((p.iter().copied().reduce(f64::min)? * p.len() as f64).min(1.0))
 }
 
 impl Assessment {
-    /// The assessment of a label that is given only where no other is. Intersection-union test (Berger 1982): the
-    /// largest of its p-value and theirs of failing.
+    /// Restricts a label to heads without any of the `others`. Intersection–union test (Berger 1982): the p-value is the largest
+    /// of the label's p-value and the others' p-values of failing.
     pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
@@ -141,9 +141,9 @@ impl Assessment {
     }
 }
 
-/// Corrects the tests of one detector's labels for their number, `[heads][labels]`: those that are significant are firm.
+/// Corrects the tests of one detector's labels for multiple testing; a significant label is firm, any other borderline.
 ///
-/// Without a bound on the q-value a label is firm where its own one-sided test at 2.5 % is, as its interval shows it.
+/// If the policy has no bound on q-values, a label is firm if its one-sided test is significant at 2.5 %, as its interval shows.
 pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
     let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
     let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
@@ -153,13 +153,13 @@ pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, polic
     }
 }
 
-/// Whether a head has a firm label in a direction, by the p-value of its test and the q-value over the tests of all heads.
+/// Whether a head has a firm label in `direction`, by the p-value of its test and the q-value over all heads' tests.
 pub fn is_firm(assessed: &[Assessment], direction: Direction, [p, q]: [Option<f64>; 2], policy: &Policy) -> bool {
     let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(direction));
     fires && is_significant(p, q, policy)
 }
 
-/// Whether a label that fires is firm by its corrected or, where the policy has no bound on that, its own p-value.
+/// Whether a label that fires is firm: by its q-value or, if the policy has no bound on q-values, by its p-value.
 fn is_significant(p: Option<f64>, q: Option<f64>, policy: &Policy) -> bool {
     match policy.rule(&LABEL_Q) {
         Some(most) => q.is_some_and(|q| q <= most),
@@ -167,7 +167,7 @@ fn is_significant(p: Option<f64>, q: Option<f64>, policy: &Policy) -> bool {
     }
 }
 
-/// One assessment of each label: of several the surest, which is known once all are corrected.
+/// Keeps the surest assessment of each label, which is known once all are corrected.
 pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     let mut labels: Vec<(String, Vec<Assessment>)> = Vec::new();
     for assessment in assessed {
@@ -179,8 +179,8 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The assessment among several of one label: one that fires, the surer one, and so a firm one before a borderline one,
-/// one that could fire; then the largest margin; of equals the first.
+/// The best of several assessments of one label. One that fires comes before others, then the smaller p-value, one that could
+/// fire, and the larger margin; of equals the first.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {
@@ -189,6 +189,5 @@ fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment>
             .then(a.attainable.cmp(&b.attainable))
             .then(a.label.margin.total_cmp(&b.label.margin))
     };
-    // The first of equals.
     assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })
 }

@@ -17,7 +17,7 @@ impl Entry {
         self.explanation.name
     }
 
-    /// The headings and texts that follow on the first sentence.
+    /// The headings and texts after the first sentence.
     fn fields(&self) -> Vec<(&'static str, String)> {
         let Explanation { formula, chance, source, caveats, .. } = self.explanation;
         let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {

@@ -1,4 +1,4 @@
-//! Kinds of evidence that labels of several studies have.
+//! Kinds of evidence that labels of several studies share.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -38,7 +38,7 @@ impl EvidenceGap {
         (count < policy.count(&MIN_QUERIES)).then_some(Self::Queries(count))
     }
 
-    /// How many there are, what one and what several are, and the threshold.
+    /// The count, its noun in the singular and the plural, and the threshold.
     pub fn counted(self) -> (u64, [&'static str; 2], &'static Threshold) {
         match self {
             Self::Sentences(count) => (count, ["sentence", "sentences"], &MIN_SENTENCES),
@@ -60,12 +60,12 @@ pub const LABEL_Q: Threshold = Threshold::rule(
 pub struct MarginTest {
     /// The standard error of the score, by leaving out one block at a time; null where fewer than 10 have a denominator.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of the rule: of one condition, the score being above the threshold; of several that must hold,
-    /// the largest; of two that may, the smaller one doubled. Null where there is no standard error.
+    /// The one-sided p-value of the score being above the threshold. A rule whose conditions must all hold has the largest of
+    /// their p-values, a rule with two alternatives twice the smaller one. Null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all labels of this kind whose scores are above their thresholds; null
-    /// where this one is not.
+    /// Twice `p`, corrected by Benjamini & Hochberg for all labels of this kind whose scores are above their thresholds; null
+    /// where this score is not.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
@@ -77,41 +77,41 @@ pub struct UseTest {
     pub arcs: u64,
     /// Blocks with such an arc.
     pub blocks: usize,
-    /// The mean loss of the query word once the head's weights on its partner and on the word whose distance is nearest to the
-    /// partner's are exchanged, less that before, in nats; the weights on all other words are dealt out at random in both.
-    /// Null without an arc.
+    /// The mean increase of the query word's loss, in nats, when two weights of the head are exchanged: on the partner, and on
+    /// the word whose distance is nearest to the partner's. The weights on all other words are redistributed at random before
+    /// and after. Null without an arc.
     #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
-    /// The 95 % interval of that.
+    /// The 95 % interval of `loss_effect`.
     pub ci95: Option<Interval>,
-    /// Its standard error, by leaving out one block at a time; null where fewer than 10 have such an arc.
+    /// The standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 have such an arc.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of its being above 0; null where there is no standard error.
+    /// The one-sided p-value of `loss_effect` being above 0; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all labels whose use is above 0; null for others, and where there are
-    /// too few arcs.
+    /// Twice `p`, corrected by Benjamini & Hochberg for all labels whose `loss_effect` is above 0; null for others, and where
+    /// there are too few arcs.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether it is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
+    /// Whether `loss_effect` is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
     pub used: Option<bool>,
     /// The use of the arcs that are not at the relation's best offset.
     pub off_offset: UseOffOffset,
 }
 
-/// The use of those arcs of a syntactic label that are not at its relation's best offset.
+/// The use of a syntactic label's arcs that are not at its relation's best offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UseOffOffset {
-    /// Arcs.
+    /// The number of these arcs.
     pub arcs: u64,
-    /// Their use, in nats; null without an arc.
+    /// The mean increase of the loss over these arcs, in nats; null without an arc.
     #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
-    /// Its 95 % interval; null where fewer than 10 blocks have such an arc.
+    /// The 95 % interval of `loss_effect`; null where fewer than 10 blocks have such an arc.
     pub ci95: Option<Interval>,
 }
 
-/// From which end of an arc the head is predicted.
+/// The end of an arc that is the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Direction {
     /// The dependent is the query: its most attended word is the predicted head.
@@ -149,7 +149,7 @@ impl Direction {
     }
 }
 
-/// On which side of a word another stands.
+/// The side of a word on which another word stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -160,7 +160,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Both, in the order of every pair of numbers.
+    /// Both sides, in the order of every pair of numbers.
     pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
     pub fn name(self) -> &'static str {
@@ -196,12 +196,12 @@ impl<T> ByDirection<T> {
         if direction.is_forward() { &mut self.dependent_to_head } else { &mut self.head_to_dependent }
     }
 
-    /// Both values, in the order of [`Direction::BOTH`], to change them.
+    /// Mutable references to both values, in the order of [`Direction::BOTH`].
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.dependent_to_head, &mut self.head_to_dependent]
     }
 
-    /// A value for each place in [`Direction::BOTH`].
+    /// One value for each place in [`Direction::BOTH`], which `value` computes from the place.
     pub fn new(mut value: impl FnMut(usize) -> T) -> Self {
         Self { dependent_to_head: value(0), head_to_dependent: value(1) }
     }
@@ -213,8 +213,8 @@ impl<T> ByDirection<Option<T>> {
     }
 }
 
-/// A head against the best fixed offset of a relation, on the same words. Without `--digits 17` the difference and its interval
-/// are all that is written of heads below the offset, which no policy labels, but for the best head of the relation.
+/// A head against the best fixed offset of a relation, on the same words. For heads below the offset, which no policy labels,
+/// reports without `--digits 17` have the difference and its interval alone, except for the best head of the relation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The head's accuracy less the offset's.
@@ -226,13 +226,13 @@ pub struct Comparison {
     /// word.
     #[serde(default)]
     pub standard_error: Option<f64>,
-    /// Words on which the head alone is right, in sentences that are the first of their family.
+    /// Words on which the head alone is right; only the first sentence of each family counts.
     #[serde(default)]
     pub head_only: Option<u64>,
-    /// Words on which the offset alone is right, likewise.
+    /// Words on which the offset alone is right; only the first sentence of each family counts.
     #[serde(default)]
     pub offset_only: Option<u64>,
-    /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal and words
+    /// The exact one-sided McNemar test: the probability of `head_only` or more words if both were equally good and words
     /// independent. It decides nothing.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
@@ -249,7 +249,7 @@ pub struct Comparison {
     pub q: Option<f64>,
 }
 
-/// A comparison as a report has it: whole, or the difference and its interval alone.
+/// A comparison as a report has it: complete, or only the difference and its interval.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SavedComparison<'a> {
@@ -257,7 +257,7 @@ enum SavedComparison<'a> {
     Difference { difference: f64, ci95: Option<Interval> },
 }
 
-/// Writes the comparisons of a head; of one that is a difference alone there is nothing else.
+/// Writes the comparisons of a head; a comparison without word counts is written as its difference and interval alone.
 pub fn write_comparisons<S: Serializer>(
     comparisons: &ByDirection<Option<Comparison>>,
     serializer: S,
@@ -280,7 +280,7 @@ impl Comparison {
     }
 }
 
-/// A head against the best tags of a relation, on the same words.
+/// A head against the word-class baseline of a relation (the best tags), on the same words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagComparison {
     /// The head's accuracy less that of the tags.
@@ -315,16 +315,16 @@ pub struct TagComparison {
 /// A head on the arcs of a relation against the other arcs of the same sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Specificity {
-    /// `sum n (a - b) / sum n` over sentences with both: `n` arcs of the relation in a sentence, `a` the head's accuracy on them, `b`
-    /// that on the other arcs.
+    /// `sum n (a - b) / sum n` over sentences with both kinds of arcs: `n` arcs of the relation in a sentence, `a` the head's
+    /// accuracy on them, `b` its accuracy on the other arcs.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// Its 95 % interval; null where fewer than 10 blocks have such a sentence.
+    /// The 95 % interval of `difference`; null where fewer than 10 blocks have such a sentence.
     pub ci95: Option<Interval>,
-    /// Its standard error, by leaving out one block at a time; null as `ci95` is.
+    /// The standard error of `difference`, by leaving out one block at a time; null as `ci95` is.
     pub standard_error: Option<f64>,
-    /// The one-sided block test of whether it is above `settings.policy.syntactic_specific_margin`; null where there is no standard
-    /// error.
+    /// The one-sided block test of whether `difference` is above `settings.policy.syntactic_specific_margin`; null where there is
+    /// no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// Twice `p` corrected by Benjamini & Hochberg for all syntactic labels, firm or borderline, with such a difference above the
@@ -333,20 +333,20 @@ pub struct Specificity {
     pub q: Option<f64>,
 }
 
-/// How far a label of a relation reaches: a syntactic one to `offset`, `relation` or `tags`, one of links to `place`, `class` or
-/// `all`, each step beyond the one before it.
+/// The strongest baseline that a label of a relation beats: `offset`, `relation` or `tags` for a syntactic label, `place`,
+/// `class` or `all` for a label of links. Each step includes the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
     /// Beyond a fixed offset.
     Offset,
-    /// The head is better on this relation than on the other arcs of the same sentences, too: it does not follow all arcs alike.
+    /// Also better on this relation than on the other arcs of the same sentences: the head does not follow all arcs alike.
     Relation,
-    /// Beyond word classes, too.
+    /// Also beyond word classes.
     Tags,
     /// Beyond every rule of place.
     Place,
-    /// Beyond the rules that take a word of the same class, too.
+    /// Also beyond the rules that take a word of the same class.
     Class,
     /// Beyond every rule.
     All,

@@ -1,4 +1,4 @@
-//! A label of a head with its evidence, and the numbers that it is made of.
+//! A label of a head with its evidence, and the numbers behind it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use super::evidence::{Comparison, Direction, MarginTest, Reach, Specificity, Tag
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 
-/// A number with the numbers that put it into context.
+/// A number with its interval, its baseline and its standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     pub score: Option<f64>,
     pub ci95: Option<Interval>,
-    /// The chance level, or the baseline that it is held against.
+    /// The chance level, or the baseline that the score is compared with.
     pub baseline: Option<f64>,
     /// The score with its standard error; `None` where it rests on too few blocks.
     pub estimate: Option<Estimate>,
@@ -27,26 +27,26 @@ pub struct Label {
     pub score: f64,
     /// The 95 % interval of the score; null where it rests on fewer than 10 blocks.
     pub ci95: Option<Interval>,
-    /// The chance level of the score, or the baseline that it is held against.
+    /// The chance level of the score, or the baseline that the score is compared with.
     pub baseline: Option<f64>,
     /// The threshold that the score must reach.
     pub threshold: f64,
-    /// How far the score is beyond the threshold, in units of `1 - threshold`; of a label that rests on another one, not
-    /// more than that one's.
+    /// The distance of the score beyond the threshold, in units of `1 - threshold`. A label that rests on another one has at most
+    /// that label's margin.
     pub margin: f64,
     /// The rule.
     pub rule: String,
-    /// The number that the rule holds against its threshold, as the rule names it: of several that which is least above its own.
+    /// The number that the rule compares with its threshold, by name; of several numbers the one with the smallest margin.
     #[serde(default)]
     pub number: String,
-    /// Whether only the estimate is above the threshold, and the test does not show it: another corpus of the kind might not
-    /// give the label. Of a corpus that the model could not read (`corpus.health`) every label.
+    /// Whether the score is above the threshold, but not significantly: another corpus of the kind might not give the label. If
+    /// the model could not read the corpus (`corpus.health`), every label is borderline.
     pub borderline: bool,
-    /// Whether it might as well stand first: it is as firm as the first label of the head, and the intervals of their
-    /// margins meet. Of the first label false.
+    /// Whether the label nearly ties with the head's first label: it is as firm, and the intervals of their margins overlap.
+    /// False for the first label.
     #[serde(default)]
     pub tied: bool,
-    /// The label of the head that this one says more of, if it does: it stands after that one, and never ties with it.
+    /// The label of the head that this label refines, if any: this label stands after that one, and never ties with it.
     #[serde(default)]
     pub rests_on: Option<String>,
     /// The direction, where the label has one.
@@ -54,9 +54,9 @@ pub struct Label {
     /// The block test of the score against the threshold, which decides whether the label is firm.
     #[serde(default)]
     pub test: MarginTest,
-    /// The head against the offset baseline: of a syntactic label, null for others.
+    /// The head against the offset baseline; null for labels that are not syntactic.
     pub versus_offset: Option<Comparison>,
-    /// How far a syntactic label reaches; null for others.
+    /// The strongest baseline that the label of a relation beats; null for other labels.
     pub beyond: Option<Reach>,
     /// The head on the relation against the other arcs of the same sentences; null for labels that are not syntactic, and for `all`.
     #[serde(default)]
@@ -68,7 +68,7 @@ pub struct Label {
     pub knockout: Option<UseTest>,
 }
 
-/// A label that a head does not have, and how far off it is.
+/// A label that a head does not have, with the score's distance from the threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Near {
     /// The label.
@@ -77,9 +77,9 @@ pub struct Near {
     pub score: f64,
     /// The 95 % interval of the score.
     pub ci95: Option<Interval>,
-    /// The threshold that it would have to reach.
+    /// The threshold that the score would have to reach.
     pub threshold: f64,
-    /// The difference; not above 0 where only significance is lacking.
+    /// The threshold less the score; not above 0 where only significance is lacking.
     pub shortfall: f64,
     /// The rule.
     pub rule: String,
@@ -94,7 +94,7 @@ impl Label {
         }
     }
 
-    /// The reach of a firm label. A borderline one is not shown to be beyond anything.
+    /// The reach of a firm label; `None` for a borderline one, which is not shown to beat any baseline.
     pub fn reach(&self) -> Option<Reach> {
         self.beyond.filter(|_| !self.borderline)
     }
@@ -104,7 +104,7 @@ impl Label {
         self.versus_tags.as_ref().filter(|tags| tags.ci95.is_some_and(|ci95| ci95.high() < 0.0))
     }
 
-    /// Whether another label of the head, which has the larger margin, is no more certain than this one.
+    /// Whether this label nearly ties with `first`, the head's label with the larger margin: as firm, with overlapping intervals.
     pub(super) fn ties_with(&self, first: &Self) -> bool {
         let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
         let alone = self.rests_on.is_none() && self.borderline == first.borderline;
@@ -112,9 +112,9 @@ impl Label {
     }
 }
 
-/// How far a score is beyond a threshold, in units of the room above that.
+/// The distance of a score beyond a threshold, in units of `1 - threshold`.
 pub(super) fn margin(score: f64, threshold: f64) -> f64 {
-    // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
+    // A threshold of 1 or more leaves no room above: the margin is then at most 0.
     let room = 1.0 - threshold;
     if room > 0.0 { (score - threshold) / room } else { (score - threshold).min(0.0) }
 }

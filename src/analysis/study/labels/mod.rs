@@ -22,30 +22,30 @@ pub use policy::{Policy, Threshold};
 
 pub const UNLABELLED: &str = "unlabelled";
 
-/// How the grid of a summary shows such a head where it is surely short of the nearest labels, and its legend.
+/// Mark and legend, in the grid of a summary, of an unlabelled head that is significantly short of the nearest labels.
 pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no role found"];
 
-/// How the grid shows a head that is undecided: see `HeadReport::is_undecided`.
+/// Mark and legend, in the grid of a summary, of an undecided head: see `HeadReport::is_undecided`.
 pub const UNDECIDED_SHOWN: [&str; 2] =
     ["?", "undecided: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
-/// The first label of a head that the checkpoint was saved without, which has no other.
+/// The only label of a head that the checkpoint was saved without.
 pub const ABSENT: &str = "absent";
 
 pub const ABSENT_SHOWN: [&str; 2] = ["-", "absent: the checkpoint was saved without the head"];
 
-/// The first label of a head that the run removed (`--remove`), which has no other.
+/// The only label of a head that the run removed (`--remove`).
 pub const REMOVED: &str = "removed";
 
 pub const REMOVED_SHOWN: [&str; 2] = ["x", "removed (`--remove`)"];
 
-/// The mark of a label in the grid whose interval crosses its threshold.
+/// Grid mark of a label whose interval crosses its threshold.
 pub const BORDERLINE: &str = "?";
 
-/// The mark of a label in the grid whose first place is uncertain.
+/// Grid mark of a first label that nearly ties with another.
 pub const TIED: &str = "~";
 
-/// The mark of a label in the grid of a head that writes a constant (`model.constant_heads`).
+/// Grid mark of a head that writes a constant (`model.constant_heads`).
 pub const CONSTANT: &str = "=";
 
 pub const NO_LABEL: Explanation = Explanation {
@@ -80,34 +80,34 @@ pub const REMOVED_HEAD: Explanation = Explanation {
 pub struct Detector {
     pub explanation: Explanation,
     pub thresholds: &'static [&'static Threshold],
-    /// Whether the label is a role of the head: one that every untrained head has, too, is none.
+    /// Whether the label is a role of the head. A label that every untrained head also has is no role.
     pub is_role: bool,
-    /// The parameter of a label of this family that has one, such as the relation; of any other label `None`.
+    /// The parameter in the names of the detector's labels, such as a relation.
     pub parameter: Parameter,
     pub phrase: Phrase,
     pub shown: LabelStyle,
-    /// How close a head comes to the label. All rules that could fire are returned, fired or not.
+    /// Assesses how close a head comes to the detector's labels. All rules that could fire are returned, fired or not.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
 /// The parameter that distinguishes the labels of a detector.
 #[derive(Clone, Copy)]
 pub enum Parameter {
-    /// There is one label, of the detector's own name.
+    /// There is one label, with the detector's name.
     None,
-    /// Labels are `family:parameter`, with any words for the parameter; some parameters are known.
+    /// Labels are `family:parameter`, with any text for the parameter; the function recognizes known parameters.
     Any(&'static str, fn(&str) -> bool),
-    /// Labels are `family:key=value`, with any words for both.
+    /// Labels are `family:key=value`, with any text for both.
     Keyed(&'static str),
-    /// Labels are `family:parameter`, with one of these.
+    /// Labels are `family:parameter`, with one of the listed parameters.
     OneOf(&'static str, fn() -> Vec<String>),
 }
 
-/// A label as a verb phrase whose subject is the head; `{}` is the parameter of a label that has one.
+/// A label as a verb phrase whose subject is the head; `{}` stands for the label's parameter, if any.
 #[derive(Clone, Copy, Debug)]
 pub enum Phrase {
     Fixed(&'static str),
-    /// A phrase for each end of the arcs at which the attention starts.
+    /// One phrase for each end of the arcs at which attention may start.
     Directed {
         to_head: &'static str,
         to_dependent: &'static str,
@@ -126,22 +126,22 @@ impl Phrase {
 
 #[derive(Clone, Copy)]
 pub struct LabelStyle {
-    /// The label, shortened; `None` if the label itself, or its parameter, is short enough.
+    /// The short form of the label; `None` if the label itself, or its parameter, is short enough.
     pub code: Option<&'static str>,
     pub colour: AnsiColor,
-    /// Whether controls name it even where they have none, because it is what they are run for.
+    /// Whether the summary of a control names the label even if no head has it, because the control is run to test it.
     pub in_controls: bool,
 }
 
 impl LabelStyle {
-    /// The style of a label that controls name where they have it.
+    /// The style of a label that the summary of a control names only if a head has it.
     pub const fn of(code: Option<&'static str>, colour: AnsiColor) -> Self {
         Self { code, colour, in_controls: false }
     }
 }
 
 impl Detector {
-    /// A label without a parameter that is a role, with nothing but its documentation.
+    /// A role without a parameter, with only its documentation filled in.
     pub const fn role(explanation: Explanation) -> Self {
         Self {
             explanation,
@@ -155,7 +155,7 @@ impl Detector {
     }
 
     pub fn is_on(&self, policy: &Policy) -> bool {
-        // The q-value that several families share is no rule by itself.
+        // The bound on q-values, which several detectors share, is no rule by itself.
         let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
         rules.clone().next().is_none() || rules.any(|rule| policy.rule(rule).is_some())
     }
@@ -165,19 +165,19 @@ impl Detector {
             || matches!(self.parameter, Parameter::None) && label == self.explanation.name
     }
 
-    /// Whether a label of this detector goes by a name: its own, that of the detector, the part before its colon, or its code.
+    /// Whether `name` refers to a label of this detector: as label, detector, part of it before the colon, or code.
     pub fn calls(&self, label: &str, name: &str) -> bool {
         let known = [label, self.explanation.name, self.family(), &self.code(label)];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Whether some label of this detector goes by a name, as [`Detector::calls`].
+    /// Whether `name` refers to some label of this detector, as in [`Detector::calls`].
     pub fn is_called(&self, name: &str) -> bool {
         let known = [self.explanation.name, self.family()];
         known.iter().any(|known| known.eq_ignore_ascii_case(name)) || self.gives(name) || self.label_of(name).is_some()
     }
 
-    /// The part of its name that its labels share with those of other parameters or of other types: `sink` of `sink:no-op`.
+    /// The part of the name before the colon, shared with other parameters or types: `sink` of `sink:no-op`.
     pub fn family(&self) -> &'static str {
         self.explanation.name.split_once(':').map_or(self.explanation.name, |(family, _)| family)
     }
@@ -197,7 +197,7 @@ impl Detector {
         valid.then_some(parameter)
     }
 
-    /// The label as the grid of a summary shows it: an offset has its sign, as in tables.
+    /// The label's short form in the grid of a summary; an offset has its sign, as in tables.
     pub fn code<'a>(&self, label: &'a str) -> Cow<'a, str> {
         let code = self.shown.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
@@ -220,9 +220,9 @@ pub struct Evidence<'a> {
     /// The head's place in lists of all heads.
     pub place: usize,
     pub metrics: &'a Metrics<Measured>,
-    /// Its study's section of the report.
+    /// The study's section of the report.
     pub section: &'a dyn Any,
-    /// The assessments of the head by earlier detectors of the table.
+    /// The assessments of the head by the detectors earlier in the table.
     pub given: &'a [Assessment],
 }
 
@@ -233,7 +233,7 @@ impl Evidence<'_> {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
-    /// How the head stands to a label that asks one metric, at `key` if it has several, to be above a threshold.
+    /// Assesses a label that requires one metric, at `key` if it has several cells, to be above a threshold.
     pub fn above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
         assess(label, &number, self.metric(id, key), Bound::Above, threshold).into_iter().collect()
@@ -245,7 +245,7 @@ impl Evidence<'_> {
         self.section.downcast_ref().expect("a study gets back the section that it made")
     }
 
-    /// A label that the head has by an earlier detector, of any study.
+    /// A label that an earlier detector of any study gave the head.
     pub fn label(&self, name: &str) -> Option<&Label> {
         self.given.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
     }
@@ -253,9 +253,9 @@ impl Evidence<'_> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The first of the labels, [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
+    /// The first label, or [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
     pub primary: String,
-    /// All labels: firm before borderline ones, and among these by falling margin.
+    /// All labels: firm before borderline ones, each group by falling margin.
     pub labels: Vec<Label>,
     /// The two labels nearest to an unlabelled head, nearest first; fewer if fewer rules are on and can be met.
     pub nearest: Vec<Near>,
@@ -264,7 +264,7 @@ pub struct Verdict {
 const NEAREST: usize = 2;
 
 impl Verdict {
-    /// The verdict that assessments of all detectors, in the order of the tables, come to.
+    /// The verdict from the assessments of all detectors, in the order of the tables.
     pub fn new(assessed: Vec<Assessment>) -> Self {
         let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.fires);
         // Sorting is stable: equal margins stay in the order of the table.

@@ -22,7 +22,7 @@ pub struct Threshold {
     pub name: &'static str,
     pub range: Range,
     pub default: Value,
-    /// Its meaning, and the source of its default.
+    /// The meaning, and the source of the default.
     pub about: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub enum Range {
     Rule,
     /// A share: from 0 to 1.
     Share,
-    /// A number of things, which are named in the plural.
+    /// A number of things; the text is their plural noun.
     Count(&'static str),
 }
 
@@ -74,7 +74,7 @@ impl Threshold {
         Self { name, range: Range::Share, default: Value::Share(default), about }
     }
 
-    /// A threshold that is a number of things, which are named in the plural.
+    /// A threshold that is a number of things; `things` is their plural noun.
     pub const fn count(name: &'static str, (things, default): (&'static str, u64), about: &'static str) -> Self {
         Self { name, range: Range::Count(things), default: Value::Count(default), about }
     }
@@ -87,7 +87,7 @@ impl Threshold {
         }
     }
 
-    /// The value that a TOML file gives it, unless it cannot have that.
+    /// The value from a TOML file; `None` if the threshold cannot have it.
     fn toml_value(&self, value: &DeValue<'_>) -> Option<Value> {
         let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
         let share = || {
@@ -101,7 +101,7 @@ impl Threshold {
         }
     }
 
-    /// The value that a report gives it, unless it cannot have that.
+    /// The value from a report; `None` if the threshold cannot have it.
     fn json_value(&self, value: &serde_json::Value) -> Option<Value> {
         match self.range {
             Range::Rule if value.is_null() => Some(Value::Off),
@@ -119,7 +119,7 @@ impl Threshold {
     }
 }
 
-/// The longest policy file that is read, in bytes: 1 MiB. One of all thresholds has a few hundred.
+/// The longest policy file that is read, in bytes: 1 MiB. A file with all thresholds has a few hundred.
 const LONGEST: u64 = 1 << 20;
 
 /// The value of every threshold, in the order of the table of thresholds. Printed in every report.
@@ -127,12 +127,12 @@ const LONGEST: u64 = 1 << 20;
 pub struct Policy(Vec<(&'static Threshold, Value)>);
 
 impl Policy {
-    /// A digest by which it is known: SHA-256 of its values by name.
+    /// SHA-256 of the values by name, which identifies the policy.
     pub fn digest(&self) -> String {
         hex(&Sha256::digest(json!(self).to_string()))
     }
 
-    /// The defaults of these thresholds; one that is listed more than once is there once.
+    /// The defaults of these thresholds, without duplicates.
     pub fn of(thresholds: impl IntoIterator<Item = &'static Threshold>) -> Self {
         let mut policy = Self(Vec::new());
         for threshold in thresholds {
@@ -144,7 +144,7 @@ impl Policy {
     }
 
     /// This policy with other values for some thresholds.
-    /// Panics if there is no threshold of such a name: presets are written by hand.
+    /// Panics if no threshold has such a name: presets are written by hand.
     pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         for (name, value) in values {
             self.0.iter_mut().find(|(known, _)| known.name == name).expect("a threshold of that name").1 = value;
@@ -158,7 +158,7 @@ impl Policy {
         known.map_or(threshold.default, |(_, value)| *value)
     }
 
-    /// The threshold of a rule, or of a share; `None` if the rule is off.
+    /// The value of a threshold; `None` if its rule is off.
     pub fn rule(&self, threshold: &Threshold) -> Option<f64> {
         match self.get(threshold) {
             Value::Off => None,
@@ -179,8 +179,8 @@ impl Policy {
         }
     }
 
-    /// This policy with the thresholds that a TOML file sets; those that it does not name stay as they are.
-    /// Fails if the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
+    /// This policy with the thresholds that a TOML file sets; others keep their values.
+    /// Fails if the file cannot be read, is no TOML, names an unknown threshold, or has a value that a threshold cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
@@ -211,7 +211,7 @@ impl Policy {
     }
 
     /// This policy with the values of a saved report, where `values` names them.
-    /// Fails, in words, if a name is no threshold's, or a value is none that it can have.
+    /// Fails, in words, if a name is unknown, or a threshold cannot have a value.
     pub fn with_json(mut self, values: &Map<String, serde_json::Value>) -> Result<Self, String> {
         for (name, value) in values {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {

@@ -1,4 +1,4 @@
-//! One metric of every head by block of sentences, for comparison with the metric of another study, block by block.
+//! One metric of every head by block of sentences, for rank correlations with the metric of another study.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 
-/// The sums of a metric whose denominators are the same for all heads.
+/// The sums of a metric whose denominators are equal for all heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByBlock {
     /// `[layers * heads]`
@@ -19,23 +19,23 @@ pub struct ByBlock {
 /// Spearman's rank correlation of two metrics over the heads of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankCorrelation {
-    /// The mean of the correlations of the one over blocks of even number with the other over those of odd number and the other
-    /// way round; null where all heads have the same value of one of the two, or all blocks are of one parity.
+    /// The mean of two correlations: one metric over even-numbered blocks with the other over odd-numbered blocks, and the
+    /// reverse; null where one of the metrics is equal for all heads, or all blocks are of one parity.
     #[schemars(range(min = -1, max = 1))]
     pub rho: Option<f64>,
-    /// Its 95 % interval, by leaving out one block at a time; null where fewer than 10 can be.
+    /// The 95 % interval of `rho`, by leaving out one block at a time; null where fewer than 10 blocks can be left out.
     pub ci95: Option<Interval>,
 }
 
 impl ByBlock {
-    /// `numerator` of a head, by its place, in a block, and `denominator` of a block.
+    /// `numerator(head, block)`, with the head's place, and `denominator(block)`.
     pub fn new(heads: usize, numerator: impl Fn(usize, usize) -> f64, denominator: impl Fn(usize) -> f64) -> Self {
         let of_head = |head: usize| std::array::from_fn(|block| numerator(head, block));
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// The rank correlation of the heads by this metric over the blocks of one parity and by another over those of the other,
-    /// the mean of both ways: over the same blocks the two would share the noise of these.
+    /// Rank correlation of this metric over the blocks of one parity with `other` over the other parity, averaged over both ways.
+    /// Over the same blocks, the two metrics would share sampling noise.
     pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
         // All heads have the same denominator, so their order is that of the numerators.
         let fold = |of: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {
@@ -56,7 +56,7 @@ impl ByBlock {
         let interval = |rho| {
             let Interval(low, high) =
                 Jackknife::of(rho, (0..BLOCKS).map(without).collect(), &self.denominators).interval()?;
-            // No correlation is beyond these.
+            // A correlation lies within these limits.
             Some(Interval(low.max(-1.0), high.min(1.0)))
         };
         RankCorrelation { rho, ci95: rho.and_then(interval) }

@@ -15,16 +15,16 @@ use crate::system::parallel::in_parallel;
 pub struct EstimationContext {
     pub grid: HeadGrid,
     pub threads: NonZeroUsize,
-    /// Whether every ratio without each block is kept, for the block test of two analyses.
+    /// Whether to keep every ratio without each block, for the block test that compares two analyses.
     pub leaves_out: bool,
     /// The heads that the checkpoint was saved without, ascending.
     pub absent: Vec<HeadPlace>,
-    /// The heads that the run removed: they attend, and write nothing.
+    /// The heads that the run removed: they still attend, but write nothing.
     pub removed: Vec<HeadPlace>,
 }
 
 impl EstimationContext {
-    /// The context of a model whose heads all take part, without any ratio that leaves a block out.
+    /// A context in which all heads take part, and no ratios without a block are kept.
     pub fn new(grid: HeadGrid, threads: NonZeroUsize) -> Self {
         Self { grid, threads, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl EstimationContext {
         !self.absent.contains(&self.grid.place(place))
     }
 
-    /// Whether the head at a place takes part: it is there, and the run did not remove it.
+    /// Whether the head at a place takes part: the model has it, and the run did not remove it.
     pub fn takes_part(&self, place: usize) -> bool {
         self.has(place) && !self.removed.contains(&self.grid.place(place))
     }
@@ -47,21 +47,21 @@ impl EstimationContext {
 pub struct Estimates {
     /// The metrics of each head, `[layers * heads]`.
     pub heads: Vec<Values>,
-    /// Their 95 % intervals, `[layers * heads]`.
+    /// The 95 % intervals of `heads`, `[layers * heads]`.
     pub ci95: Vec<Intervals>,
-    /// Their standard errors, `[layers * heads]`.
+    /// The standard errors of `heads`, `[layers * heads]`.
     pub standard_errors: Vec<StandardErrors>,
     /// The chance levels that differ between heads, `[layers * heads]`, from all studies that have such metrics.
     pub own_chance: Vec<Values>,
     pub chance: Values,
     pub chance_ci95: Intervals,
-    /// The denominators of each metric: the same for all heads, or the largest that any can have.
+    /// The denominators of each metric, common to all heads; where classes of layers differ, the largest.
     pub denominators: Metrics<Denominator>,
-    /// The denominators of each head that are others, `[layers * heads]`.
+    /// Each head's denominators where they differ from `denominators`, `[layers * heads]`.
     pub own_denominators: Vec<Metrics<Option<Denominator>>>,
-    /// The metrics of each head without each block, `[layers * heads]`; empty unless the context leaves blocks out.
+    /// The metrics of each head without each block, `[layers * heads]`; empty unless `EstimationContext::leaves_out`.
     pub without_blocks: Vec<WithoutBlocks>,
-    /// Metrics that others may be held against, by their ids.
+    /// Block sums of metrics that other studies compare theirs with, by the metric's id.
     pub by_block: BTreeMap<&'static str, ByBlock>,
 }
 
@@ -77,10 +77,10 @@ impl Estimates {
         }
     }
 
-    /// Computes the ratios, and leaves out one block at a time: what all blocks have less what that block has.
+    /// Computes the ratios over all blocks, and over all blocks but one.
     ///
-    /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
-    /// `None`. `of_chance` gives the cells of a head without any preference, and so the denominators of all heads.
+    /// `of_head(block, place)` gives the cells of `columns` for a head in a block, or in all blocks for `None`.
+    /// `of_chance(block)` gives the cells of a head without any preference, and thereby the denominators of all heads.
     pub fn new(
         columns: &[Column],
         context: &EstimationContext,
@@ -91,7 +91,7 @@ impl Estimates {
         Self::by_class(columns, context, &all, of_head, |block, _| of_chance(block))
     }
 
-    /// As [`Estimates::new`], of the sums of blocks: `values` gives the cells of a head, or of `None` for chance.
+    /// As [`Estimates::new`], from the sums of blocks: `values` gives the cells of a head, or of chance for `None`.
     pub fn of_blocks<B: Merge + Clone + Sync>(
         columns: &[Column],
         context: &EstimationContext,
@@ -112,7 +112,7 @@ impl Estimates {
         (value, self.ci95[place].get(metric, None).copied().flatten(), estimate)
     }
 
-    /// As [`Estimates::new`], with chance levels and denominators of a class of layers, the second argument of `of_chance`.
+    /// As [`Estimates::new`], with chance levels and denominators for each class of layers, the second argument of `of_chance`.
     pub fn by_class(
         columns: &[Column],
         context: &EstimationContext,
@@ -150,7 +150,7 @@ impl Estimates {
         found
     }
 
-    /// Has no numbers of the head at a place, which the model lacks.
+    /// Sets all numbers of the head at a place, which the model lacks, to `None`.
     pub fn forget(&mut self, place: usize) {
         for values in [&mut self.heads[place], &mut self.own_chance[place], &mut self.standard_errors[place]] {
             values.forget();
@@ -159,14 +159,14 @@ impl Estimates {
         self.without_blocks.get_mut(place).into_iter().for_each(Metrics::forget);
     }
 
-    /// Adds the chance levels of each head, in the order of `columns`: what a head without preference for keys, but
-    /// with its values, would score.
+    /// Adds the chance levels of each head, in the order of `columns`: the score of a head with its values, but without
+    /// preference for keys.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
         Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
-    /// Adds the denominators of each head, in the order of `columns`, where heads are scored on things of their own.
+    /// Adds the denominators of each head, in the order of `columns`, for metrics whose scored things differ between heads.
     pub fn with_own_denominators(
         mut self,
         columns: &[Column],
@@ -190,8 +190,8 @@ impl Estimates {
         self
     }
 
-    /// Adds the metrics of another study after these.
-    /// Panics if the two are of different numbers of heads.
+    /// Appends the metrics of another study.
+    /// Panics if the two have different numbers of heads.
     pub fn extend(&mut self, other: Self) {
         assert_eq!((self.heads.len(), self.ci95.len()), (other.heads.len(), other.ci95.len()), "the same heads");
         self.heads.iter_mut().zip(other.heads).for_each(|(head, other)| head.extend(other));
@@ -211,7 +211,7 @@ impl Estimates {
     }
 }
 
-/// Every cell of some columns, whole and without each block.
+/// All cells of some columns: over all blocks, in each block, and without each block.
 struct CellEstimates {
     whole: Vec<Fraction>,
     /// `[BLOCKS][cells]`
@@ -258,7 +258,7 @@ impl CellEstimates {
     }
 }
 
-/// The metrics of a head without any preference in a class of layers, and what all metrics there rest on.
+/// Chance levels and denominators in a class of layers: the metrics of a head without any preference.
 #[derive(Clone)]
 struct ClassChance {
     values: Values,
@@ -273,7 +273,7 @@ impl ClassChance {
         Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
     }
 
-    /// The chance levels that all classes share, none where they differ; the largest denominators of any.
+    /// The chance levels that all classes share (`None` where they differ), and the largest denominators of any class.
     fn common(classes: &[Self]) -> Self {
         let Self { mut values, mut ci95, mut denominators } = classes[0].clone();
         for class in &classes[1..] {
@@ -287,7 +287,7 @@ impl ClassChance {
         Self { values, ci95, denominators }
     }
 
-    /// The chance levels and denominators of a class that are not those of all of them.
+    /// The chance levels and denominators of a class where they differ from the common ones.
     fn beside(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
         let chance = self.values.zip_map(&common.values, |own, common| own.filter(|_| common == Some(&None)));
         let denominators =
@@ -296,7 +296,7 @@ impl ClassChance {
     }
 }
 
-/// A ratio over all blocks and without each of them; `of` gives it in a block, or in all of them. `None` where it has no value.
+/// A ratio over all blocks and without each, where `of(block)` gives it in one block or all; `None` if it has no value.
 pub fn jackknife(of: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
     let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| vec![of(Some(block))]).collect();
     left_out(&[of(None)], &blocks, &[scale]).pop().flatten()
@@ -306,7 +306,7 @@ fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()
 }
 
-/// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
+/// Ratios without each block, for each cell that has a value; `blocks` are `[BLOCKS][cells]`.
 fn left_out(whole: &[Fraction], blocks: &[Vec<Fraction>], scales: &[Scale]) -> Vec<Option<Jackknife>> {
     let cell = |(cell, (whole, &scale)): (usize, (&Fraction, &Scale))| {
         let by_block =

@@ -6,7 +6,7 @@ pub const OURS: &str = "Defined here.";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub name: &'static str,
-    /// Its meaning for a head, as a sentence.
+    /// The meaning of the label or metric for a head, as a sentence.
     pub measures: &'static str,
     /// The formula; symbols as in docs/methodology/units.md. A threshold's name in braces is replaced by its default.
     pub formula: &'static str,
@@ -14,6 +14,6 @@ pub struct Explanation {
     pub chance: &'static str,
     /// The source of the definition or of the threshold.
     pub source: &'static str,
-    /// Warnings of what it does not say; empty if there are none.
+    /// Conclusions that the number does not allow; empty if there are none.
     pub caveats: &'static str,
 }

@@ -14,15 +14,14 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
 
-/// A metric: one line of a study's table. `F` gives the ratio of what the study knows of a head in a block, or in all,
-/// and of the place of a cell.
+/// A metric: one line of a study's table. `F` is the function that computes the ratio of a cell from the study's sums.
 pub struct Metric<F> {
-    /// Its id and what `explain` says of it.
+    /// The id, and the text that `explain` prints.
     pub explanation: Explanation,
     pub keys: Keys,
     /// Numerator and denominator of a head.
     pub value: F,
-    /// The chance ratio, of a head without any preference; `None` if it is `value` of a head that attends uniformly.
+    /// The chance level as a ratio, for a head without any preference; `None` if it is `value` of a uniformly attending head.
     pub chance: Option<F>,
 }
 
@@ -45,12 +44,12 @@ impl<F: Copy> Metric<F> {
     }
 }
 
-/// The names of metrics and what `explain` says of each, in the order of their table.
+/// The explanations and keys of the metrics of a table, in order.
 pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
-/// Every cell of a table, by its metric and its place.
+/// All cells of a table; `cell` computes one from the metric and the place of its key.
 pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
     let cells = table.iter().flat_map(|metric| metric.keys.places().map(move |place| (metric, place)));
     cells.map(|(metric, place)| cell(metric, place)).collect()
@@ -59,7 +58,7 @@ pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fractio
 #[derive(Clone, Copy)]
 pub enum Keys {
     Single,
-    /// This many numbers, each named by its place.
+    /// This many numbers; the function names each by its place.
     Each(usize, fn(usize) -> String),
 }
 
@@ -74,10 +73,10 @@ impl Keys {
     }
 }
 
-/// A metric of the sums of a block, or of all blocks, and of the place of a head, `None` for chance.
+/// A metric computed from the sums of one or all blocks, and from the place of a head; `None` gives the chance level.
 pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
 
-/// The cells of single metrics.
+/// The function that computes all cells of a table of single numbers.
 pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
@@ -86,9 +85,9 @@ pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) 
 pub struct Column {
     pub id: &'static str,
     pub keys: Keys,
-    /// The scale of its tests and intervals.
+    /// The scale of the metric's tests and intervals.
     pub scale: Scale,
-    /// The least and the most that it can be: no interval goes beyond.
+    /// Lower and upper bound of the metric, to which intervals are clipped.
     pub ends: [f64; 2],
 }
 
@@ -109,24 +108,24 @@ pub struct Fraction {
     basis: Denominator,
 }
 
-/// How much a ratio rests on.
+/// The evidence that a ratio rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Denominator {
     /// The things that were eligible: queries of the token level, words of a relation, edges of trees.
     pub count: u64,
-    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
+    /// Sentences with any. Only the first of each family counts: later ones (copies, for example) are no independent evidence.
     pub sentences: u64,
     /// Blocks with any; 0 in reports that do not say.
     #[serde(default)]
     #[schemars(range(max = BLOCKS))]
     pub blocks: u64,
-    /// `(sum n)² / sum n²` over the blocks, `n` what each has: as many blocks of equal size would be as good.
+    /// `(sum n)² / sum n²` over the blocks, where `n` is a block's count: the number of equal blocks with as much evidence.
     #[serde(default)]
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
 }
 
-/// Eligible things, and the sentences with any: the first of each family alone, for those after it are no independent evidence.
+/// Eligible things, and the sentences with any. Only the first of each family counts: later ones are no independent evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eligible {
     pub count: u64,
@@ -136,7 +135,7 @@ pub struct Eligible {
 merge_fields!(Eligible { count, sentences });
 
 impl Eligible {
-    /// Adds the things of one sentence, which may be the first of its family.
+    /// Adds the eligible things of one sentence; `is_first` says whether it is the first of its family.
     pub fn add(&mut self, count: u64, is_first: bool) {
         self.count += count;
         self.sentences += u64::from(count > 0 && is_first);
@@ -149,7 +148,7 @@ impl Eligible {
 }
 
 impl Denominator {
-    /// A number over these blocks with this standard error; `None` where they are too few for a test.
+    /// The estimate of a number over these blocks, with its standard error; `None` where they are too few for a test.
     pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Option<Estimate> {
         let (blocks, effective_blocks) = (usize::try_from(self.blocks).unwrap_or(BLOCKS), self.effective_blocks);
         Estimate { value, standard_error, blocks, effective_blocks, scale }.testable()
@@ -157,7 +156,7 @@ impl Denominator {
 }
 
 impl Fraction {
-    /// Nothing of nothing: a ratio without a value.
+    /// Zero by zero: a ratio without a value.
     pub const NONE: Self = Self {
         numerator: 0.0,
         denominator: 0.0,
@@ -169,17 +168,17 @@ impl Fraction {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The mean of a sum over so many things, in so many sentences.
+    /// The mean of a sum over `count` things in `sentences` sentences.
     pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
         Self::new(sum, count as f64).over(count, sentences)
     }
 
-    /// This ratio over so many things, in so many sentences.
+    /// This ratio, resting on `count` things in `sentences` sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// This denominator without a value, where each head has a value of its own over the same things.
+    /// This denominator with an unknown numerator: the chance level differs between heads that are scored on the same things.
     pub fn unknown(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
@@ -196,13 +195,13 @@ impl Fraction {
         self.basis
     }
 
-    /// The ratio, or `None` where that is no number.
+    /// The ratio; `None` if it is not finite.
     pub fn value(&self) -> Option<f64> {
         let value = self.numerator / self.denominator;
         (self.denominator != 0.0 && value.is_finite()).then_some(value)
     }
 
-    /// A ratio of all blocks together, and without each of them.
+    /// The ratio over all blocks, and without each.
     pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
         let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
         Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
@@ -238,7 +237,7 @@ pub type Intervals = Metrics<Option<Interval>>;
 pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
-    /// The cells of `columns` in order.
+    /// Assigns `values` to the cells of `columns`, in order.
     /// Panics if there are fewer `values` than cells.
     pub fn new(columns: &[Column], values: impl IntoIterator<Item = T>) -> Self {
         let mut values = values.into_iter();
@@ -259,7 +258,7 @@ impl<T> Metrics<T> {
         self.0.0.is_empty()
     }
 
-    /// Drops each metric whose cells are all to be dropped.
+    /// Drops each metric whose cells are all `true` in `is_dropped`.
     pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
         let all = |cells: &Cells<bool>| match cells {
             Cells::Single(is_dropped) => *is_dropped,
@@ -313,7 +312,7 @@ impl<T> Metrics<T> {
         self.cells().collect()
     }
 
-    /// The value of the metric `id`, at `key` if it has several; `None` if there is none of that name.
+    /// The value of the metric `id`, at `key` if it has several; `None` if there is no such cell.
     pub fn get(&self, id: &str, key: Option<&str>) -> Option<&T> {
         match (self.0.get(id)?, key) {
             (Cells::Single(value), None) => Some(value),
@@ -322,7 +321,7 @@ impl<T> Metrics<T> {
         }
     }
 
-    /// Applies `f` to each metric and to the metric of the same name in `other`.
+    /// Applies `f` to each cell and to the cell of the same name in `other`.
     pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
         Metrics(self.0.map(|id, cells| match cells {
             Cells::Single(value) => Cells::Single(f(value, other.get(id, None))),

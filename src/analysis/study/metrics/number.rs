@@ -1,4 +1,4 @@
-//! Numbers by which two analyses of a model can be compared.
+//! Numbers by which two analyses of a model are compared.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,26 +10,26 @@ use crate::stats::interval::Interval;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
     pub part: Part,
-    /// The place of its head in lists of all heads.
+    /// The place of the head in lists of all heads.
     pub head: usize,
     pub of: String,
-    /// Its name: of a metric that of the report (`offset_mass.-1`), else the one that rules have.
+    /// The name: for a metric as in the report (`offset_mass.-1`), otherwise as in rules.
     pub name: String,
     pub unit: Unit,
-    /// The number of the head that it is made of, together with rates of the corpus; `None` if it is of the head alone.
+    /// The number from which this one is computed together with rates of the corpus; `None` if it depends on the head alone.
     pub made_of: Option<String>,
     /// The number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
     pub ci95: Option<Interval>,
     /// Blocks with a denominator.
     pub blocks: usize,
-    /// As many blocks of equal size would be as good.
+    /// The number of equal blocks with as much evidence.
     pub effective_blocks: f64,
-    /// The number of things, each right or wrong, whose share it is; `None` if it is no such share.
+    /// For a share of things that are each right or wrong, their number; otherwise `None`.
     pub trials: Option<u64>,
-    /// Whether it has as much evidence as the policy requires.
+    /// Whether the number has as much evidence as the policy requires.
     pub enough: bool,
-    /// The number without each block, if that was computed.
+    /// The number without each block, if computed.
     pub left_out: Option<&'a Jackknife>,
 }
 
@@ -46,7 +46,7 @@ pub enum Part {
 }
 
 impl Number<'_> {
-    /// Its name as rules of labels have it: `offset_mass[-1]`.
+    /// The name as in the rules of labels: `offset_mass[-1]`.
     pub fn in_rules(&self) -> String {
         in_rules(self.part, &self.name)
     }

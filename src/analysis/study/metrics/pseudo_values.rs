@@ -1,24 +1,23 @@
-//! Numbers that are no ratios of sums, expressed as ratios, so that they get intervals like all others.
+//! Pseudo-values: numbers that are no ratios of sums, expressed as ratios, so that they get intervals like all others.
 
 use super::metric::Fraction;
 use crate::stats::blocks::BLOCKS;
 
-/// A jackknife replicate: a number without one block, and the share of its denominator that is in the other blocks.
+/// A jackknife replicate: a number without one block, and the share of its denominator in the other blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicate {
-    /// The number of the corpus without the block.
+    /// The number without the block.
     pub value: f64,
-    /// The part of the corpus that is left.
+    /// The share of the denominator in the other blocks.
     pub rest: f64,
 }
 
-/// A number as fractions of blocks, and last one for the whole corpus: with `θ_(b)` without block `b`, which has the part
-/// `w_b` of the corpus, `(x - θ_(b) (1 - w_b)) / w_b`, `x` being the sum over blocks of `θ_(b) (1 - w_b)`, divided by
-/// their number less one.
+/// Pseudo-values: a number as one fraction for each block, followed by the number over the whole corpus. With `θ_(b)` the number
+/// without block `b`, and `w_b` the block's share of the corpus, the fraction is `(x - θ_(b) (1 - w_b)) / w_b`. Here `x` is the
+/// sum over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks less one.
 ///
-/// The ratio of the sums of all blocks but one is then `θ_(b)` itself: whatever is done with ratios of sums by leaving out
-/// and by resampling blocks can be done with a number that is none (Efron & Tibshirani 1993, section 11.5: pseudo-values).
-/// Panics if there is not one for each block.
+/// The ratio of the sums of all blocks but one is then `θ_(b)`, so that any number can be jackknifed and resampled like ratios of
+/// sums (Efron & Tibshirani 1993, section 11.5). Panics unless `without` has one entry for each block.
 pub fn fractions(whole: Option<f64>, without: &[Option<Replicate>]) -> Vec<Fraction> {
     assert_eq!(without.len(), BLOCKS, "one for each block");
     let of_others = |sum: (f64, f64), Replicate { value, rest }: &Replicate| (sum.0 + 1.0, sum.1 + value * rest);

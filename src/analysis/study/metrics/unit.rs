@@ -1,4 +1,4 @@
-//! The units of metrics, and the differences in them that are none.
+//! The units of metrics, and the largest differences in each that do not count as a change.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Shares and other pure numbers of their size: accuracies, masses, cosines, ratios, and what these differ by.
+    /// Shares and other pure numbers of their size: accuracies, masses, cosines, ratios, and their differences.
     Shares,
     /// Entropies and losses.
     Nats,
@@ -48,13 +48,13 @@ impl<T: Copy> PerUnit<T> {
     }
 }
 
-/// The differences up to which two models are the same but for the precision of their weights.
+/// The largest differences between two models that may come from the precision of their weights alone.
 ///
-/// Round numbers about the largest differences between a model and the same in bfloat16 (each weight rounded to 8 bits, to the
-/// nearest), or above them, over EWT dev and GUM dev: all-MiniLM-L6-v2 by default, `box:small` also with norms, repeats, segments,
-/// similarity, effect, gradient and output-shift. Shares: .0053 (`sentence_share` of a sink), .0050 (`explained_alone`), and of
-/// 30,992 three above .005; nats: .0099 (`loss_effect_by_class`), .0096 (`entropy`); tokens: .0052 (`mean_distance`). `compare` says of
-/// none of these pairs that anything changed.
-/// Weights in f16 make a ninth of these differences in the median, and 1e-7 of each weight as noise, as another order of
-/// additions makes, up to 4e-7 (`offset_argmax`, which counts: 4e-5). A run that is resumed makes none.
+/// Round numbers near or above the largest differences between a model and its bfloat16 version (each weight rounded to 8 bits,
+/// to nearest), over EWT dev and GUM dev. The models are all-MiniLM-L6-v2 with the default studies, and `box:small` also with
+/// norms, repeats, segments, similarity, effect, gradient and output-shift.
+/// Shares: .0053 (`sentence_share` of a sink), .0050 (`explained_alone`), and three of 30,992 above .005. Nats: .0099
+/// (`loss_effect_by_class`), .0096 (`entropy`). Tokens: .0052 (`mean_distance`). `compare` finds no change in any of these pairs.
+/// Weights in f16 make a ninth of these differences in the median. Noise of 1e-7 of each weight, as from another order of
+/// additions, makes up to 4e-7 (4e-5 for `offset_argmax`, which counts). A resumed run makes none.
 pub const SAME_MODEL: PerUnit<f64> = PerUnit { shares: 0.005, nats: 0.02, tokens: 0.02 };

@@ -2,7 +2,7 @@
 
 use super::terms::Term;
 
-/// The words of comparisons, in the order in which a reader of one meets them.
+/// Terms of comparisons, in the order in which a reader of one meets them.
 pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "kept",

@@ -8,7 +8,7 @@ use anyhow::{Error, Result, anyhow};
 use super::table::{Cell, Table};
 use crate::system::errors::Facts;
 
-/// A column, how its cells stand to a value, and the value.
+/// A condition on the cells of a column: the column, a relation, and the value on its right side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     column: String,
@@ -17,10 +17,10 @@ pub struct Condition {
     value: String,
 }
 
-/// A relation as it is written, and the orders that it admits.
+/// A relation: its sign, and the orderings that it admits.
 type Relation = (&'static str, fn(Ordering) -> bool);
 
-/// Every relation; one that begins with another stands before it.
+/// All relations; `>=` and `<=` stand before their prefixes `>` and `<`.
 const RELATIONS: [Relation; 6] = [
     ("!=", Ordering::is_ne),
     (">=", Ordering::is_ge),
@@ -35,7 +35,7 @@ impl FromStr for Condition {
 
     fn from_str(text: &str) -> Result<Self> {
         let found = RELATIONS.iter().filter_map(|(relation, _)| Some((text.find(relation)?, *relation)));
-        // The first of the relations in the text: a value may contain others. Of those at one place the longest stands first.
+        // The leftmost relation counts, since a value may contain others. Of two at one place, the longer stands first.
         let (at, relation) = found.min_by_key(|(at, _)| *at).ok_or_else(|| {
             anyhow!("`{text}` is no condition").of_value(text).hint("write COLUMN=VALUE, or !=, >=, <=, > or < for =")
         })?;
@@ -45,13 +45,13 @@ impl FromStr for Condition {
 }
 
 impl Condition {
-    /// Whether a cell meets the condition. An empty cell is equal to an empty value, and neither above nor below any.
-    /// Fails if the cell is a number and the value none, or if texts are asked for their order.
+    /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any value.
+    /// Fails if the cell is a number and the value is not, or if texts are compared by order.
     fn is_met(&self, cell: &Cell) -> Result<bool> {
         let Self { column, relation, value } = self;
         let (_, holds) = RELATIONS.into_iter().find(|(known, _)| known == relation).expect("one of the relations");
         let number = |known: f64| {
-            // Nothing is above, below or equal to what `nan` stands for.
+            // `nan` is refused, since no number is above, below or equal to it.
             let asked: f64 =
                 value.parse().ok().filter(|asked: &f64| !asked.is_nan()).ok_or_else(|| {
                     anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value)
@@ -69,7 +69,7 @@ impl Condition {
                 "!=" => !value.is_empty(),
                 _ => false,
             }),
-            // A column of numbers may be asked for those that are there: `q!=`.
+            // An empty value selects the numbers that are there: `q!=`.
             Cell::Integer(_) | Cell::Number(_) if value.is_empty() => Ok(*relation == "!="),
             Cell::Integer(known) => number(*known as f64),
             Cell::Number(known) => number(*known),
@@ -81,7 +81,7 @@ impl Condition {
 
 impl Table {
     /// The rows that meet all conditions.
-    /// Fails if the table has no such column, or a condition does not fit it.
+    /// Fails if the table lacks a column, or a condition does not fit its cells.
     pub fn rows_where(mut self, conditions: &[Condition]) -> Result<Self> {
         for condition in conditions {
             let place = self.place_of(&condition.column)?;

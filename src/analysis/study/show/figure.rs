@@ -1,16 +1,16 @@
-//! Figures of studies as data: what is drawn, and not how. The writers of `export/` draw them.
+//! Figures of studies as data, without a layout: the writers in `export/` draw them.
 
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::system::counted::{counted, plural};
 
-/// A figure that a study has of what it found.
+/// A figure of a study's results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its name: on the command line, and in files.
+    /// The figure's name on the command line and in files.
     pub name: &'static str,
     pub title: String,
-    /// How to read it: in which unit, over how much, and beside what.
+    /// How to read the figure: the unit, the amount of data, and what to compare with.
     pub reading: String,
     pub chart: Chart,
 }
@@ -31,7 +31,7 @@ pub enum Chart {
 pub struct Bars {
     /// The quantity of the horizontal scale.
     pub across: String,
-    /// The name of the level that each bar stands beside; empty where there is none.
+    /// The name of the reference level beside each bar; empty if there is none.
     pub level: String,
     /// Whether the numbers are shares, shown in per cent.
     pub shares: bool,
@@ -40,24 +40,23 @@ pub struct Bars {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Its place on the horizontal scale.
+    /// The bar's place on the horizontal scale.
     pub name: String,
-    /// Its height; none where there was nothing to measure.
+    /// The bar's height; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
     pub level: Option<f64>,
 }
 
-/// A bar for each head, stacked of parts, layer by layer.
+/// A stacked bar for each head, layer by layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
     /// The quantity of a bar's height, a share.
     pub scale: String,
     pub parts: Vec<String>,
-    /// The bars, layer by layer.
     pub stacks: Vec<Stack>,
 }
 
-/// A bar: shares that add up to 1, or nothing.
+/// A bar: shares that add up to 1, or no shares at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     pub place: HeadPlace,
@@ -65,24 +64,24 @@ pub struct Stack {
     pub parts: Vec<f64>,
 }
 
-/// Rows of numbers with their intervals.
+/// A forest plot: rows of numbers with their intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
     /// The quantity of the scale, with its unit.
     pub scale: String,
     pub shares: bool,
-    /// The number that says that there is nothing, if one does: a line.
+    /// The value that means no effect, drawn as a line, if there is one.
     pub nothing: Option<f64>,
-    /// The meanings of the marks of a row, in their order; each has a shape of its own.
+    /// The meanings of a row's marks, in order; each has a different shape.
     pub marks: Vec<String>,
     pub rows: Vec<ForestRow>,
 }
 
-/// Heads that a forest of heads shows.
+/// The most heads that a forest of heads shows.
 const DRAWN: usize = 24;
 
 impl Forest {
-    /// The first of these heads on a scale around 0, and how many are left out of it since their `what` are smaller, in words.
+    /// The first of these heads on a scale around 0, and a sentence that counts the others, whose `what` are smaller.
     pub fn of_heads(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(DRAWN) {
             0 => String::new(),
@@ -99,7 +98,7 @@ pub struct ForestRow {
     pub name: String,
     /// Further facts: the head, the count.
     pub note: String,
-    /// A mark for each of the forest's, or none.
+    /// A mark for each of the forest's `marks`, or `None`.
     pub marks: Vec<Option<Mark>>,
 }
 
@@ -115,7 +114,7 @@ impl Mark {
     }
 }
 
-/// Numbers over how many heads are gone.
+/// Curves of a number over the number of removed heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
     pub across: String,
@@ -124,21 +123,21 @@ pub struct Curves {
     pub curves: Vec<Curve>,
 }
 
-/// A line: a point for 0, 1, 2 and so on.
+/// A line, with a point for 0, 1, 2 and so on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     pub name: String,
-    /// Whether it is there for the others to be held against.
+    /// Whether the line is only a reference for the others.
     pub beside: bool,
     pub points: Vec<Mark>,
 }
 
-/// Edges between heads of layers.
+/// Edges between heads of different layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edges {
     /// The quantity of an edge's width.
     pub width: String,
-    /// The kinds that edges have, where that is known.
+    /// The kinds of edges, where they are known.
     pub kinds: Vec<EdgeKind>,
     pub edges: Vec<Edge>,
 }
@@ -162,37 +161,37 @@ pub struct Edge {
     pub source: HeadPlace,
     pub target: HeadPlace,
     pub mark: Mark,
-    /// Whether it is among the strongest of all.
+    /// Whether the edge is among the strongest of all.
     pub strongest: bool,
     pub line: EdgeLine,
 }
 
-/// Heads as points of the plane: as far apart as they are different, as far as that goes.
+/// Heads as points of the plane, whose distances approximate how different the heads are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
-    /// The quantity of their distance.
+    /// The quantity that the distances show.
     pub distance: String,
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
-    /// Groups of heads, by their places; each is drawn with lines from its middle.
+    /// Groups of heads, by their places; each is drawn with lines from its centre.
     pub groups: Vec<Vec<usize>>,
 }
 
-/// Heads joined one after the other: a dendrogram.
+/// A dendrogram: heads joined one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     /// The quantity of a join's height.
     pub height: String,
-    /// The height at which groups are cut off, if they are.
+    /// The height at which the tree is cut into groups, if it is.
     pub cut: Option<f64>,
-    /// The joins of heads, layer by layer, or of joins before, by rising height: one less than there are heads.
+    /// Joins of heads (layer by layer) or of earlier joins, by rising height: one fewer than heads.
     pub joins: Vec<TreeJoin>,
 }
 
-/// Two heads or joins that become one.
+/// A join of two heads or earlier joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeJoin {
-    /// Heads by their place, joins by the number of heads more than their place among the joins.
+    /// The joined two: a head by its place, an earlier join by the number of heads plus its place among the joins.
     pub of: [usize; 2],
     pub height: f64,
 }
@@ -208,7 +207,7 @@ pub struct ArcSentence {
     pub about: String,
     pub units: Vec<String>,
     pub arcs: Vec<Arc>,
-    /// Arcs of the gold tree that are drawn beside them, each from where attention should start.
+    /// Arcs of the gold tree, drawn for comparison, each from where attention should start.
     pub gold: Vec<[usize; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! A study in one sentence, among the few that open a report, and what it had too little of.
+//! A study's finding in one sentence, for the opening of a report, or the evidence that it lacked.
 
 use crate::study::labels::evidence::{EvidenceGap, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
@@ -8,9 +8,9 @@ use crate::study::metrics::metric::Denominator;
 pub struct InBrief {
     /// The finding, as a sentence that can be repeated to somebody who has not seen the report.
     pub found: Option<String>,
-    /// The shortage that kept it from a finding.
+    /// The shortage that prevented a finding.
     pub shortage: Option<Shortage>,
-    /// Whether its sentence stands before all others: what a run was asked about by name.
+    /// Whether the sentence comes before all others, since the run was asked about the study by name.
     pub opens: bool,
 }
 
@@ -20,29 +20,29 @@ impl InBrief {
     }
 }
 
-/// Too little text to say something.
+/// Too little text for a finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
-    /// The thing that could not be said, as a noun.
+    /// The finding that is missing, as a noun.
     pub of: String,
     pub count: u64,
     pub asked: u64,
-    /// The things that were too few: one, and several.
+    /// The noun of the things that were too few, in the singular and the plural.
     pub things: [String; 2],
-    /// The threshold that asks for it, by its name in the policy, where one does.
+    /// The threshold that was missed, by its name in the policy, if there is one.
     pub threshold: Option<&'static str>,
-    /// How many times the text it takes; `None` where that cannot be said: of nothing, or where more text would not add to it.
+    /// The factor by which the text must grow; `None` if there is nothing to extrapolate from, or more text would not help.
     pub times: Option<f64>,
 }
 
 impl Shortage {
-    /// The shortage of so many things where so many are asked, which come with the text.
+    /// A shortage of things that grow with the text: `count` where `asked` are required.
     pub fn new(of: &str, [count, asked]: [u64; 2], things: [String; 2]) -> Self {
         let times = (count > 0).then(|| asked as f64 / count as f64);
         Self { of: of.to_owned(), count, asked, things, threshold: None, times }
     }
 
-    /// The shortage of items for verdicts on heads, if they are too few.
+    /// The shortage of task items for verdicts on heads, if there are too few.
     pub fn of_items(of: &str, [items, units]: [u64; 2], policy: &Policy) -> Option<Self> {
         let short = |count: u64, least, things: [&str; 2]| {
             let asked = policy.count(least);
@@ -54,7 +54,7 @@ impl Shortage {
         short(items, &MIN_QUERIES, ["item", "items"]).or_else(of_units)
     }
 
-    /// The shortage of labels that rest on a denominator, if it is too small.
+    /// The shortage that keeps labels from a test, if the denominator that they rest on is too small.
     pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let (count, things, least) = EvidenceGap::of(rests_on, policy)?.counted();
         let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];
@@ -65,7 +65,7 @@ impl Shortage {
         Some(Self { of, count, asked, things, threshold, times })
     }
 
-    /// How many more sentences than the `read` ones it would take, if they are like these, rounded up to two digits.
+    /// The number of further sentences needed, extrapolated from the `read` ones and rounded up to two digits.
     pub fn more_sentences(&self, read: u64) -> Option<u64> {
         let more = ((self.times? - 1.0) * read as f64).ceil().max(1.0);
         let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);

@@ -1,4 +1,4 @@
-//! The words of a study for the summary: lines and tables, made to fit the terminal when they are shown.
+//! The text of a study for the summary: lines and tables, fitted to the terminal when they are shown.
 
 use std::fmt;
 
@@ -6,20 +6,18 @@ use comfy_table::{Column, ColumnConstraint, ContentArrangement, Table, Width};
 use textwrap::core::display_width;
 use textwrap::{Options, WordSplitter, wrap};
 
-/// Lines and tables, one after the other.
-///
-/// Lines are written by [`fmt::Write`], each as long as it is: they are wrapped when they are shown.
+/// Lines and tables, one after the other. Lines are written by [`fmt::Write`], and wrapped only when they are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Summary(Vec<Passage>);
 
 #[derive(Clone, Debug)]
 enum Passage {
     Lines(String),
-    /// A table, and the columns that may go where there is no room, the first of them first.
+    /// A table, and its optional columns in the order in which they are dropped.
     Table(Box<Table>, Vec<usize>),
 }
 
-/// Lines of text are not wider than this, however wide the terminal is: longer ones are hard to read.
+/// The widest line of text, however wide the terminal is: longer lines are hard to read.
 const WIDEST_LINE: usize = 100;
 
 impl Summary {
@@ -33,7 +31,7 @@ impl Summary {
         self.table_without(table, &[]);
     }
 
-    /// Adds a table some columns of which may go where there is no room, the first of these first.
+    /// Adds a table with optional columns, which are dropped in this order where there is no room.
     pub fn table_without(&mut self, table: Table, may_go: &[usize]) {
         self.0.push(Passage::Table(Box::new(table), may_go.to_vec()));
     }
@@ -50,14 +48,14 @@ impl Summary {
         self.0.is_empty()
     }
 
-    /// The text for a terminal of this many columns; without a number it is as wide as it needs.
+    /// The text for a terminal of `width` columns; without a width, nothing is wrapped or dropped.
     pub fn fit(&self, width: Option<usize>) -> String {
         self.0.iter().map(|passage| passage.fit(width)).collect()
     }
 }
 
 impl From<String> for Summary {
-    /// Whole lines; empty of none.
+    /// A summary of whole lines; an empty text gives an empty summary.
     fn from(lines: String) -> Self {
         Self(if lines.is_empty() { Vec::new() } else { vec![Passage::Lines(lines)] })
     }
@@ -108,7 +106,7 @@ impl Passage {
     }
 }
 
-/// A line in as many as it takes; those after the first begin where it does, of an item of a list where its text does.
+/// Wraps a line. Later lines are indented as the first or, in a list, as the text of the item.
 fn wrapped(line: &str, width: usize) -> String {
     let text = line.trim_start();
     let text = text.strip_prefix("- ").unwrap_or(text);
@@ -117,10 +115,10 @@ fn wrapped(line: &str, width: usize) -> String {
     wrap(line, options.word_splitter(WordSplitter::NoHyphenation)).join("\n")
 }
 
-/// The table in the available width, and the columns that were dropped for it.
+/// The table fitted to the available width, and the columns that were dropped.
 ///
-/// If it is still too wide without the optional columns, its cells are wrapped between words; if a line has no room for
-/// the longest word of each column, further columns are dropped from the right, all but the first two.
+/// If the table is still too wide without the optional columns, its cells are wrapped between words. If there is no room for the
+/// longest word of each column, further columns are dropped from the right, all but the first two.
 fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
     let Some(width) = width else { return (table, Vec::new()) };
     let mut gone = Vec::new();
@@ -147,7 +145,7 @@ fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, V
     (table, gone)
 }
 
-/// The columns that are there, each with the width of its longest word and the space around it.
+/// The visible columns, each with the width of its longest word and the padding.
 fn least_widths(table: &Table) -> Vec<(usize, u16)> {
     let shown = table.column_iter().enumerate().filter(|(_, column)| !column.is_hidden());
     let widest = |place: usize| {
@@ -161,7 +159,7 @@ fn least_widths(table: &Table) -> Vec<(usize, u16)> {
     shown.map(|(place, column)| (place, least(place, column))).collect()
 }
 
-/// The columns of a terminal that a table takes.
+/// The width of a table in terminal columns.
 pub fn width_of(table: &Table) -> usize {
     table.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Flat tables of what studies found, for data frames: rows of what the report has, under the same names.
+//! Flat tables of results, for data frames: rows of values from the report, under the report's keys.
 
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use crate::system::errors::{Facts, similar};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Its name: on the command line.
+    /// The table's name on the command line.
     pub name: &'static str,
-    /// The keys of the report, those within an object after a dot, the ends of an interval as `ci95_low` and `ci95_high`.
+    /// Keys of the report. Keys of nested objects are joined by dots; the ends of an interval are `ci95_low` and `ci95_high`.
     pub columns: Vec<String>,
-    /// Its rows, each with a cell for every column.
+    /// Rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -32,7 +32,7 @@ impl From<Option<f64>> for Cell {
     }
 }
 
-/// A value of a report, in its order.
+/// A JSON value of a report; objects keep their order.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ReportValue {
@@ -45,7 +45,7 @@ enum ReportValue {
     Null(()),
 }
 
-/// The rows of a flat table, which are flattened where they are wanted.
+/// The rows of a flat table, which are flattened only when they are used.
 pub struct TableRows<'a> {
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
@@ -61,8 +61,8 @@ impl<'a> TableRows<'a> {
         Self { is_left_out: Some(is_left_out), ..self }
     }
 
-    /// The table: of each row the scalars that it has in the report, however deep; lists of words are joined by spaces, lists of
-    /// objects are tables of their own and left out here.
+    /// The table with all scalars of each row, at any depth. Lists of words are joined by spaces. Lists of objects are left out:
+    /// they have separate tables.
     /// Panics if a row is no object of the report.
     pub fn table(self) -> Table {
         let table = Table::new(self.name, self.rows.collect());
@@ -87,7 +87,7 @@ impl Table {
         TableRows::of(name, rows).table()
     }
 
-    /// The table of rows that may lack some columns: those stay empty, as does an interval that one row has not.
+    /// A table of rows that may lack some columns, which are then empty, as are the two ends of a null interval.
     pub fn new(name: &'static str, rows: Vec<Vec<(String, Cell)>>) -> Self {
         let mut columns: Vec<String> = Vec::new();
         for row in &rows {
@@ -101,7 +101,7 @@ impl Table {
                 after = place + 1;
             }
         }
-        // An interval that is null somewhere, and has ends elsewhere, is these two columns; an object likewise those of its keys.
+        // An interval that is null in some rows has two columns, for its ends; likewise an object has the columns of its keys.
         let has_parts = |column: &String| {
             let (low, within) = (format!("{column}_low"), format!("{column}."));
             columns.iter().any(|other| *other == low || other.starts_with(&within))
@@ -122,8 +122,8 @@ impl Table {
         self.of_places(&kept)
     }
 
-    /// The table of these columns alone, in this order.
-    /// Fails if it has none of such a name.
+    /// The table with these columns alone, in this order.
+    /// Fails if a column is unknown.
     pub fn select(self, columns: &[String]) -> Result<Self> {
         let places = columns.iter().map(|name| self.place_of(name)).collect::<Result<Vec<_>>>()?;
         Ok(self.of_places(&places))

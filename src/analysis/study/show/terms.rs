@@ -1,17 +1,17 @@
 //! The terms of reports that are neither labels, metrics nor studies. A study's own terms are on its card.
 
-/// A word of reports and summaries.
+/// A term of reports and summaries.
 #[derive(Debug)]
 pub struct Term {
     pub name: &'static str,
-    /// Other words for it, such as its key in a report.
+    /// Other names of the term, such as its key in a report.
     pub also: &'static [&'static str],
     pub meaning: &'static str,
     /// The page of docs/methodology/ that defines it.
     pub page: &'static str,
 }
 
-/// The words of all studies, in the order in which a reader of a summary meets them.
+/// Terms that all studies share, in the order in which a reader of a summary meets them.
 pub const TERMS: &[Term] = &[
     Term {
         name: "primary",

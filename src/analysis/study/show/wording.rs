@@ -1,4 +1,4 @@
-//! Numbers and tables as the summary has them.
+//! Numbers and tables as the summary writes them.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -12,27 +12,27 @@ pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
-/// The word for what is read at once: a sentence, or a window where a decoder read documents.
+/// The noun for a sequence: a sentence, or a window where a decoder read documents.
 pub fn sequence(read: Context) -> &'static str {
     if read == Context::Document { "window" } else { "sentence" }
 }
 
-/// So many sentences, or windows where a decoder read documents.
+/// A number of sentences, or of windows where a decoder read documents.
 pub fn sequences(count: u64, read: Context) -> String {
     counted(count, sequence(read))
 }
 
-/// Why a study of a sample found nothing: what was drawn lacks something.
+/// The reason why a study of a sample found nothing: no drawn sentence has `what`.
 pub fn drawn_without(what: &str, read: Context) -> String {
     format!("none of the {}s that were drawn has {what} (`--sample` draws more)", sequence(read))
 }
 
-/// A share in whole per cent, as sentences have it.
+/// A share in whole per cent, for use in sentences.
 pub fn percent_of(share: f64) -> String {
     format!("{} %", decimal(100.0 * share, 0))
 }
 
-/// A number with this many decimals, without a minus before a zero.
+/// A number with this many decimals; a rounded 0 has no minus.
 pub fn decimal(value: f64, digits: usize) -> String {
     let shown = format!("{value:.digits$}");
     match shown.strip_prefix('-') {
@@ -41,7 +41,7 @@ pub fn decimal(value: f64, digits: usize) -> String {
     }
 }
 
-/// A number with its sign and this many decimals; what is rounded to 0 has a plus.
+/// A number with its sign and this many decimals; a rounded 0 has a plus.
 pub fn signed(value: f64, digits: usize) -> String {
     let shown = decimal(value, digits);
     if shown.starts_with('-') { shown } else { format!("+{shown}") }
@@ -68,19 +68,19 @@ pub fn plus_minus_percent(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
 }
 
-/// How far a syntactic label is below word classes, where that is shown.
+/// The distance of a syntactic label below word classes, where its whole interval is below 0.
 pub fn below_word_classes(label: &Label) -> Option<String> {
     let tags = label.below_word_classes()?;
     Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
 
-/// How often a special token has more weight than the chosen word, as the end of a line; empty where that is not known.
+/// How often a special token has more weight than the chosen word, as the end of a line; empty if unknown.
 pub fn more_to_special(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("; a special token has more weight for {} %", percent(Some(share))))
 }
 
-/// A p- or q-value, to one digit where it is small; below one in a million as being below that: how Student's
-/// distribution ends there says more of the distribution than of the data.
+/// A p- or q-value, to one digit if small. A value below one in a million is given as such: it says more of the tail of Student's
+/// distribution than of the data.
 pub fn significance(q: f64) -> String {
     const LEAST: f64 = 1e-6;
     if q < LEAST {
@@ -88,7 +88,7 @@ pub fn significance(q: f64) -> String {
     } else if q < 0.001 {
         format!("{q:.0e}")
     } else {
-        // What is above the level of a test is not written as the level.
+        // A value above the level of a test is not rounded to the level.
         let digits = (3..=6).find(|&digits| q <= LEVEL || format!("{q:.digits$}") != format!("{LEVEL:.digits$}"));
         format!("{q:.*}", digits.unwrap_or(6))
     }
@@ -96,7 +96,7 @@ pub fn significance(q: f64) -> String {
 
 const LEVEL: f64 = 0.05;
 
-/// A table without lines that has this header and these rows, with the columns `right` aligned to the right.
+/// A table without rules, with this header and these rows; the columns `right` are aligned to the right.
 pub fn aligned_table<R: Into<comfy_table::Row>>(
     header: impl Into<comfy_table::Row>,
     rows: impl IntoIterator<Item = R>,
@@ -116,10 +116,10 @@ pub fn plain_table() -> Table {
     table
 }
 
-/// A column of a table: its name, whether it holds text, and its cell of a row.
+/// A column of a table: its name, whether it holds text, and the function that writes a row's cell.
 pub type TableColumn<T> = (&'static str, bool, fn(&T) -> String);
 
-/// A table with a row for each of these; text is on the left of its column, numbers on the right.
+/// A table with a row for each item; text is aligned to the left, numbers to the right.
 pub fn table_of<T>(columns: &[TableColumn<T>], rows: &[&T]) -> Table {
     let mut table = plain_table();
     table.set_header(columns.iter().map(|(name, ..)| *name));

@@ -1,4 +1,4 @@
-//! The sums of one type of links in one block of sentences: how often heads and rules are right.
+//! Sums over one type of links in one block of sentences: how often each head and rule chooses a target.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::labels::evidence::Direction;
 
-/// The right choices of one head, by the places of [`Direction::OF_LINKS`].
+/// The right choices of one head, each pair in the order of [`Direction::OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkHits {
-    /// Among the candidates.
+    /// Choices among the candidates.
     pub right: [u64; 2],
-    /// Among all words, where the corpus names candidates.
+    /// Choices among all words, where the corpus names candidates.
     pub among_all: [u64; 2],
-    /// Among the candidates of the source's class.
+    /// Choices among the candidates of the source's class.
     pub among_class: [u64; 2],
-    /// In a sequence with a neighbour, as `right`.
+    /// As `right`, for sources with candidates at the same places of a neighbour.
     pub beside: [u64; 2],
-    /// By the weights at the same places of the neighbour.
+    /// Choices by the head's weights at the same places of the neighbour.
     pub elsewhere: [u64; 2],
     /// Sources for which a special token has more weight than every candidate.
     pub to_special: [u64; 2],
-    /// The weight on targets, from their sources.
+    /// The weight of sources on their targets.
     pub mass: ExactSum,
-    /// Linked pairs among those with the largest corrected weights.
+    /// Linked pairs among the pairs with the largest corrected weights.
     pub pairs: u64,
 }
 
@@ -38,31 +38,31 @@ merge_fields!(LinkHits { right, among_all, among_class, beside, elsewhere, to_sp
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkBlock {
     pub count: u64,
-    /// Sentences with one, the first of each family alone.
+    /// Sentences with a scored source; only the first of each family counts.
     pub sentences: u64,
-    /// The shares of targets among candidates.
+    /// Summed share of targets among the candidates.
     pub chance: ExactSum,
-    /// The weight of even attention on targets.
+    /// Summed weight of even attention on targets.
     pub even_mass: ExactSum,
     pub places: PlaceHits,
     pub same_class: [u64; SAME_CLASS.len()],
     /// Sources in sentences whose words have classes.
     pub classed: u64,
-    /// How often rules of classes are right, by the class of the source.
+    /// Right choices of the rules by class, for each class of sources.
     pub classes: BTreeMap<Box<str>, ClassHits>,
-    /// Sources with targets and other candidates of their class.
+    /// Sources whose class has both targets and other candidates.
     pub with_class: u64,
-    /// The shares of targets among the candidates of the source's class.
+    /// Summed share of targets among the candidates of the source's class.
     pub class_chance: ExactSum,
     /// Sources whose candidates the corpus names.
     pub named: u64,
-    /// Sentences behind one of another group, and those with a neighbour among them.
+    /// Sentences after one of another group, and how many of these have a neighbour of similar length.
     pub followers: [u64; 2],
     /// Sources with candidates at the same places of a neighbour.
     pub with_neighbour: u64,
-    /// Pairs of words with the largest corrected weights, as many as there are words.
+    /// Pairs of words with the largest corrected weights: as many for each sentence as it has words.
     pub pairs: u64,
-    /// Linked pairs among as many drawn at random.
+    /// Expected number of linked pairs among as many random pairs.
     pub pairs_chance: ExactSum,
     /// `[layers * heads]`, empty until a head scores.
     pub heads: Vec<LinkHits>,
@@ -125,13 +125,13 @@ impl LinkBlock {
         self.with_neighbour += u64::from(!source.elsewhere.is_empty());
     }
 
-    /// Whether most sentences are as long as the one before, so that their places can be compared.
+    /// Whether most sentences are as long as the one before, so that attention at equal places can be compared.
     pub fn are_aligned(&self) -> bool {
         let [followers, alike] = self.followers;
         alike > 0 && 2 * alike >= followers
     }
 
-    /// Whether no part exceeds its whole, and the heads are as many as they should be, as they may not be in a file.
+    /// Whether no part exceeds its whole, and the number of heads is right; sums from a file may fail this.
     pub fn adds_up(&self, heads: usize) -> bool {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
@@ -154,7 +154,7 @@ impl LinkBlock {
             && self.heads.iter().all(of_head)
     }
 
-    /// A number of a head, 0 where no head scored.
+    /// A count of one head; 0 if no head scored.
     pub fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
         self.heads.get(place).map_or(0, count)
     }
@@ -164,7 +164,7 @@ impl LinkBlock {
     }
 }
 
-/// The head that is right most often, with its direction; of equal ones the first in the model, then `from`.
+/// The head that is right most often, with its direction; of equals the first in the model, then `from`.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
     first_best(cells, |&cell| sums.right(cell)).expect("there are heads")

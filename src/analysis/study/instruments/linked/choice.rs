@@ -1,4 +1,4 @@
-//! The word that a head chooses for the target of a link.
+//! The word that a head chooses as the target of a link.
 
 use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::partners::{Partners, largest};
@@ -9,12 +9,12 @@ pub struct LinkChoice<'a> {
     pub attention: &'a WordAttention,
     pub partners: &'a Partners,
     pub direction: Direction,
-    /// Whether the weights of both directions are added, as of undirected links.
+    /// Whether the weights of both directions are averaged, for undirected links.
     pub is_both_ways: bool,
 }
 
 impl LinkChoice<'_> {
-    /// The word with the largest weight, the first of equal ones.
+    /// The word among `others` with the largest weight; of equals the first.
     pub fn of(&self, word: usize, others: &[usize]) -> Option<usize> {
         let Self { attention, partners, direction, is_both_ways } = self;
         let weight = |other: usize| partners.weight(attention, *direction, word, other);
@@ -33,7 +33,7 @@ impl LinkChoice<'_> {
         }
     }
 
-    /// The largest weight on a candidate, by that on the chosen one where weights are compared as they are.
+    /// The largest raw weight on a candidate: the weight of `best`, unless weights are compared relative to even attention.
     pub fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
         // Weights of a decoder are compared relative to even attention.
         if self.partners.is_causal {

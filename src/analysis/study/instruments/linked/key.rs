@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::LinkSet;
 use crate::study::labels::evidence::{Direction, Side};
 
-/// A type of links as it is scored: in a decoder links to either side are apart, for each is seen from one end alone.
+/// A type of links as it is scored. In a decoder, links to the left and to the right are scored apart: each is seen from one end.
 ///
-/// Partials have it as a key of an object, which is a string: the name behind a sign of the side and one of the direction.
+/// In partials it is a key of an object, so a string: a sign of the side, a sign of the direction, and the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkKey {
@@ -21,7 +21,7 @@ pub struct LinkKey {
 /// The signs of sides in the keys of partials.
 const SIDES: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
 
-/// The signs of types with a direction, and of undirected ones.
+/// The signs of directed and of undirected types.
 const DIRECTED: [(char, bool); 2] = [('-', false), ('~', true)];
 
 impl From<LinkKey> for String {
@@ -65,7 +65,7 @@ impl LinkKey {
     }
 }
 
-/// The place of a direction in every pair of numbers.
+/// The index of a direction in every pair of numbers.
 pub fn slot(direction: Direction) -> usize {
     usize::from(!direction.is_forward())
 }

@@ -1,4 +1,4 @@
-//! Links of the user's own: their sources, what heads and rules choose, and pairs of words (docs/methodology/links.md).
+//! Links named by the user: their sources, the choices of heads and rules, and pairs of words (docs/methodology/links.md).
 
 pub mod block;
 pub mod choice;

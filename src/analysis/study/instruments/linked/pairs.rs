@@ -1,5 +1,5 @@
-//! The pairs of words that a head's attention joins most, for undirected links: contacts of proteins by their weights after the
-//! average product correction (Dunn et al. 2008; of attention Rao et al. 2021).
+//! Undirected links: the pairs of words that a head's attention joins most, such as contacts in proteins. Weights have the
+//! average product correction (Dunn et al. 2008; for attention Rao et al. 2021).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ use crate::stats::blocks::{Merge, merge_fields};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedPairs {
     words: Range<usize>,
-    /// Each with whether it is linked, ascending.
+    /// Candidate pairs `(word, other, is_linked)`, ascending.
     pairs: Vec<(usize, usize, bool)>,
 }
 
 impl LinkedWords<'_> {
-    /// The candidate pairs of the sentence that links are in; `None` if there is no pair.
+    /// The candidate pairs in the sentence of the links; `None` if there is no pair.
     pub fn pairs(&self, links: &LinkSet) -> Option<LinkedPairs> {
         let words = self.sentence_of(links)?;
         let is_named = |word: usize| links.candidates.as_ref().is_none_or(|named| named.contains(&word));
@@ -42,7 +42,7 @@ impl LinkedPairs {
         self.words.len()
     }
 
-    /// How many pairs are taken: as many as the sentence has words.
+    /// The number of top pairs that are taken: as many as the sentence has words.
     pub fn taken(&self) -> usize {
         self.words.len().min(self.pairs.len())
     }
@@ -59,7 +59,7 @@ impl LinkedPairs {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
 
-    /// The corrected weight of each pair, into `corrected`.
+    /// Writes the corrected weight of each pair into `corrected`.
     pub fn correct(&self, attention: &WordAttention, corrected: &mut Vec<f64>) {
         let Range { start, end } = self.words;
         let weight = |word: usize, other: usize| f64::midpoint(attention.get(word, other), attention.get(other, word));
@@ -73,7 +73,7 @@ impl LinkedPairs {
         corrected.extend(self.pairs.iter().map(value));
     }
 
-    /// The linked pairs among those with the largest weights, the first of equal ones.
+    /// The number of linked pairs among the taken ones, those with the largest weights; ties go to the first pair.
     pub fn right(&self, weights: &[f64]) -> u64 {
         let by_weight = |a: &usize, b: &usize| -> Ordering { weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)) };
         let mut order: Vec<usize> = (0..self.pairs.len()).collect();
@@ -84,7 +84,7 @@ impl LinkedPairs {
         order[..taken].iter().filter(|&&pair| self.pairs[pair].2).count() as u64
     }
 
-    /// Whether the pairs are of so many words and stand in their order, as they may not in a file.
+    /// Whether the pairs fit a sentence of `words` words and are ascending; pairs from a file may fail this.
     pub fn fit(&self, words: usize) -> bool {
         let is_pair = |&(word, other, _): &(usize, usize, bool)| {
             self.words.contains(&word) && word < other && other < self.words.end
@@ -94,11 +94,11 @@ impl LinkedPairs {
     }
 }
 
-/// The candidate pairs of all sentences with a number of words, by how far apart the two words are.
+/// The candidate pairs of all sentences with an equal number of words, counted by the distance of the two words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeparatedPairs {
     taken: u64,
-    /// Pairs at each separation, and linked ones among them.
+    /// Pairs at each separation, and how many of them are linked.
     counts: BTreeMap<usize, [u64; 2]>,
 }
 
@@ -114,7 +114,7 @@ impl SeparatedPairs {
         }
     }
 
-    /// The linked pairs among as many as are taken, by the separations in this order; of the last one as many as random pairs have.
+    /// Expected linked pairs if pairs are taken in this order of separations; the last separation is sampled at random.
     pub fn linked(&self, order: &[usize]) -> f64 {
         let (mut left, mut found) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
@@ -125,7 +125,7 @@ impl SeparatedPairs {
         found
     }
 
-    /// The separations of these pairs, the most often linked among `others` first, then nearer ones; those they lack are last.
+    /// The separations of these pairs: the most often linked among `others` first, then the nearer; unknown ones are last.
     pub fn most_linked(&self, others: &Self) -> Vec<usize> {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
@@ -135,18 +135,18 @@ impl SeparatedPairs {
         order
     }
 
-    /// Whether no part exceeds its whole, as it may in a file.
+    /// Whether no part exceeds its whole; sums from a file may fail this.
     pub fn adds_up(&self) -> bool {
         let all: u64 = self.counts.values().map(|[all, _]| all).sum();
         self.taken <= all && self.counts.values().all(|[all, linked]| *all > 0 && linked <= all)
     }
 }
 
-/// The pairs of one fold, by the number of words of their sentences.
+/// The candidate pairs of one fold, by the number of words of the sentence.
 pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
 
-/// The share of linked pairs among those at the separations that are linked most often in the other fold, as many as are taken; nearer
-/// ones come first among equals. `None` where a fold has no pair.
+/// The linked share of the pairs taken at the separations that are linked most often in the other fold; of equals the nearer come
+/// first. `None` where a fold has no pair.
 pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
     let pooled = folds.each_ref().map(|fold| {
         let mut pooled = SeparatedPairs::default();

@@ -1,4 +1,4 @@
-//! Rules that choose a target without a head: by place, by class.
+//! Rules that choose the target of a link without a head: by place or by class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::labels::evidence::Side;
 
-/// The rules of the same class, in the order of all lists here.
+/// The rules that take a word of the source's class; arrays of choices and hits have this order.
 pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
 
-/// The rules of place that have no parameter, in the order of all lists here.
+/// The rules of place without a parameter; arrays of choices and hits have this order.
 pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
-    /// The places of the candidates among those before the source, as -1, -2, ..., and after it, as 1, 2, ...
+    /// The rank of each candidate: -1, -2, ... before the source, and 1, 2, ... after it, nearest first.
     pub ranks: Vec<i32>,
     /// The choices of [`FIXED_PLACES`].
     pub fixed: [Option<usize>; FIXED_PLACES.len()],
 }
 
 impl PlaceChoice {
-    /// The choices for source `number` of `sources`, with these candidates; `in_order` is known, and `tokens` counts the tokens of a word.
+    /// The choices for source `number` of `sources`. `in_order` is the choice of that rule; `tokens` counts the tokens of a word.
     pub fn new(
         word: usize,
         (number, sources): (usize, usize),
@@ -45,11 +45,11 @@ impl PlaceChoice {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHits {
-    /// The word at each offset from the source.
+    /// Hits of the word at each offset from the source.
     pub offsets: BTreeMap<i32, u64>,
-    /// The candidate at each place before and after the source.
+    /// Hits of the candidate at each rank before or after the source.
     pub ranks: BTreeMap<i32, u64>,
-    /// [`FIXED_PLACES`]
+    /// Hits of [`FIXED_PLACES`].
     pub fixed: [u64; FIXED_PLACES.len()],
 }
 
@@ -57,9 +57,9 @@ merge_fields!(PlaceHits { offsets, ranks, fixed });
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceRule {
-    /// The word so many places away.
+    /// The word at this offset.
     Offset(i32),
-    /// The candidate that is the k-th before or after the source.
+    /// The k-th candidate before (negative) or after the source.
     Rank(i32),
     /// One of [`FIXED_PLACES`].
     Fixed(usize),
@@ -71,7 +71,7 @@ impl PlaceRule {
         parametrised.into_iter().chain((0..FIXED_PLACES.len()).map(Self::Fixed)).collect()
     }
 
-    /// The best of all rules, the first of equal ones.
+    /// The best of all rules; of equals the first.
     pub fn best(hits: &PlaceHits) -> Self {
         first_best(Self::all(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
@@ -94,7 +94,7 @@ impl PlaceRule {
     }
 }
 
-/// The place with most hits; of equal ones the nearer, then that on the right; the next word where there is none.
+/// The place with the most hits, 1 if there are none; of equals the nearer, then the right one.
 fn best(hits: &BTreeMap<i32, u64>) -> i32 {
     let best = hits.iter().max_by_key(|&(&place, &hits)| (hits, -i64::from(place).abs(), place));
     best.map_or(1, |(&place, _)| place)
@@ -105,7 +105,7 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
     items.into_iter().reduce(|best, next| if count(&next) > count(&best) { next } else { best })
 }
 
-/// The class of a source, and the rules of classes that are right for it: the nearest candidate of a class on a side.
+/// The class of a source, and the class rules that are right: a rule takes the nearest candidate of a class on a side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
     pub class: Box<str>,
@@ -113,7 +113,7 @@ pub struct ClassChoice {
 }
 
 impl ClassChoice {
-    /// The choice for a source with these candidates, ascending, and targets.
+    /// The choice for a source with these candidates and targets, both ascending.
     pub fn new(word: usize, classes: &[&str], candidates: &[usize], targets: &[usize]) -> Self {
         let before = candidates.partition_point(|&other| other < word);
         let (left, right) = candidates.split_at(before);
@@ -130,11 +130,11 @@ impl ClassChoice {
     }
 }
 
-/// The sources of one class, and how often each rule of classes is right for them: the nearest candidate of a class.
+/// The sources of one class, and the hits of each class rule: the nearest candidate of a class on a side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassHits {
     pub sources: u64,
-    /// On the left, by the class of the candidate.
+    /// Hits on the left, by the class of the candidate.
     pub left: BTreeMap<Box<str>, u64>,
     pub right: BTreeMap<Box<str>, u64>,
 }
@@ -160,7 +160,7 @@ impl ClassHits {
         self.left.values().chain(self.right.values()).all(|&right| right <= self.sources)
     }
 
-    /// The rule that is right most often, of those that take candidates of these classes; the first of equal ones.
+    /// The rule with the most hits among rules for the classes in `taken`; of equals the first.
     fn best(&self, taken: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
         let of = |hits: &BTreeMap<Box<str>, u64>, side: Side| -> Vec<(Box<str>, Side)> {
             hits.keys().filter(|class| taken.contains(*class)).map(|class| (class.clone(), side)).collect()
@@ -169,10 +169,10 @@ impl ClassHits {
     }
 }
 
-/// The fewest scored sources of a class with its own rule: a share of fewer has a standard error of 9 points.
+/// The fewest scored sources of a class that gets a separate rule: an accuracy over fewer has a standard error of 9 points.
 const OWN_RULE: u64 = 30;
 
-/// The most classes of candidates that rules take: rules over all forms find .18 of random links whose chance is .05.
+/// The largest number of candidate classes with rules: rules over all forms find .18 of random links, where chance is .05.
 const TAKEN_CLASSES: usize = 50;
 
 pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
@@ -181,7 +181,7 @@ pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     classes.into_iter().take(TAKEN_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
-/// The best rule for the sources of each class, and one for all classes with few sources.
+/// The best rule for the sources of each class, and one rule for all classes with few sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassRules {
     own: BTreeMap<Box<str>, Option<(Box<str>, Side)>>,

@@ -1,4 +1,4 @@
-//! The scored sources of a sequence, and what rules without a head choose for them (docs/methodology/links.md).
+//! The scored sources of links in a sequence, and the choices of rules without a head (docs/methodology/links.md).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,15 +16,15 @@ use crate::study::labels::evidence::Side;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSource {
     pub word: usize,
-    /// Its targets among the candidates, ascending.
+    /// The source's targets among the candidates, ascending.
     pub targets: Vec<usize>,
-    /// The words among which its target is looked for, ascending.
+    /// The words among which the source's target is chosen, ascending.
     pub candidates: Vec<usize>,
-    /// All words that it could be looked for among, where the corpus names candidates; empty where it names none.
+    /// As `candidates`, if the corpus did not name candidates; empty where it names none.
     pub seen: Vec<usize>,
-    /// The candidates of its class, where some are targets and some are not; empty elsewhere.
+    /// The candidates of the source's class, if both targets and others are among them; otherwise empty.
     pub of_class: Vec<usize>,
-    /// The candidates that have a word at the same place in the [neighbour](crate::study::instruments::neighbours), if any.
+    /// The candidates whose places exist in the [neighbour](crate::study::instruments::neighbours), if there is one.
     pub elsewhere: Vec<usize>,
     /// Whether all other words of the sequence are candidates, in both directions.
     pub is_free: bool,
@@ -42,14 +42,14 @@ impl LinkSource {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
 
-    /// Keeps the candidates that a neighbour of so many words has, too.
+    /// Keeps in `elsewhere` the candidates whose places exist in a neighbour of `words` words.
     pub fn beside(&mut self, words: usize) {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();
         }
     }
 
-    /// Whether its candidates are some of so many words, and its targets some of its candidates, as they may not be in a file.
+    /// Whether candidates are among `words` words, and targets among the candidates; a source from a file may fail this.
     pub fn fits(&self, words: usize) -> bool {
         let is_ascending = |places: &[usize]| places.is_sorted_by(|a, b| a < b);
         let is_candidate = |word: &usize| self.candidates.binary_search(word).is_ok();
@@ -63,24 +63,24 @@ impl LinkSource {
             && self.places.ranks.len() == self.candidates.len()
     }
 
-    /// The share of right ones among its candidates.
+    /// The share of targets among the candidates.
     pub fn chance(&self) -> f64 {
         self.targets.len() as f64 / self.candidates.len() as f64
     }
 }
 
-/// The sources of a set of links, with what is not scored.
+/// The sources of a set of links, and the counts of links and sources that are not scored.
 #[derive(Debug, Default, PartialEq)]
 pub struct Sources {
-    /// Those that are scored, ascending.
+    /// The scored sources, ascending.
     pub scored: Vec<LinkSource>,
     /// Links whose target is no candidate.
     pub out_of_sight: u64,
-    /// Sources without a target among their candidates, or without anything else.
+    /// Sources without a target among their candidates, or with no other candidates.
     pub no_choice: u64,
 }
 
-/// The words of a sequence, as links see them.
+/// The words of a sequence that links join, with their sentences and classes.
 pub struct LinkedWords<'a> {
     sequence: &'a Sequence,
     even: Even,
@@ -88,12 +88,12 @@ pub struct LinkedWords<'a> {
     /// The sentence of each word, without words that take no part.
     sentences: Vec<Range<usize>>,
     classes: Vec<&'a str>,
-    /// Whether some word has a class that is not its form.
+    /// Whether some word has a class other than its form.
     pub are_classed: bool,
 }
 
 impl<'a> LinkedWords<'a> {
-    /// The words of a sequence in whose layers all queries see these keys.
+    /// The words of a sequence in layers whose queries see the keys of `visibility`.
     pub fn new(sequence: &'a Sequence, visibility: Visibility, from: FromToken) -> Self {
         let given = |word: usize| {
             let annotation = sequence.annotations.get(word)?;
@@ -119,15 +119,15 @@ impl<'a> LinkedWords<'a> {
         &self.classes[self.sentences[word].clone()]
     }
 
-    /// The sentence that links are in; `None` of no links in a window of several.
+    /// The sentence of a set of links; `None` for an empty set in a window of several sentences.
     pub fn sentence_of(&self, links: &LinkSet) -> Option<Range<usize>> {
         let word = links.targets.keys().next().copied();
         let only = || self.sentences.first().filter(|_| self.sequence.sentences() == 1).cloned();
         word.map(|word| self.sentences[word].clone()).or_else(only).filter(|words| !words.is_empty())
     }
 
-    /// Whether a word of the sentence can be looked for from another: both see each other, or in a decoder, which
-    /// scores one `side`, the later sees the earlier.
+    /// Whether `other` can be a candidate for `word`: both see each other or, in a decoder, where one `side` is scored, the later
+    /// word sees the earlier.
     pub fn is_seen(&self, word: usize, other: usize, side: Option<Side>) -> bool {
         let spans = &self.sequence.words;
         let (earlier, later) = (&spans[word.min(other)], &spans[word.max(other)]);
@@ -186,7 +186,7 @@ impl<'a> LinkedWords<'a> {
         found
     }
 
-    /// The choices of the rules of [`SAME_CLASS`]; `in_order` is known.
+    /// The choices of the rules of [`SAME_CLASS`]; `in_order` is the choice of that rule.
     fn same_class(
         &self,
         word: usize,
@@ -205,7 +205,7 @@ impl<'a> LinkedWords<'a> {
         [left, right, nearest, in_order, longest.map(|(other, _)| other)]
     }
 
-    /// How many words around two have the same classes, one beside the other, on both sides.
+    /// The number of words around both that have equal classes, counted outwards from each on both sides.
     fn run(&self, word: usize, other: usize) -> usize {
         let Range { start, end } = self.sentences[word];
         let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];

@@ -1,11 +1,11 @@
-//! Labels by what a head attends to, above uniform attention and its offsets (docs/methodology/labels.md).
+//! Labels of content: what a head attends to, beyond uniform attention and preferred offsets (docs/methodology/labels.md).
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
 use super::{Assessment, Evidence, Measured, assess_all};
 
-/// The multiple of the position-matched chance that a label of content needs. That chance is right to about a tenth,
-/// because it takes a head's preference for offsets as the same for all queries, so a label needs twice that distance.
+/// The multiple of the position-matched chance level that a label of content must exceed. That level is accurate to about a
+/// tenth, because it assumes equal offset preferences for all queries, so a label needs twice that distance.
 pub const TIMES_EXPECTED: f64 = 1.25;
 
 pub const CONTENT_MASS: Threshold = Threshold::rule(
@@ -18,13 +18,13 @@ pub const CONTENT_MASS: Threshold = Threshold::rule(
 const OVER_CHANCE: &str = "_over_chance";
 const OVER_POSITION: &str = "_over_position";
 
-/// The thresholds of a label whose margin over uniform attention is `margin`.
+/// The thresholds of a label of content whose margin over uniform attention is `margin`.
 pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }
 
-/// How a head stands to `label`, which asks `metric` (at `key`, if it has several) to be `margin` above uniform attention
-/// and above [`TIMES_EXPECTED`] times the position-matched chance, both by the block test.
+/// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells), both by the block test: `margin`
+/// above uniform attention, and above [`TIMES_EXPECTED`] times the position-matched chance.
 pub fn assess_content(
     label: &str,
     metric: &str,
@@ -50,12 +50,12 @@ pub fn assess_leads(
     )
 }
 
-/// The metric that one with such an ending is made of, together with rates of the corpus; `None` of any other.
+/// The metric from which one of these derived metrics is computed, together with rates of the corpus; `None` for other metrics.
 pub fn made_of(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }
 
-/// The reference of a lead, in words, where the number that a rule is about is a lead; `None` of other numbers.
+/// The reference that a lead is measured against, in words; `None` if the number of the rule is no lead.
 pub fn lead_over(number: &str) -> Option<&'static str> {
     let metric = number.split('[').next().unwrap_or_default();
     match metric {
@@ -65,7 +65,7 @@ pub fn lead_over(number: &str) -> Option<&'static str> {
     }
 }
 
-/// The metric, and its key, whose lead over chance a number is; `None` of other numbers.
+/// The metric and the key whose lead over chance a number is; `None` for other numbers.
 pub fn leading(number: &str) -> Option<(&str, Option<&str>)> {
     let (metric, key) = number.split_once('[').map_or((number, None), |(metric, key)| (metric, key.strip_suffix(']')));
     Some((metric.strip_suffix(OVER_CHANCE)?, key))

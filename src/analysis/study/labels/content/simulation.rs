@@ -1,5 +1,5 @@
-//! Are labels of content as seldom false as they claim? Sentences are drawn for heads whose leads are known, and go the
-//! way of real ones: sums by block, ratios, tests, their correction.
+//! Simulated false discovery rate of labels of content. Sentences are drawn for heads with known leads, and go the way of real
+//! ones: sums by block, ratios, tests, correction.
 
 use std::num::NonZeroUsize;
 
@@ -24,8 +24,8 @@ const fn column(id: &'static str) -> Column {
 
 const COLUMNS: [Column; 2] = [column("x_over_chance"), column("x_over_position")];
 
-/// The true leads of heads over uniform attention and over position. The label is true where the first is above the margin
-/// and the second above 0; the hardest heads to tell from those are just there.
+/// The true leads of heads over uniform attention and over position. The label is true if the first is above the margin and the
+/// second above 0. The hardest heads are exactly at these limits.
 const LEADS: [[f64; 2]; 10] = [
     [0.1, 0.2],
     [0.1, 0.2],
@@ -39,10 +39,10 @@ const LEADS: [[f64; 2]; 10] = [
     [0.3, 0.15],
 ];
 
-/// How much the lead of a sentence may differ from that of its head.
+/// The largest difference between the lead of a sentence and that of its head.
 const SPREAD: f64 = 0.4;
 
-/// The leads of all heads by block, over a corpus of sentences of 1 to 8 queries, each with leads of its own.
+/// Sums of the heads' leads by block, over sentences of 1 to 8 queries whose leads vary at random.
 fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 2]; 2]>> {
     let mut blocks = vec![vec![[[0.0; 2]; 2]; heads]; BLOCKS];
     for sentence in 0..sentences {
@@ -57,7 +57,7 @@ fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 
     blocks
 }
 
-/// How every head stands to the label on such a corpus.
+/// The assessment of every head on such a corpus.
 fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let blocks = corpus(sentences, heads, rng);
     let grid = HeadGrid { layers: 1, heads };
