@@ -15,7 +15,7 @@ use super::files::{AdapterFiles, ModelFile};
 use super::weights::{Checkpoint, Overlay};
 use crate::system::errors::Facts;
 
-/// The keys of `adapter_config.json` that decide what is added.
+/// The keys of `adapter_config.json` that decide the update.
 #[derive(Deserialize)]
 struct AdapterConfig {
     peft_type: String,
@@ -36,7 +36,7 @@ struct AdapterConfig {
     others: BTreeMap<String, Value>,
 }
 
-/// Keys of peft's `LoraConfig` that change what is added, where they are set.
+/// Keys of peft's `LoraConfig` that, when set, change the update in ways that cannot be merged here.
 const OTHER_UPDATES: [&str; 8] = [
     "layer_replication",
     "trainable_token_indices",
@@ -48,7 +48,7 @@ const OTHER_UPDATES: [&str; 8] = [
     "monteclora_config",
 ];
 
-/// Ways to begin the training that change the model's own weights, so that what was trained fits no other ones.
+/// Initialisations that change the base weights before training, so that the adapter fits only the changed weights.
 const RESIDUAL_STARTS: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
 
 impl AdapterConfig {
@@ -76,7 +76,8 @@ impl AdapterConfig {
         Err(anyhow!("{what} cannot be merged here").hint(merged))
     }
 
-    /// The alpha of a module: of the first pattern that its name matches, or ends with after a dot (peft: `get_pattern_key`).
+    /// The alpha of a module: that of the first entry of `alpha_pattern` whose pattern matches the module's name, or the name's
+    /// end after a dot (peft: `get_pattern_key`); otherwise `lora_alpha`.
     fn alpha(&self, module: &str) -> Result<f64> {
         for (key, alpha) in &self.alpha_pattern {
             let matches = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).and_then(|pattern| pattern.is_match(module));
@@ -98,26 +99,26 @@ impl AdapterConfig {
 pub struct Adapter {
     config: AdapterConfig,
     tensors: Checkpoint,
-    /// The updates by the bare name of the tensor that each is added to.
+    /// The updates, keyed by the bare name of the updated tensor.
     updates: BTreeMap<String, Update>,
-    /// Tensors that stand in place of the checkpoint's, by their bare names; each with its own name.
+    /// Whole tensors that replace the checkpoint's: from a bare name to the name in the adapter.
     replaced: BTreeMap<String, String>,
     applied: Mutex<BTreeSet<String>>,
 }
 
-/// The names of the two factors of an update.
+/// A low-rank update: the tensor names of its two factors.
 struct Update {
-    /// The module under its whole name in the model that was trained, which patterns of `alpha_pattern` match.
+    /// The module's full name in the trained model, which `alpha_pattern` is matched against.
     module: String,
     a: String,
     b: String,
-    /// Whether it is of an embedding, whose table is `[rows, width]` and whose update is transposed.
+    /// Whether the module is an embedding: its table is `[rows, width]`, and its update is transposed.
     is_embedding: bool,
 }
 
 impl Adapter {
-    /// Reads an adapter of a model of this architecture.
-    /// Fails if it is damaged, of a kind that cannot be merged, or a factor lacks the other.
+    /// Reads the adapter of a model of this architecture.
+    /// Fails if the adapter is damaged or of a kind that cannot be merged, or if an update has one factor alone.
     pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
         let config = AdapterConfig::read(&files.config)?;
         let tensors = Checkpoint::of_adapter(files.weights.clone(), architecture.family)?;
@@ -172,7 +173,7 @@ impl Overlay for Adapter {
         let a = self.tensors.tensor(&update.a, &[rank, inputs])?;
         let b = self.tensors.tensor(&update.b, &[outputs, rank])?;
         let scale = self.config.scale(&update.module, rank)?;
-        // [`inputs`], the update of one output.
+        // `[inputs]`: the update of one output.
         let mut row = vec![0.0_f32; inputs];
         for (output, factors) in b.chunks_exact(rank).enumerate() {
             row.fill(0.0);
@@ -189,7 +190,7 @@ impl Overlay for Adapter {
 
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()> {
         let applied = self.applied.lock().expect("nobody panics while reading");
-        // Updates of a task head may be left; where all updates are, the adapter belongs to another model.
+        // Updates of a task head may stay unused; if all updates are unused, the adapter belongs to another model.
         let is_lost = |bare: &&String| !applied.contains(*bare) && (applied.is_empty() || is_needed(bare));
         let updates = self.updates.iter().map(|(bare, update)| (bare, &update.a));
         let lost = updates.chain(&self.replaced).find(|(bare, _)| is_lost(bare));

@@ -9,9 +9,8 @@ use sha2::{Digest, Sha256};
 use super::families::{Distribution as Drawn, FreshWeights};
 use super::weights::Tensors;
 
-/// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors,
-/// biases are 0 and the weights of normalisations what the family has. transformers also zeroes the embedding of the
-/// padding token, which no sentence here has.
+/// Parameters as transformers initialises them (`_init_weights` of each family): random matrices, biases of 0, and norm weights
+/// by family. transformers also zeroes the embedding of the padding token, which no sentence here has.
 pub struct Initial {
     seed: u64,
     range: f32,
@@ -19,8 +18,8 @@ pub struct Initial {
 }
 
 impl Initial {
-    /// Matrices with the scale `range`, `initializer_range` in `config.json`, where the family has no other.
-    /// Fails if a scale is not positive, or a distribution is cut too far in.
+    /// Matrices have the scale `range` (`initializer_range` in `config.json`), unless the family has another one.
+    /// Fails if a scale is not positive, or a normal distribution is cut within one deviation.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
@@ -54,7 +53,7 @@ impl Initial {
 }
 
 impl Tensors for Initial {
-    /// Each tensor has random numbers of its own, by the seed and its name, whatever the order in which they are asked.
+    /// Seeds the random numbers of each tensor by `seed` and the tensor's name, so that the order of calls does not matter.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let count = shape.iter().product();
@@ -65,7 +64,7 @@ impl Tensors for Initial {
         self.matrix(name, count, ChaCha8Rng::from_seed(seed.into()))
     }
 
-    /// Every name counts as present, because nothing is stored; but frequencies of rotary positions, which are no weights.
+    /// Every name counts as present, because nothing is stored, except the frequencies of rotary positions, which are no weights.
     fn has_tensor(&self, name: &str) -> bool {
         !name.ends_with("inv_freq")
     }

@@ -39,19 +39,19 @@ use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
 pub struct Model {
-    /// Hub id, name in the box, or the folder's name.
+    /// The Hub id, the name of a built-in model (`box:...`), or the folder's name.
     pub id: String,
     /// The Hub commit; `None` for a folder.
     pub revision: Option<String>,
     pub architecture: Architecture,
-    /// The training task of the checkpoint's head, if it has one beside the encoder.
+    /// The training task of the checkpoint's prediction head, if it has one.
     pub objective: Option<Objective>,
     pub labels: Option<Labels>,
-    /// How it pools the last hidden states of a text, or why that is not known.
+    /// How the model pools the last hidden states of a text, or why its pooling is unknown.
     pub pooling: Result<Pooling, String>,
-    /// Why the head that the checkpoint has instead cannot be used.
+    /// Why the checkpoint's prediction head cannot be used, if it has only an unsupported one.
     pub refused_head: Option<&'static str>,
-    /// The name of the adapter that is merged into it.
+    /// The name of the merged adapter.
     pub adapter: Option<String>,
     /// The tensors of the checkpoint that are no part of the encoder.
     pub left: Vec<LeftTensors>,
@@ -69,12 +69,12 @@ impl Model {
         Self::loaded(files, None).class(Class::Model)
     }
 
-    /// Loads a model with the head by which it was trained, if it has one, so that it predicts. Fails as [`Model::load`].
+    /// Loads a model with its training head, if it has one, so that it predicts. Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
         Self::loaded(files, Some(HeadKind::Training)).class(Class::Model)
     }
 
-    /// Loads a model with the head that classifies. Fails as [`Model::load`], and if it has no such head.
+    /// Loads a model with its classification head. Fails as [`Model::load`], and if the model has no such head.
     pub fn load_with_classifier(files: ModelFiles, of: Classified) -> Result<Self> {
         Self::loaded(files, Some(HeadKind::Classifier(of))).class(Class::Model)
     }
@@ -133,23 +133,23 @@ impl Model {
         &self.architecture.config.absent
     }
 
-    /// Whether tokens see none after them.
+    /// Whether no token sees a later one.
     pub fn is_decoder(&self) -> bool {
         self.architecture.config.visibility.are_causal()
     }
 
-    /// This architecture before training, by the family's own initialisation. Fails if `initializer_range` is no deviation.
+    /// This architecture with the family's initial weights. Fails if `initializer_range` is not positive.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
     }
 
-    /// As [`Model::untrained`], but each layer attends as far from evenly as the trained one over a sample that fits the model.
+    /// As [`Model::untrained`], but over `sample` each layer's attention is as far from uniform as in the trained model.
     pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
         let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))
     }
 
-    /// These weights, with the output of each head turned at random. Fails if the files of the weights were changed.
+    /// The model with the output projection of each head rotated at random. Fails if the files of the weights were changed.
     pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
@@ -165,7 +165,7 @@ impl Model {
     }
 }
 
-/// Fails if there is no memory for the weights of a model, before they are read.
+/// Fails if memory is too small for the weights of a model, before they are read.
 fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
     let stored = architecture.names.layers.iter().collect::<BTreeSet<_>>().len();
     let needed = architecture.config.weight_bytes(stored);
@@ -173,10 +173,10 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
-/// The head of a checkpoint that is loaded.
+/// The head of a checkpoint that is loaded with the encoder.
 #[derive(Clone, Copy)]
 enum HeadKind {
-    /// The one by which it was trained, if it has that.
+    /// The head of the training task, if the checkpoint has it.
     Training,
     Classifier(Classified),
 }
@@ -207,9 +207,9 @@ impl Sources {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
     pub config: String,
-    /// Several files are hashed as one, in the order of their names.
+    /// All weight files, hashed as one in the order of their names, with the adapter's files.
     pub weights: String,
-    /// By the names of the files.
+    /// By file name.
     pub tokenizer: BTreeMap<String, String>,
 }
 
@@ -217,7 +217,7 @@ impl Hashes {
     fn of(files: &ModelFiles) -> Result<Self> {
         let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
         let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;
-        // With an adapter it is another model: its files are hashed as parts of the weights.
+        // An adapter makes another model, so its files are hashed with the weights.
         let adapter = files.adapter.iter().flat_map(|adapter| [&adapter.config, &adapter.weights]);
         let weights: Vec<ModelFile> = files.weights.iter().chain(adapter).cloned().collect();
         let weights = files::sha256(&weights)?;
@@ -225,7 +225,7 @@ impl Hashes {
     }
 }
 
-/// Hashes in progress: on a thread of their own while the model already runs, or later if none could be started.
+/// Hashes in progress: on a separate thread while the model runs, or computed in `finish` if no thread could be started.
 pub struct Fingerprint(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
 
 impl Fingerprint {
@@ -236,8 +236,7 @@ impl Fingerprint {
         Self(begun.map_err(|_| Box::new(files.clone())))
     }
 
-    /// Waits for the hashes.
-    /// Fails if a file cannot be read, or was changed since it was opened.
+    /// Waits for the hashes. Fails if a file cannot be read, or was changed since it was opened.
     pub fn finish(self) -> Result<Hashes> {
         let hashes = match self.0 {
             Ok(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,

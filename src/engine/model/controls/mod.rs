@@ -1,4 +1,4 @@
-//! Models made of a trained one for the controls of a run: nulls that share all with it but what a question is about.
+//! Control models derived from a trained model: nulls that differ from it only in the property in question.
 
 pub mod rotated;
 pub mod sharp;

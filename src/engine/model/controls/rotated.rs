@@ -1,4 +1,4 @@
-//! A trained model whose heads write into directions at random, which later layers do not read (docs/methodology/controls.md).
+//! A trained model whose heads write into random directions, which later layers do not read (docs/methodology/controls.md).
 
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 use crate::model::parameters::Parameters;
 
-/// Turns the output projection of each head by a random rotation of the hidden states, of its own by the seed and the head's place.
+/// Rotates the output projection of each head at random in the space of hidden states; the seed, layer and head determine
+/// the rotation.
 pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
     let (hidden, heads) = (parameters.config.hidden_size, parameters.config.num_attention_heads);
     let (size, width) = (parameters.config.head_dim(), parameters.config.heads_width());
@@ -28,11 +29,11 @@ pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
     }
 }
 
-/// The columns of a matrix, `[rows, columns]` row-major, turned together by a rotation or reflection of the uniform (Haar)
-/// distribution, which `normal`, as many standard normal numbers, decide. With `M = U R`, `U` of orthonormal columns, `Q M` is
-/// `(Q U) R`: of a uniform `Q` the columns `Q U` are uniform, and so is `Q` of the QR factorisation of normal numbers whose
-/// `R` has a positive diagonal (Mezzadri 2007).
-/// Panics if there are more columns than rows, or the lists have other lengths.
+/// `Q M` for a matrix `M`, `[rows, columns]` row-major, and a rotation or reflection `Q` drawn from the uniform (Haar)
+/// distribution. `normal` supplies the randomness: `rows * columns` standard normal numbers. With `M = U R`, `U` with
+/// orthonormal columns, `Q M = (Q U) R`, and `Q U` is uniform. The `Q` factor of a matrix of normal numbers is uniform as well,
+/// if its `R` has a positive diagonal (Mezzadri 2007), so it takes the place of `Q U`.
+/// Panics if there are more columns than rows, or a length differs.
 fn rotated(matrix: &[f64], normal: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     assert!(columns <= rows && matrix.len() == rows * columns && normal.len() == matrix.len(), "as many numbers");
     let triangle = DMatrix::from_row_slice(rows, columns, matrix).qr().r();

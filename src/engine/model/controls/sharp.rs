@@ -1,4 +1,4 @@
-//! Fresh weights that attend as sharply as trained ones: the harder null of what heads do (docs/methodology/controls.md).
+//! Untrained weights whose heads attend as sharply as trained heads: the stricter null model (docs/methodology/controls.md).
 
 use anyhow::Result;
 
@@ -11,25 +11,25 @@ use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, S
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::model::parameters::{Embeddings, Layer, Linear, Parameters};
 
-/// How near the distance comes to that of the trained layer, as a share of it.
+/// Relative tolerance within which a layer's distance matches that of the trained layer.
 const TOLERANCE: f64 = 0.005;
 
-/// Halvings of the bracket of a factor, in its logarithm: beyond these float32 has no other number.
+/// Largest number of bisection steps, in the factor's logarithm: further ones fall below the resolution of float32.
 const MOST_STEPS: usize = 40;
 
-/// The factors that are tried reach from 1 over this to this: scores differ by its square.
+/// The factor is searched between `1 / FARTHEST` and `FARTHEST`; scores scale with its square.
 const FARTHEST: f64 = 4096.0;
 
-/// The sequences over which layers are compared, and the rows of each that count.
+/// The sequences over which layers are compared, and the queries of each that count.
 pub struct SharpnessSample<'a> {
     pub batch: Batch<'a>,
-    /// The queries that count, for each sequence: those of text.
+    /// For each sequence the queries that count: its text tokens.
     pub rows: &'a [Vec<usize>],
 }
 
-/// Scales the queries and keys of each layer of `fresh` by one factor, from the first up, until its heads are as far from even
-/// attention, in the mean of squared Hellinger distances, as the heads of `trained`, or as near to that as a factor brings them.
-/// Layers that share their weights have the factor of the first of them. Fails if the sample does not fit the model.
+/// Scales the queries and keys of each layer of `fresh` by one factor, beginning with the first layer. The factor makes the mean
+/// squared Hellinger distance of the layer's heads from uniform attention match `trained`, or come as near as it can.
+/// Layers that share weights get the factor of the first of them. Fails if the sample does not fit the model.
 pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &SharpnessSample<'_>) -> Result<Parameters> {
     let wanted = distances(trained, &fresh, sample)?;
     for (number, &wanted) in wanted.iter().enumerate() {
@@ -48,7 +48,7 @@ pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &Sharpnes
     Ok(fresh)
 }
 
-/// The mean squared Hellinger distance from even attention of the heads of each layer. Fails as the forward pass.
+/// For each layer the squared Hellinger distance from uniform attention, averaged over its heads. Fails as the forward pass.
 pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSample<'_>) -> Result<Vec<f64>> {
     let layers = shape.config.num_hidden_layers;
     let layers = vec![DistanceSum::default(); layers];
@@ -57,7 +57,7 @@ pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSa
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
 
-/// A sum of distances from even attention over so many rows.
+/// A running mean of the distances of attention rows from uniform attention.
 #[derive(Clone, Default)]
 struct DistanceSum {
     sum: f64,
@@ -93,14 +93,14 @@ impl Visitor for DistanceSums<'_> {
     }
 }
 
-/// The squared Hellinger distance of a row from even attention over the keys that the query sees: `1 - sum √(a / n)`.
+/// The squared Hellinger distance of a row from uniform attention over the keys that the query sees: `1 - sum √(a / n)`.
 fn from_even(row: &[f32], visibility: Visibility, query: usize) -> f64 {
     let keys = visibility.keys(query, row.len());
     let even = 1.0 / keys.len() as f64;
     1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * even).sqrt()).sum::<f64>()
 }
 
-/// `[tokens, hidden]`: the rows of which a layer makes queries and keys.
+/// The inputs of a layer's query and key projections, `[tokens, hidden]`.
 fn inputs_of(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Result<Vec<f32>> {
     let mut below = parameters.clone();
     below.order.truncate(number + 1);
@@ -127,7 +127,7 @@ impl Visitor for LayerInputs {
     }
 }
 
-/// An encoder of which only the heads of one layer are there, under every number.
+/// An encoder that has only the heads of `layer`, and has them at every layer number.
 fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     let Parameters { config, order, embeddings, .. } = parameters;
     let nothing = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
@@ -138,7 +138,7 @@ fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     PackedEncoder::new(Parameters { config, embeddings, layers, order, final_norm: None, prediction: None })
 }
 
-/// The mean distance of the heads of one layer that attend from these inputs.
+/// The mean distance of one layer's heads from uniform attention, given the layer's inputs.
 fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample: &SharpnessSample<'_>) -> f64 {
     let config = encoder.config();
     let layer = encoder.layer_attention(number, Positions::Seen).expect("the packed encoder has its heads");
@@ -154,7 +154,7 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     sum.mean()
 }
 
-/// The factor for which the distance, which grows with it, is within [`TOLERANCE`] of the wanted one; by bisection of its logarithm.
+/// The factor at which `distance`, which increases with it, is within [`TOLERANCE`] of `wanted`; by bisection of its logarithm.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / FARTHEST, FARTHEST, 1.0_f64);

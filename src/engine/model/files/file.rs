@@ -12,8 +12,7 @@ use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::{self, LFS_POINTER};
 
-/// A file of a model, opened once: its reader and its hasher see the same file even if another file is renamed into its
-/// place.
+/// A file of a model, opened once, so that reading and hashing see one file even if another is renamed into its place.
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     path: PathBuf,
@@ -30,9 +29,8 @@ enum Content {
 const CHUNK: usize = 1 << 20;
 
 impl ModelFile {
-    /// Opens a file.
-    /// Fails if it cannot be opened, is no regular file, is an output of the same run, or is the pointer to a file that
-    /// git has not fetched.
+    /// Fails if the file cannot be opened, is no regular file, is an output of this run, or is a git-LFS pointer to a file that
+    /// was not fetched.
     pub fn open(path: &Path) -> Result<Self> {
         Self::opened(path).cannot("read", path.display())
     }
@@ -49,7 +47,7 @@ impl ModelFile {
         Ok(file)
     }
 
-    /// A file that is part of the binary; `name` stands in messages.
+    /// A file embedded in the binary; messages call it `name`.
     pub fn in_the_binary(name: &str, bytes: &'static [u8]) -> Self {
         Self { path: name.into(), content: Content::InTheBinary(bytes), sha256: Arc::default() }
     }
@@ -58,7 +56,7 @@ impl ModelFile {
         &self.path
     }
 
-    /// Its size in bytes when it was opened.
+    /// The size in bytes when the file was opened.
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::OnDisk { opened, .. } => opened.len(),
@@ -80,8 +78,7 @@ impl ModelFile {
         }
     }
 
-    /// All of its bytes.
-    /// Fails if there are more than `most`, or they cannot be read.
+    /// The whole content. Fails if it is longer than `most` bytes, or cannot be read.
     pub fn bytes(&self, most: u64) -> Result<Vec<u8>> {
         let read = || {
             if self.size() > most {
@@ -94,15 +91,14 @@ impl ModelFile {
         read().cannot("read", self.path.display())
     }
 
-    /// All of its text, without a byte order mark.
-    /// Fails as [`bytes`](Self::bytes), or if it is not UTF-8.
+    /// The whole content as text, without a byte order mark. Fails as [`bytes`](Self::bytes), or if it is not UTF-8.
     pub fn text(&self, most: u64) -> Result<String> {
         let text = input::text(self.bytes(most)?).cannot("read", self.path.display())?;
         Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
     }
 
-    /// Shows all of its bytes, piece by piece.
-    /// Fails if they cannot be read, or are no longer those that were there when it was opened.
+    /// Passes the whole content to `show`, chunk by chunk.
+    /// Fails if it cannot be read, or the file has changed since it was opened.
     pub(in crate::model) fn for_each_chunk(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
         let size = self.size();
         let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
@@ -116,8 +112,8 @@ impl ModelFile {
         self.ensure_unchanged()
     }
 
-    /// SHA-256 of its bytes, lower-case hexadecimal; computed once.
-    /// Fails as of reading the whole file.
+    /// SHA-256 of the content, lower-case hexadecimal; computed once.
+    /// Fails if the content cannot be read, or the file has changed since it was opened.
     pub fn sha256(&self) -> Result<String> {
         if let Some(known) = self.sha256.get() {
             return Ok(known.clone());
@@ -126,8 +122,7 @@ impl ModelFile {
         Ok(self.sha256.get_or_init(|| found).clone())
     }
 
-    /// Makes sure that the file has not been written to since it was opened.
-    /// Fails if it has.
+    /// Fails if the file has been written to since it was opened.
     pub(in crate::model) fn ensure_unchanged(&self) -> Result<()> {
         let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
         let now = file.metadata().cannot("read", self.path.display())?;
@@ -139,8 +134,7 @@ impl ModelFile {
     }
 }
 
-/// SHA-256 of several files' bytes, one file after the other.
-/// Fails as [`ModelFile::sha256`].
+/// SHA-256 of several files' bytes, one file after the other. Fails as [`ModelFile::sha256`].
 pub(in crate::model) fn sha256(files: &[ModelFile]) -> Result<String> {
     if let [file] = files { file.sha256() } else { sha256_of_many(files) }
 }

@@ -1,4 +1,4 @@
-//! The choice of the files that a model needs.
+//! Selects and fetches the files that a model needs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path};
@@ -17,8 +17,8 @@ use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles}
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
-/// Fetches the files that a model needs. `config.json` comes first and is checked before anything else is fetched or
-/// missed; small files come before large ones, because they fail first.
+/// Fetches the files that a model needs. `config.json` is fetched and checked before any other file; small files come before
+/// large ones, so that errors in them show early.
 pub(in crate::model) fn gather(
     id: String,
     revision: Option<String>,
@@ -29,21 +29,20 @@ pub(in crate::model) fn gather(
         Some((folder, nested)) => of_folder(id, revision, &place.within(&folder), &nested)?,
         None => of_folder(id, revision, place, files)?,
     };
-    // Few runs ask how a model pools, and no other one fails for it.
+    // The error is kept and not raised, because few runs need the pooling.
     Ok(ModelFiles { pooling: pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
 }
 
-/// The folders in a folder that may be that of the first module.
+/// The subfolders that may hold the first module of a sentence encoder.
 pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
     let entries =
         folder.read_dir().into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     entries.filter(|name| name.starts_with(FIRST_MODULE) && folder.join(name).is_dir()).collect()
 }
 
-/// The folder of the first module of a sentence encoder, and the files in it; `None` if it is in no subfolder, or if a
-/// model lies beside the subfolder. sentence-transformers before version 2 kept the first of its modules, the
-/// transformer, in `0_Transformer/` (before 0.3 in `0_BERT/` and the like), beside a `config.json` that names its own
-/// version alone.
+/// The subfolder of a sentence encoder's first module, and the files in it; `None` if there is none, or a model lies beside
+/// it. sentence-transformers before version 2 kept the first module, the transformer, in `0_Transformer/` (before 0.3 in
+/// `0_BERT/` and the like). The `config.json` beside such a folder names only the version of sentence-transformers.
 /// Fails if the outer `config.json` cannot be read.
 fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
     let names = &files.names;
@@ -55,7 +54,7 @@ fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)
     if names.contains(CONFIG) {
         let outer = files.fetch(CONFIG, LONGEST_CONFIG)?.text(LONGEST_CONFIG)?;
         let names_a_model = |outer: Value| ["model_type", "architectures"].iter().any(|key| !outer[*key].is_null());
-        // One that is no JSON is an error that its own reader tells.
+        // Invalid JSON is left to the reader of `config.json`, which reports it.
         if serde_json::from_str(&outer).map_or(true, names_a_model) {
             return Ok(None);
         }
@@ -67,7 +66,7 @@ fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)
     Ok(Some((folder.to_owned(), FileStore { names, fetch: Box::new(fetch) })))
 }
 
-/// The files of a model that are all in one folder.
+/// Gathers the files of a model from one folder.
 fn of_folder(id: String, revision: Option<String>, place: &Place, files: &FileStore<'_>) -> Result<ModelFiles> {
     let names = &files.names;
     if !names.contains(CONFIG) {
@@ -98,7 +97,7 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &FileSt
     Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling: Ok(Pooling::Text) })
 }
 
-/// The adapter that lies beside the weights, if one does: transformers loads it with them.
+/// The adapter beside the weights, if there is one; transformers loads it with the model.
 fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names.contains(*name));
     let Some(weights) = weights.filter(|_| files.names.contains(ADAPTER_CONFIG)) else { return Ok(None) };
@@ -106,7 +105,7 @@ fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, SMALL)? }))
 }
 
-/// Fetches weights in parts, at most `most` bytes together; `known` says, in an error, how the parts are known.
+/// Fetches weights in parts, at most `most` bytes together; `known` says in an error why a missing part is expected.
 fn fetched(parts: &[String], known: &str, most: u64, place: &Place, files: &FileStore<'_>) -> Result<Vec<ModelFile>> {
     if let Some(part) = parts.iter().find(|part| !files.names.contains(*part)) {
         let words = format!("{}, but {known}: the model is not whole", place.lacks(part));
@@ -121,10 +120,10 @@ fn fetched(parts: &[String], known: &str, most: u64, place: &Place, files: &File
     parts.iter().map(fetch).collect()
 }
 
-/// No file system in use has longer names.
+/// Longest accepted file name, in bytes; no file system in use allows longer ones.
 const LONGEST_NAME: usize = 255;
 
-/// The index of weights that are in several files.
+/// The index of sharded weights.
 #[derive(Deserialize)]
 struct Index {
     /// The file of each tensor.
@@ -132,7 +131,7 @@ struct Index {
 }
 
 /// The names of the files that an index lists, in order.
-/// Fails if it cannot be read, lists none, or lists one that does not lie beside it.
+/// Fails if the index cannot be read, lists no file, or lists one outside its folder.
 fn shards(index: &ModelFile) -> Result<Vec<String>> {
     let text = index.text(LONGEST_INDEX)?;
     let path = index.path();
@@ -150,7 +149,7 @@ fn listed(text: &str, extension: &str) -> Result<Vec<String>> {
         let mut parts = path.components();
         let beside =
             matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == name.as_str());
-        // The same on every system: a backslash separates folders on Windows, a colon follows a drive.
+        // Refused on every system: a backslash separates folders on Windows, a colon follows a drive.
         ensure!(beside && !name.contains(['\\', ':']), "it lists the file {name:?}, which does not lie beside it");
         let is_of_weights = path.extension().is_some_and(|found| found == extension);
         ensure!(is_of_weights, "it lists the file {name:?}, which is no .{extension}");
@@ -158,19 +157,19 @@ fn listed(text: &str, extension: &str) -> Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// How many times the encoder's size its files may have. The largest real ones hold float64 (twice), a masked-LM head
-/// with a vocabulary of its own (twice the embeddings) and the state of an optimiser (three times).
+/// Largest accepted ratio of the weights' size to the encoder's. The largest real files hold float64 (2x), a masked-LM head
+/// with a separate vocabulary (2x the embeddings) and optimiser state (3x).
 const LARGEST_RATIO: u64 = 16;
 
-/// Files below this size, in bytes, are never too large: tiny models may lie beside something else.
+/// Weights up to this size, in bytes, are always accepted: the files of tiny models may hold more than the encoder.
 const SMALL: u64 = 1 << 30;
 
-/// The most bytes that the weights of an encoder may have.
+/// Largest accepted size of an encoder's weights, in bytes.
 fn largest(architecture: &Architecture) -> u64 {
     encoder_bytes(architecture).saturating_mul(LARGEST_RATIO).max(SMALL)
 }
 
-/// The bytes of an encoder in float32.
+/// Size of an encoder in float32, in bytes.
 fn encoder_bytes(architecture: &Architecture) -> u64 {
     architecture.config.parameters(architecture.config.num_hidden_layers).saturating_mul(4)
 }

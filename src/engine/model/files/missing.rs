@@ -1,4 +1,4 @@
-//! The error of a model that lacks a file: what of use is there instead, and how to make the file of it.
+//! Errors about missing files of a model. They name a usable file that exists instead, and how to convert it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
 use crate::system::errors::Facts;
 
-/// The error of a model that lacks a needed file, as distinct from errors with a file that exists.
+/// A needed file of a model is missing, as distinct from errors with a file that exists.
 #[derive(Debug)]
 pub(in crate::model) struct MissingFile(pub(super) String);
 
@@ -21,7 +21,7 @@ impl fmt::Display for MissingFile {
 
 impl Error for MissingFile {}
 
-/// The place where files are looked for, in the words of an error message.
+/// The place where a model's files are looked for, as error messages describe it.
 pub(in crate::model) enum Place<'a> {
     Folder(Cow<'a, Path>),
     #[cfg(feature = "hub")]
@@ -58,7 +58,7 @@ impl Place<'_> {
         }
     }
 
-    /// Says that `name` is not `there`, what of use is there instead, and how to make `name` of it.
+    /// The error that `name` is missing among the files `there`. It names a usable file instead, and how to make `name` from it.
     pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
@@ -77,7 +77,7 @@ impl Place<'_> {
         self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
     }
 
-    /// The error of a file that is not there, which `words` name.
+    /// The error that the file `name` is missing, with `words` as its message.
     pub(super) fn missing(&self, name: &str, words: String) -> anyhow::Error {
         let error = anyhow::Error::new(MissingFile(words));
         match self {
@@ -87,7 +87,7 @@ impl Place<'_> {
         }
     }
 
-    /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
+    /// A file that exists in place of a model's weights, in a format that `matters`, and what to do with it.
     fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Instead> {
         let others = names.iter().filter_map(|name| Some((WeightsFormat::of(name)?, name)));
         let (form, name) = others.filter(|(form, _)| matters(*form)).min_by_key(|(form, _)| *form)?;
@@ -105,7 +105,7 @@ impl Place<'_> {
                      AutoModel.from_pretrained({folder:?}{load}).save_pretrained({folder:?})"
                 )
             }
-            // All of it goes to a new folder then, the tokenizer with the weights.
+            // The model is saved to a new folder, so the tokenizer is saved with the weights.
             #[cfg(feature = "hub")]
             Self::Hub { id, revision } => {
                 let folder = id.rsplit('/').next().unwrap_or(id);
@@ -120,14 +120,14 @@ impl Place<'_> {
     }
 }
 
-/// The names of files for a message, the first of many.
+/// File names joined for a message; a long list is cut off.
 fn listed(names: &BTreeSet<String>) -> String {
     const SHOWN: usize = 12;
     let more = (names.len() > SHOWN).then(|| format!("{} more", names.len() - SHOWN));
     names.iter().take(SHOWN).cloned().chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// The file that is there in place of a tokenizer that can be read, and what to do with it.
+/// A file that exists in place of a readable tokenizer, and what to do with it.
 fn other_tokenizer(names: &BTreeSet<String>) -> Option<Instead> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
@@ -135,10 +135,10 @@ fn other_tokenizer(names: &BTreeSet<String>) -> Option<Instead> {
     Some((found, ": ", format!("it needs {lacking} too")))
 }
 
-/// A file that exists in place of a missing one, the characters before the way out, and the way out.
+/// A file that exists in place of a missing one, the separator before the hint, and the hint.
 type Instead = (String, &'static str, String);
 
-/// Weights in a form, or under a name, that is not read here, in the order of how clearly each one shows what to do.
+/// Formats and names of weights that are not read here. Variants with the clearest remedy come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WeightsFormat {
     Adapter,
@@ -159,16 +159,16 @@ impl WeightsFormat {
             _ if name == path && is_variant(name) => Self::Variant,
             // `model.pt`, `checkpoint_best.pt`: the names of fairseq.
             _ if name == path && ends("pt") => Self::Fairseq,
-            // With shards and their index.
+            // The prefix covers shards and their index.
             _ if name.starts_with("tf_model") => Self::TensorFlow,
             _ if name.starts_with("flax_model") => Self::Flax,
-            // Often in a folder of their own.
+            // ONNX files often lie in a subfolder.
             _ if ends("onnx") => Self::Onnx,
             _ => return None,
         })
     }
 
-    /// A description of weights of this name, the characters before the way out, and the way out.
+    /// A description of weights of this name, the separator before the hint, and the hint.
     fn way_out(self, name: &str, place: &Place) -> (&'static str, &'static str, String) {
         // transformers 5 no longer reads the weights of TensorFlow and Flax.
         let recipe = |load| format!("To convert them, run in Python with transformers 4:\n{}", place.recipe(load));
@@ -197,7 +197,7 @@ impl WeightsFormat {
     }
 }
 
-/// Whether a file has weights in a form that is read, under a name with a variant in it.
+/// Whether a file is in a format that is read, but has a variant in its name (`model.fp16.safetensors`).
 fn is_variant(name: &str) -> bool {
     let of = |stem: &str, extension: &str| {
         let variant = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(extension));

@@ -1,5 +1,4 @@
-//! The files of a model: their names, the choice of the needed ones, each opened once, and the messages about missing
-//! ones.
+//! The files of a model: their names, which ones are needed, opened files, and errors about missing files.
 
 mod file;
 mod gather;

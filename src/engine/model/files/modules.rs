@@ -17,8 +17,7 @@ struct Module {
     kind: String,
 }
 
-/// The modes of a pooling module, by the keys of its `config.json`. A mean times the root of the number of tokens has the direction
-/// of the mean.
+/// Pooling modes by their keys in the `config.json` of a pooling module. `mean_sqrt_len` has the direction of the mean.
 const MODES: [(&str, Pooling); 5] = [
     ("pooling_mode_mean_tokens", Pooling::Mean),
     ("pooling_mode_mean_sqrt_len_tokens", Pooling::Mean),
@@ -27,8 +26,7 @@ const MODES: [(&str, Pooling); 5] = [
     ("pooling_mode_lasttoken", Pooling::Last),
 ];
 
-/// How a model pools, by its files.
-/// Fails if they cannot be read, or say something that is not known.
+/// The pooling of a model, from its files. Fails if they cannot be read, or describe an unsupported pooling.
 pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
     if !files.names.contains(MODULES) {
         return Ok(Pooling::Text);
@@ -39,11 +37,11 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
     let mut pooling = Pooling::Text;
     for Module { path, kind } in modules {
         match kind.rsplit('.').next().unwrap_or_default() {
-            // Lengths do not change an angle.
+            // Vectors are compared by their angle, which normalisation keeps.
             "Transformer" | "Normalize" | "Dropout" => {}
             "Pooling" => {
                 let is_inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
-                // Without a folder its `config.json` would be the model's own.
+                // Without a folder, `config.json` would be that of the model.
                 ensure!(!path.is_empty(), "{MODULES} names no folder of its pooling");
                 ensure!(is_inside, "{MODULES} names the folder {path:?}, which does not lie beside it");
                 let config = files.fetch(&format!("{path}/{CONFIG}"), LONGEST_CONFIG)?;
@@ -55,14 +53,14 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
     Ok(pooling)
 }
 
-/// The pooling that a `config.json` of its module says: that of the only mode that is on.
+/// The pooling that the `config.json` of a pooling module describes: its only mode that is on.
 fn of_config(text: &str) -> Result<Pooling> {
     let keys: Map<String, Value> = serde_json::from_str(text).context("not an object of JSON")?;
     let is_on = |(key, value): &(&String, &Value)| key.starts_with("pooling_mode_") && **value == Value::Bool(true);
     let on: Vec<&str> = keys.iter().filter(is_on).map(|(key, _)| key.as_str()).collect();
     let known = |mode: &str| MODES.into_iter().find(|(key, _)| *key == mode).map(|(_, pooling)| pooling);
     match on[..] {
-        // It is the default of sentence-transformers.
+        // The mean is the default of sentence-transformers.
         [] => Ok(Pooling::Mean),
         [mode] => known(mode).ok_or_else(|| anyhow!("it pools by `{}`, which is not supported", mode.escape_debug())),
         _ => bail!("it pools in several ways at once: {}", on.join(", ").escape_debug()),

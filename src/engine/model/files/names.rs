@@ -8,9 +8,9 @@ pub(in crate::model) const TOKENIZER: &str = "tokenizer.json";
 pub(in crate::model) const WORDPIECE_VOCABULARY: &str = "vocab.txt";
 pub(in crate::model) const BPE_VOCABULARY: &str = "vocab.json";
 pub(in crate::model) const BPE_MERGES: &str = "merges.txt";
-/// Merges within words, as fastBPE writes them, beside a `vocab.txt`.
+/// BPE merges within words, in fastBPE's format, beside a `vocab.txt`.
 pub(in crate::model) const BPE_CODES: &str = "bpe.codes";
-/// Models of sentencepiece, by the names they have in transformers.
+/// The file names of sentencepiece models in transformers.
 pub(in crate::model) const SENTENCEPIECE: [&str; 5] =
     ["sentencepiece.bpe.model", "spiece.model", "spm.model", "sentencepiece.model", "tokenizer.model"];
 pub(in crate::model) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -19,18 +19,18 @@ pub(in crate::model) const ADDED_TOKENS: &str = "added_tokens.json";
 
 pub(in crate::model) const MODULES: &str = "modules.json";
 
-/// The beginning of the name of the folder of the first module.
+/// Prefix of the folder name of a sentence encoder's first module.
 pub(in crate::model) const FIRST_MODULE: &str = "0_";
 
 pub(in crate::model) const ADAPTER_CONFIG: &str = "adapter_config.json";
-/// The tensors of an adapter, the form that peft prefers first.
+/// Weights of an adapter, in peft's order of preference.
 pub(in crate::model) const ADAPTER_WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 
-/// Weights in a form that is read here, the form that transformers prefers first.
+/// Weights in the formats that are read here, in transformers' order of preference.
 pub(in crate::model) const WEIGHTS: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
-/// Files that make a tokenizer, the best first: the first set that is complete is taken.
+/// Sets of files that make a tokenizer, in order of preference: the first complete set is taken.
 const TOKENIZERS: [&[&str]; 9] = [
     &[TOKENIZER],
     &[WORDPIECE_VOCABULARY, BPE_CODES],
@@ -57,7 +57,7 @@ pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
 /// tensors each come to 2 MB.
 pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
 
-/// Whether a file lists the shards that the weights are in.
+/// Whether a file name is that of an index of weight shards.
 pub(in crate::model) fn is_index(name: &str) -> bool {
     name.ends_with(".index.json")
 }
@@ -67,22 +67,22 @@ pub(in crate::model) fn is_pickle(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "bin")
 }
 
-/// The files of the tokenizer among `names`, the one with the vocabulary first. `None` if there are none.
+/// The tokenizer files among `names`, the vocabulary first; `None` if there is no tokenizer.
 pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
     let there = |name: &&&'static str| names.contains(**name);
     let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
     Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(there)).copied().collect())
 }
 
-/// Every form of a tokenizer in words: the files of each.
+/// The sets of files that make a tokenizer, listed for a message.
 pub(in crate::model) fn tokenizer_forms() -> String {
     let forms: Vec<String> = TOKENIZERS.iter().map(|set| set.join(" with ")).collect();
     let (last, others) = forms.split_last().expect("there are some");
     format!("{} or {last}", others.join(", "))
 }
 
-/// The names of all files of weights that are in parts, `model-00001-of-00002.safetensors`, where they have no index: as many as
-/// the first that there is says. `None` if there is no part.
+/// The names of all parts of weights without an index, such as `model-00001-of-00002.safetensors`. The first part found
+/// tells how many there are. `None` if there is no part.
 pub(in crate::model) fn parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
     let forms = [("model-", ".safetensors"), ("pytorch_model-", ".bin")];
     forms.into_iter().find_map(|(stem, extension)| {

@@ -1,4 +1,4 @@
-//! The files of one model and of its tokenizer, wherever they lie.
+//! The files of one model and of its tokenizer, local or remote.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,8 @@ use crate::system::errors::Facts;
 /// The files of one model, all on this machine, and what its `config.json` says.
 #[derive(Debug, Clone)]
 pub struct ModelFiles {
-    /// The Hub id, the name in the box, or the folder's own name; never a path, so that a report does not tell where it was made.
+    /// The Hub id, the name of a built-in model (`box:...`), or the folder's name; never a path, which a report should not
+    /// disclose.
     pub id: String,
     /// The commit on the Hub; `None` for a folder.
     pub revision: Option<String>,
@@ -28,7 +29,7 @@ pub struct ModelFiles {
     /// The files of the weights, in the order of their names.
     pub weights: Vec<ModelFile>,
     pub adapter: Option<AdapterFiles>,
-    /// How a sentence encoder pools, or why that is not known.
+    /// How a sentence encoder pools, or why its pooling is unknown.
     pub pooling: Result<Pooling, String>,
 }
 
@@ -37,8 +38,8 @@ impl ModelFiles {
         self.architecture.grid()
     }
 
-    /// The folder of the model, and the folder of its weights within: one of its own where the model is the first module of a
-    /// sentence encoder. `None` if it is part of the binary.
+    /// The model's folder, and the subfolder of its weights, empty unless the model is the first module of a sentence encoder.
+    /// `None` if the model is part of the binary.
     pub fn folder(&self) -> Option<(PathBuf, PathBuf)> {
         let beside = self.config.path().parent().filter(|folder| folder.is_dir() || *folder == Path::new(""))?;
         let name = beside.file_name().map(PathBuf::from).unwrap_or_default();
@@ -50,15 +51,14 @@ impl ModelFiles {
 
 #[derive(Clone, Debug)]
 pub struct AdapterFiles {
-    /// The name of its folder.
+    /// The name of the adapter's folder.
     pub name: String,
     pub config: ModelFile,
     pub weights: ModelFile,
 }
 
 impl AdapterFiles {
-    /// Opens the files in a folder.
-    /// Fails if one of them is not there.
+    /// Opens the adapter in a folder. Fails if one of its files is missing.
     pub fn open(folder: &Path) -> Result<Self> {
         let config = folder.join(ADAPTER_CONFIG);
         let weights = ADAPTER_WEIGHTS.into_iter().map(|name| folder.join(name)).find(|path| path.exists());
@@ -97,16 +97,16 @@ impl Pooling {
     }
 }
 
-/// The files of one model, wherever they are stored. Each is fetched when it is needed, because one file can name
-/// others, as an index names its shards.
+/// Access to the files of one model, local or remote. Each file is fetched when needed, because one can name others, as an
+/// index names its shards.
 pub(in crate::model) struct FileStore<'a> {
-    /// The names of all files that the model has, as paths relative to it; none leads out of it.
+    /// The paths of all files relative to the model; none leaves its folder.
     pub names: BTreeSet<String>,
     pub fetch: Box<Fetch<'a>>,
 }
 
-/// Brings a file by its name to this machine and opens it; a remote file of more bytes than so many is refused before the
-/// download.
+/// Brings the named file to this machine and opens it. A remote file larger than the given number of bytes is refused before
+/// the download.
 type Fetch<'a> = dyn Fn(&str, u64) -> Result<ModelFile> + 'a;
 
 impl FileStore<'_> {
@@ -115,7 +115,7 @@ impl FileStore<'_> {
     }
 }
 
-/// The files of one tokenizer by their names; the one that holds the vocabulary comes first.
+/// The files of one tokenizer by their names, the vocabulary first.
 #[derive(Clone, Debug)]
 pub struct TokenizerFiles(Vec<(&'static str, ModelFile)>);
 
@@ -124,8 +124,7 @@ impl TokenizerFiles {
         wanted.iter().map(|name| Ok((*name, files.fetch(name, LONGEST_TOKENIZER)?))).collect::<Result<_>>().map(Self)
     }
 
-    /// The tokenizer's files in a folder.
-    /// Fails if there are none, or one cannot be opened.
+    /// Opens the tokenizer in a folder. Fails if there is none, or a file cannot be opened.
     pub fn find(folder: &Path) -> Result<Self> {
         let names = fs::read_dir(folder)
             .cannot("read", folder.display())?

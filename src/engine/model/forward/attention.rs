@@ -1,8 +1,8 @@
-//! One head's attention over one sentence, borrowed from the encoder: what looks at it sees plain slices, and no tensors.
+//! One head's attention over one sentence, borrowed from the encoder as plain slices, so that observers see no tensors.
 
 use super::rows::Rows;
 
-/// The attention of one head over one sentence, without padding: `n` rows (queries) of `n` weights (keys), which sum to 1.
+/// The attention of one head over one sentence, without padding: `n` rows (queries) of `n` weights (keys); each row sums to 1.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionView<'a> {
     pub layer: usize,
@@ -19,8 +19,8 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
     }
 
-    /// Views rows that begin `stride` weights apart, `[tokens, stride]`: the first `tokens` columns count. Each row has
-    /// an entropy in nats. Panics if the lengths do not fit, or there are no tokens.
+    /// Views rows that begin `stride` weights apart, `[tokens, stride]`: the first `tokens` columns count. `entropies` has the
+    /// entropy of each row in nats. Panics if the lengths do not fit, or there are no tokens.
     pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
         let tokens = entropies.len();
         assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");
@@ -28,7 +28,7 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::strided(weights, tokens, tokens, stride), entropies: Some(entropies) }
     }
 
-    /// A head whose attention no observer needs: it has no rows.
+    /// A view without rows, for a head whose attention no observer needs.
     pub fn without_rows(layer: usize, head: usize) -> Self {
         Self { layer, head, weights: Rows::new(&[], 1), entropies: None }
     }
@@ -47,7 +47,7 @@ impl<'a> AttentionView<'a> {
         self.weights.iter()
     }
 
-    /// The entropies of all rows in nats, where the encoder's softmax gave them.
+    /// The entropy of each row in nats, if the encoder's softmax computed it.
     pub fn entropies(&self) -> Option<&'a [f32]> {
         self.entropies
     }

@@ -4,19 +4,18 @@ use std::ops::Range;
 
 use super::rows::Rows;
 
-/// The class of a token, by which a gate chooses the replacement of a head's context. The mean context
-/// differs most between these: special tokens hardly depend on the sentence, and a mask hides its word.
+/// The class of a token; a gate has one replacement of a head's context for each class. Mean contexts differ most between
+/// these classes: special tokens hardly depend on the sentence, and a mask hides its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.
     FirstSpecial,
-    /// Any other special token but the mask: `[SEP]`, `</s>`.
+    /// Any other special token except the mask: `[SEP]`, `</s>`.
     OtherSpecial,
     Mask,
-    /// A token of the text.
     Text,
-    /// The first token of a sequence that a decoder reads, special or not: often a sink, with contexts far from all others'
-    /// (Xiao et al. 2024; Gu et al. 2025).
+    /// The first token of a decoder's sequence, special or not: often an attention sink, with contexts far from those of other
+    /// tokens (Xiao et al. 2024; Gu et al. 2025).
     First,
 }
 
@@ -43,23 +42,24 @@ impl Exchange {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
-    /// The number of its sentence, for messages.
+    /// The number of the input's sentence, for messages.
     pub number: u64,
     /// Token ids, `[n]`, special tokens included.
     pub ids: &'a [u32],
     /// Segment (token type) ids, `[n]`.
     pub segments: &'a [u32],
-    /// The class of each token, `[n]`; may be empty where no gate replaces anything.
+    /// The class of each token, `[n]`; may be empty if no gate has a replacement.
     pub classes: &'a [TokenClass],
     /// The positions whose logits are wanted, from 0 to `n - 1`.
     pub predicted: &'a [usize],
-    /// The tokens on whose logits the direct effects of heads are wanted.
+    /// Token ids on whose logits the direct effects of heads are computed.
     pub compared: &'a [u32],
-    /// Where the sequence [exchanges](super::gates::Gates::exchange) contexts of heads with the next one, which is as long.
+    /// Positions at which the sequence [exchanges](super::gates::Gates::exchange) heads' contexts with the next one, of equal
+    /// length.
     pub exchange: Option<Exchange>,
 }
 
-/// Whole sequences side by side: matrix products run over the tokens of all of them together, attention stays within each.
+/// Whole sequences side by side: matrix products run over the tokens of all sequences, attention stays within each sequence.
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
     pub inputs: Vec<Input<'a>>,
@@ -76,7 +76,7 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// This batch with the positions whose logits are wanted, for each sequence. Panics if there is another number of sequences.
+    /// This batch with the positions whose logits are wanted, for each sequence. Panics if the number of sequences differs.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
         self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted = positions);
@@ -96,13 +96,13 @@ impl<'a> Batch<'a> {
         spans(self.lengths())
     }
 
-    /// The number of each sequence with its rows of `values`, `[tokens, width]`.
+    /// The index of each sequence with its rows of `values`, `[tokens, width]`.
     pub(super) fn rows<'b>(&self, values: &'b [f32], width: usize) -> impl Iterator<Item = (usize, Rows<'b>)> {
         let own = move |span: Range<usize>| Rows::new(&values[span.start * width..span.end * width], width);
         self.spans().map(own).enumerate()
     }
 
-    /// The rows that exchange the contexts of heads, of a sequence and of the next one, for each sequence that exchanges any.
+    /// For each sequence with an exchange: the rows in it and in the next sequence that exchange heads' contexts.
     pub fn exchanged(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
         self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
             let positions = input.exchange?.positions(span.len());
@@ -110,12 +110,12 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The compared tokens of each sequence, among those of all sequences.
+    /// The range of each sequence's compared tokens within the concatenated compared tokens of the batch.
     pub(super) fn compared(&self) -> impl Iterator<Item = Range<usize>> {
         spans(self.inputs.iter().map(|input| input.compared.len()))
     }
 
-    /// The positions whose logits are wanted, in order: the sequence, the position in it, and the row in the batch.
+    /// The positions whose logits are wanted, in order: index of the sequence, position in the sequence, row in the batch.
     pub fn predicted(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let sequences = self.inputs.iter().zip(self.spans()).enumerate();
         sequences.flat_map(|(sequence, (input, span))| {
@@ -124,7 +124,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The ranges of parts of these lengths that follow each other.
+/// Consecutive ranges of the given lengths.
 fn spans(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
     lengths.scan(0, |start, length| {
         *start += length;

@@ -1,4 +1,4 @@
-//! Interventions in a forward pass: heads that are scaled or replaced, and rows of attention in place of a head's own.
+//! Interventions in a forward pass: scaled or replaced heads, patched rows of attention, and contexts exchanged in pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use anyhow::{Result, bail, ensure};
 use super::batch::{Batch, TokenClass};
 use crate::model::config::Config;
 
-/// The vectors that stand in for a head's context, `[head_dim]` for each token class, in the order of [`TokenClass::ALL`].
+/// The vectors that replace a head's context, `[head_dim]` for each token class, in the order of [`TokenClass::ALL`].
 pub type Replacement = [Vec<f32>; TokenClass::COUNT];
 
-/// An intervention on a head's context `z`, before the output projection: it becomes `r + keep (z - r)`, `r` the replacement.
+/// An intervention on a head's context `z` before the output projection: `r + keep (z - r)`, with `r` the replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// The share of the head that is kept: 1 for all of it, which changes no bit, 0 for none.
+    /// The share of the head that is kept: 0 removes the head, 1 changes no bit.
     pub keep: f32,
-    /// The vectors that take the place of the rest; `None`: zero.
+    /// The replacement `r`; `None` for zero.
     pub replacement: Option<Arc<Replacement>>,
 }
 
@@ -56,30 +56,30 @@ impl Gate {
     }
 }
 
-/// Rows of attention by their query, each `[n]`, with weights that sum to 1.
+/// Rows of attention, keyed by query; each is `[n]` and sums to 1.
 pub type AttentionRows = BTreeMap<usize, Vec<f32>>;
 
-/// The furthest that the weights of a row may be from a sum of 1: a softmax in float32 over hundreds of tokens stays well below.
+/// Largest deviation of a row's sum from 1: a softmax in float32 over hundreds of tokens stays well below.
 const ROW_TOLERANCE: f64 = 1e-4;
 
-/// The interventions in a forward pass, by layer and head; the default keeps everything. Gates act on what a head writes, patched
-/// rows on its attention, and exchanges on both sequences of a [pair](super::batch::Input::exchange), after the gates.
+/// The interventions in a forward pass, by layer and head; the default keeps everything. Gates act on a head's context, patched
+/// rows on its attention. Exchanges follow the gates, and act on both sequences of a [pair](super::batch::Input::exchange).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gated: BTreeMap<(usize, usize), Gate>,
-    /// The rows that stand in place of a head's own, by layer, head and sequence.
+    /// The patched rows of attention, by layer, head and sequence.
     rows: BTreeMap<(usize, usize, usize), AttentionRows>,
     /// The heads whose contexts are exchanged between sequences.
     exchanged: BTreeSet<(usize, usize)>,
 }
 
 impl Gates {
-    /// Gates a head in all sequences, in place of a gate that it may have.
+    /// Gates a head in all sequences; overwrites an earlier gate of the head.
     pub fn set(&mut self, layer: usize, head: usize, gate: Gate) {
         self.gated.insert((layer, head), gate);
     }
 
-    /// Puts rows of attention over one sequence in place of a head's own, and of those put there before.
+    /// Replaces rows of a head's attention over one sequence; overwrites rows that were patched before.
     pub fn patch(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
@@ -89,7 +89,8 @@ impl Gates {
         self.exchanged.insert((layer, head));
     }
 
-    /// Exchanges the contexts of a layer, rows of `width` values with `head_dim` for each head, between the sequences of each pair.
+    /// Exchanges the contexts of a layer between the sequences of each pair, for the heads that exchange; rows have `width`
+    /// values, `head_dim` for each head.
     pub(super) fn exchange_contexts(&self, layer: usize, batch: &Batch, contexts: &mut [f32], sizes: [usize; 2]) {
         let [head_dim, width] = sizes;
         for head in self.exchanged_in(layer) {
@@ -103,7 +104,7 @@ impl Gates {
         }
     }
 
-    /// Lets the gates of a layer act on the contexts of its heads, of sizes as above.
+    /// Applies the gates of a layer to the contexts of its heads: rows of `width` values, `head_dim` for each head.
     pub(super) fn apply(&self, layer: usize, batch: &Batch<'_>, contexts: &mut [f32], [head_dim, width]: [usize; 2]) {
         for (input, span) in batch.inputs.iter().zip(batch.spans()) {
             for (head, gate) in self.of_layer(layer) {
@@ -117,12 +118,12 @@ impl Gates {
         self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
     }
 
-    /// The gate of a head; `None` if it is kept.
+    /// The gate of a head; `None` if the head has none.
     pub fn of(&self, layer: usize, head: usize) -> Option<&Gate> {
         self.gated.get(&(layer, head))
     }
 
-    /// These interventions, every fully open gate opened to the share `keep` alone.
+    /// A copy of these interventions in which every fully open gate keeps only the share `keep`.
     pub fn opened_to(&self, keep: f32) -> Self {
         let mut opened = self.clone();
         opened.gated.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
@@ -134,18 +135,19 @@ impl Gates {
         self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
-    /// Whether rows of named sequences are patched.
+    /// Whether attention rows of any sequence are patched.
     pub fn name_sequences(&self) -> bool {
         !self.rows.is_empty()
     }
 
-    /// The rows that stand in place of a head's own over a sequence, by layer, head and sequence.
+    /// The patched rows, with their queries, at a layer, head and sequence.
     pub fn rows_of(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
         let rows = self.rows.get(&place).into_iter().flatten();
         rows.map(|(&query, row)| (query, row.as_slice()))
     }
 
-    /// Puts those rows into the weights of the head, `[n, stride]`, and their entropies into `entropies`; whether there are any.
+    /// Writes the patched rows into a head's weights, `[n, stride]`, and their entropies into `entropies`. Returns whether the
+    /// head has any.
     pub(super) fn patch_weights(
         &self,
         place: (usize, usize, usize),
@@ -206,7 +208,7 @@ impl Gates {
                     "a row of {} weights for token {query} does not fit sentence {number}, which has {n} tokens",
                     row.len()
                 );
-                // The value bias passes unchanged through rows that sum to 1 alone.
+                // The value bias passes unchanged only through rows that sum to 1.
                 let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
                 ensure!(
                     row.iter().all(|&weight| weight >= 0.0) && (sum - 1.0).abs() <= ROW_TOLERANCE,

@@ -1,4 +1,4 @@
-//! Derivatives of a score with respect to every gate, where heads are whole and on the way from none of them to all.
+//! Derivatives of a score with respect to every gate: with all heads whole, and along the path on which all gates open.
 
 use std::num::NonZeroU16;
 
@@ -26,17 +26,17 @@ pub struct GateGradient {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathGradient {
     pub steps: NonZeroU16,
-    /// The loss where every gate is closed.
+    /// The loss with every gate closed.
     pub closed_loss: f64,
     /// `[layers * heads]`: the mean of `d loss / d keep` over the points, layer by layer.
     pub gates: Vec<f64>,
 }
 
-/// The share of a sequence's score that comes from the logits at one of its predicted positions: shown the sequence, the position
-/// and the logits, it returns that share and leaves its derivatives by the logits in their place.
+/// The contribution of one predicted position to the score of its sequence. Called with sequence, position and logits, it
+/// returns the contribution and overwrites the logits with its derivatives by them.
 pub type Score<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 
-/// `-ln p` of a class in nats, with its derivatives by the logits in their place: the probabilities, less 1 of the class itself.
+/// `-ln p` of a class in nats. Overwrites the logits with its derivatives by them: the probabilities, minus 1 at the class.
 pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
     let own = f64::from(logits[class as usize]);
     let total = shares(logits);
@@ -45,9 +45,10 @@ pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
 }
 
 pub trait Differentiable: Sync {
-    /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and towards the
-    /// replacements of `gates`: a head without a gate is whole, and goes towards zero.
-    /// Fails as a forward pass with logits, for patched rows or exchanges in a batch that is too large, and if one is not finite.
+    /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and with the
+    /// replacements of `gates`. A head without a gate is whole, with replacement zero.
+    /// Fails as a forward pass with logits, for patched rows or exchanges in a batch that is too large, and if a derivative is
+    /// not finite.
     fn gradients(
         &self,
         batch: &Batch<'_>,
@@ -67,8 +68,8 @@ pub trait Differentiable: Sync {
 
     fn gradient_cost(&self, lengths: &[usize]) -> Cost;
 
-    /// The gradients of a batch along the path on which the gates that are fully open in `whole` open together: at the middles of
-    /// `steps` equal steps from 0 to 1. Fails as [`Differentiable::gradients`].
+    /// The gradients of a batch along the path on which the gates that are fully open in `whole` open together, averaged over
+    /// the midpoints of `steps` equal steps from 0 to 1. Fails as [`Differentiable::gradients`].
     fn path_gradients(
         &self,
         batch: &Batch<'_>,
@@ -94,17 +95,17 @@ pub trait Differentiable: Sync {
 
 #[derive(Clone, Debug, Default)]
 pub struct GradientScratch {
-    /// Bytes that are kept of a forward pass at a time, where that is not the default.
+    /// Largest number of bytes kept of a forward pass at a time; `None` for the default.
     pub most_kept: Option<u64>,
     pub(super) forward: Scratch,
     pub(super) tape: Tape,
-    /// `[tokens, hidden]`: the states between the two blocks of a layer.
+    /// `[tokens, hidden]`: the states between attention and feed-forward block of a layer.
     pub(super) attended: Vec<f32>,
     /// `[tokens, hidden]`: derivatives by the input of a block.
     pub(super) inputs: Vec<f32>,
     /// `[positions, hidden]`: the states that enter the last layer, at the predicted positions.
     pub(super) entering: Vec<f32>,
-    /// `[tokens, 3 * heads * head_dim]`: queries, keys and values as they meet.
+    /// `[tokens, 3 * heads * head_dim]`: queries, keys and values after norms and rotation.
     pub(super) prepared: Vec<f32>,
     pub(super) head: HeadScratch,
 }
@@ -113,26 +114,26 @@ pub struct GradientScratch {
 #[derive(Clone, Debug, Default)]
 pub struct HeadScratch {
     pub(super) weights: AttentionScratch,
-    /// `[n, stride]`: the scores before the softmax, in models that bound them.
+    /// `[n, stride]`: the capped scores before the softmax, in models with a score cap.
     pub(super) bounded: Vec<f32>,
-    /// `[n, stride]`: derivatives by weights of attention, then by scores.
+    /// `[n, stride]`: derivatives by attention weights, then by scores.
     pub(super) derivatives: Vec<f32>,
-    /// `[n]`
+    /// `[n]`: inner products of attention weights and their derivatives.
     pub(super) products: Vec<f32>,
     /// `[n, head_dim]`: derivatives by scaled queries.
     pub(super) query: Vec<f32>,
-    /// `[n, head_dim]`
+    /// `[n, head_dim]`: derivatives by keys.
     pub(super) key: Vec<f32>,
 }
 
-/// The states and products that a forward pass leaves for its derivatives.
+/// The states and matrix products that a forward pass keeps for its derivatives.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
     /// `[layers][tokens, hidden]`: the states that enter each layer.
     pub(super) states: Vec<Vec<f32>>,
     /// `[positions, hidden]`: the last states at the predicted positions.
     pub(super) predicted: Vec<f32>,
-    /// The products of each layer; no contexts, whose derivatives need the weights of attention, which are computed again.
+    /// The products of each layer, without contexts: their derivatives need the attention weights, which are recomputed.
     pub(super) layers: Writes,
 }
 

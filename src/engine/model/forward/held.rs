@@ -1,13 +1,13 @@
-//! The outputs of all blocks of a run, for later runs in which they are held as they were: the sums and their
-//! normalisations are worked out anew, and everything between is what it was.
+//! The outputs of all blocks of a run, kept for later runs that hold them fixed. Such a run recomputes only the sums in the
+//! residual stream and their normalisations.
 
 use anyhow::{Result, ensure};
 
 use super::visitor::{Needs, Visitor, Written};
 use crate::model::config::Config;
 
-/// The outputs of one layer over a batch, as the encoder computes them before their sum with the residual stream; only the
-/// encoder that showed them takes them back. The last layer has rows for the predicted positions alone, or none.
+/// The outputs of one layer over a batch, before they are added to the residual stream, in a form that only the encoder that
+/// showed them takes back. The last layer has rows for the predicted positions alone, or none.
 #[derive(Clone, Debug, Default)]
 pub struct LayerWrites {
     /// `[tokens, 3 * heads * head_dim]`; empty unless it is kept for derivatives.
@@ -18,16 +18,16 @@ pub struct LayerWrites {
     pub attention: Vec<f32>,
     /// `[tokens, intermediate]`, twice as wide where it is gated; empty unless it is kept for derivatives.
     pub wide: Vec<f32>,
-    /// `[tokens, hidden]`; empty of the last layer if the run ended before it.
+    /// `[tokens, hidden]`; empty in the last layer if the run ended before it.
     pub feed_forward: Vec<f32>,
 }
 
-/// The outputs of all layers over a batch, `[layers]`; as a visitor they keep those that can be held.
+/// The outputs of all layers over a batch, `[layers]`. As a visitor, it keeps the outputs that a later run can hold fixed.
 #[derive(Clone, Debug, Default)]
 pub struct Writes(Vec<LayerWrites>);
 
 impl Writes {
-    /// Keeps an output of a layer in place of what was kept of it.
+    /// Keeps an output of a layer; overwrites an earlier one.
     pub(super) fn keep(&mut self, layer: usize, part: Written, values: &[f32]) {
         if self.0.len() <= layer {
             self.0.resize_with(layer + 1, LayerWrites::default);
@@ -49,7 +49,7 @@ impl Writes {
         &self.0[layer]
     }
 
-    /// Fails unless they hold all that the layers from `first` to the last but one wrote over `tokens` tokens.
+    /// Fails unless all outputs over `tokens` tokens are kept, for the layers from `first` to the last but one.
     pub(super) fn check(&self, config: &Config, first: usize, tokens: usize) -> Result<()> {
         let (heads, hidden) = (tokens * config.heads_width(), tokens * config.hidden_size);
         for layer in first..config.num_hidden_layers.saturating_sub(1) {

@@ -1,5 +1,5 @@
-//! The forward pass: it shows each head's attention over each sequence of a batch, and every other activation that a visitor
-//! needs. [`packed`] is its encoder; a readable one among the tests is its oracle (`tests/support/tensor/`).
+//! The forward pass: it shows a visitor each head's attention over each sequence of a batch, and the other activations that
+//! the visitor needs. [`packed`] is the encoder; a readable second encoder (`tests/support/tensor/`) checks it in tests.
 
 pub mod attention;
 pub mod batch;
@@ -39,14 +39,14 @@ pub enum Start<'a> {
     Layer {
         /// The first layer that runs; if it is the number of layers, only the prediction head does.
         layer: usize,
-        /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
+        /// `[tokens, hidden]`: the hidden states that entered the layer, one sequence after the other.
         states: &'a [f32],
     },
-    /// As the one above, with all that layers wrote in that pass held, but for the heads of this layer that have a gate, whose
-    /// lack the residual stream alone carries on. The heads of later layers are shown, and nothing of them but their attention.
+    /// As `Layer`, with all block outputs held as in the earlier pass, except the gated heads of this layer. Only the residual
+    /// stream carries their change on. Of later layers, only the attention is shown.
     Held {
         layer: usize,
-        /// `[tokens, hidden]`: the hidden states that entered it.
+        /// `[tokens, hidden]`: the hidden states that entered the layer.
         states: &'a [f32],
         writes: &'a Writes,
     },
@@ -64,13 +64,14 @@ impl Start<'_> {
 /// An encoder that shows its activations to a visitor.
 pub trait Encoder: Send + Sync {
     /// Runs a batch through all layers.
-    /// Fails if something has no embedding, logits are needed without a prediction head, or the numbers stop being finite.
+    /// Fails if a token, position or segment has no embedding, logits are needed without a prediction head, or a value is not
+    /// finite.
     fn forward(&self, batch: &Batch<'_>, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// A pass from a chosen start and with interventions. If it starts from the hidden states of a layer, as a whole pass over
-    /// the same batch showed them, it is equal to the rest of that pass, bit for bit.
+    /// Runs a batch from a chosen start and with interventions. A start from hidden states that an earlier pass over the batch
+    /// showed gives the rest of that pass, bit for bit.
     /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
     fn forward_from(
         &self,
@@ -81,7 +82,7 @@ pub trait Encoder: Send + Sync {
         visitor: &mut dyn Visitor,
     ) -> Result<()>;
 
-    /// The cost of a pass over sequences of these lengths side by side; nothing where it is not known.
+    /// The cost of a pass over sequences of these lengths side by side; zero if it is unknown.
     fn cost(&self, _lengths: &[usize]) -> Cost {
         Cost::default()
     }
@@ -95,7 +96,7 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// The heads of a layer, which attend from rows in place of its input, if the encoder has them for that.
+    /// The heads of a layer, applied to rows other than its input; `None` if the encoder does not support that.
     fn layer_attention(&self, _layer: usize, _positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
         None
     }
@@ -117,7 +118,8 @@ pub trait Encoder: Send + Sync {
 /// The weights of all heads of a layer, without biases: head `h` has the columns, or rows, from `h * head_dim` on.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
-    /// Those of queries and of keys, `[hidden, heads * head_dim]` each; `None` where no matrix alone is between two tokens.
+    /// Query and key weights, `[hidden, heads * head_dim]` each; `None` if queries and keys are normalised or rotated, so that
+    /// no fixed matrix gives the score of two tokens.
     pub query_key: Option<[Matrix<'a>; 2]>,
     /// `[hidden, heads * head_dim]`
     pub value: Matrix<'a>,
@@ -125,15 +127,15 @@ pub struct HeadWeights<'a> {
     pub output: Matrix<'a>,
 }
 
-/// Whether scores see the positions of query and key, beyond what inputs and masks tell of them.
+/// Whether attention scores use the positions of query and key, apart from inputs and masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
     Seen,
-    /// Every pair of tokens stands at the same place.
+    /// Without rotation and distance terms, as if all tokens had one position.
     Unseen,
 }
 
-/// Queries and keys in all heads of a layer.
+/// The queries and keys of all heads of a layer.
 #[derive(Clone, Debug, Default)]
 pub struct QueriesKeys {
     /// `[tokens, 2 * heads * head_dim]`
@@ -141,22 +143,22 @@ pub struct QueriesKeys {
     angles: Vec<f32>,
 }
 
-/// The heads of a layer, which attend from any rows with their own queries and keys, mask, scale and normalisations.
+/// The heads of a layer, applied to any input rows with the layer's projections, mask, scale and norms.
 pub trait LayerAttention {
-    /// Makes queries and keys of `inputs`, `[tokens, hidden]`, in place of the layer's own: sequences of these lengths.
+    /// Computes queries and keys from `inputs`, `[tokens, hidden]`, sequences of these lengths, in place of the layer's input.
     fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
         self.products(inputs, &mut into.rows);
         self.prepare(lengths, into);
     }
 
-    /// Queries and keys of any rows `[rows, hidden]` without biases, `[rows, 2 * heads * head_dim]`: linear in the rows.
-    /// Panics if `inputs` has other rows.
+    /// Projects rows, `[rows, hidden]`, to queries and keys without biases, `[rows, 2 * heads * head_dim]`: linear in the rows.
+    /// Panics if `inputs` has rows of another width.
     fn products(&self, inputs: &[f32], into: &mut Vec<f32>);
 
-    /// Makes queries and keys of such products for each token.
+    /// Turns the projections of each token into queries and keys: biases, norms and rotation, in layers with norms or rotation.
     fn prepare(&self, lengths: &[usize], of: &mut QueriesKeys);
 
-    /// The attention of a head over one sequence, whose tokens are `span`, from queries to keys, which may be of other rows.
+    /// The attention of a head over one sequence, whose tokens are `span`; queries and keys may come from different inputs.
     fn between<'b>(
         &self,
         head: usize,
@@ -175,7 +177,7 @@ pub struct WordEmbeddings {
 }
 
 impl WordEmbeddings {
-    /// Panics unless they are whole rows.
+    /// Panics unless `weights` are whole rows.
     pub fn new(weights: Arc<Vec<f32>>, width: usize) -> Self {
         assert!(width > 0 && weights.len().is_multiple_of(width), "embeddings are [vocab, width]");
         Self { weights, width }
@@ -196,7 +198,7 @@ impl WordEmbeddings {
     }
 }
 
-/// A forward pass under way: its input and interventions, and who looks at it.
+/// A forward pass in progress: its input, its interventions and its visitor.
 pub struct Pass<'a> {
     pub batch: &'a Batch<'a>,
     pub gates: &'a Gates,
@@ -205,20 +207,20 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Lends hidden states, `[tokens, hidden]`, sequence by sequence.
+    /// Shows the visitor hidden states, `[tokens, hidden]`, sequence by sequence.
     pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         let rows = self.batch.rows(states, hidden);
         rows.for_each(|(sequence, rows)| self.visitor.hidden_states(sequence, layer, rows));
     }
 
-    /// Lends a part of what a layer writes, if that is needed.
+    /// Shows the visitor a part of a layer's output, if needed.
     pub fn show_written(&mut self, layer: usize, part: Written, values: &[f32]) {
         if self.needs.writes {
             self.visitor.written(layer, part, values);
         }
     }
 
-    /// Lends the rows that queries and keys of a layer are made from, `[tokens, hidden]`, sequence by sequence, if that is needed.
+    /// Shows the visitor the inputs of a layer's query and key projections, `[tokens, hidden]`, sequence by sequence, if needed.
     pub fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
         if self.needs.attention_inputs {
             let rows = self.batch.rows(inputs, hidden);
@@ -273,7 +275,7 @@ pub fn check_finite(values: &[f32], layer: usize) -> Result<()> {
         .class(Class::Model)
 }
 
-// Messages where more is needed than there is.
+// Error messages for needs that a pass cannot meet.
 pub const HELD_SHOWS_ATTENTION: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
 pub const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \

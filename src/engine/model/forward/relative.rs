@@ -1,4 +1,4 @@
-//! The term that the distance of two tokens adds to their score, in the layout of the packed encoder.
+//! The score term that depends on the distance between two tokens, in the layout of the packed encoder.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::config::PositionEmbedding;
 use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
 
-/// The term that the distance of two tokens, key less query, adds to their score in one layer. The tables run from the most
-/// negative distance to the largest, so that what a query's row needs lies in a row.
+/// The score term of one layer that depends on the distance between two tokens, key less query. Tables run from the most
+/// negative distance to the largest, so that the entries of one query's row are adjacent.
 pub(super) enum Relative {
-    /// `[heads, 2 * reach + 1]`; from `reach` on all distances of a direction have the same.
+    /// A bias for each distance, `[heads, 2 * reach + 1]`; distances beyond `reach` have the bias of `reach`, on either side.
     Buckets { table: Arc<Vec<f32>>, reach: usize },
-    /// The distance times this is subtracted, `[heads]`.
+    /// ALiBi: subtracts the absolute distance times the head's slope, `[heads]`.
     Slopes { slopes: Vec<f32> },
-    /// The query's product with a vector of the distance's place, and the key's product with another, `[heads, head_dim, rows]`
-    /// each; `places` has the row of each distance, query less key, from the most negative one.
+    /// The query's product with a vector for the distance, from `keys`, and the key's product with another, from `queries`; the
+    /// tables are `[heads, head_dim, rows]`. `places` has the row of each distance, query less key, from the most negative one.
     Disentangled {
         keys: Option<Vec<f32>>,
         queries: Option<Vec<f32>>,
@@ -23,12 +23,12 @@ pub(super) enum Relative {
         rows: usize,
         head_dim: usize,
     },
-    /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]`; the key's product too, if `keys`.
+    /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]`, plus the key's product if `keys`.
     Embedding { table: Vec<f32>, reach: usize, head_dim: usize, keys: bool },
 }
 
 impl Relative {
-    /// Takes from the stored layers of `parameters` what depends on distances, if anything does.
+    /// Moves the distance-dependent weights out of the stored layers of `parameters`; `None` for a layer without any.
     pub fn take(parameters: &mut Parameters) -> Vec<Option<Self>> {
         let Parameters { config, layers, .. } = parameters;
         let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);
@@ -46,7 +46,7 @@ impl Relative {
                 table
             }
         };
-        // All layers have the same places.
+        // All layers share one table of places.
         let mut all_places: Option<Arc<[usize]>> = None;
         let take = |layer: &mut Layer| {
             if let Some(Disentangled { keys, queries, places }) = layer.disentangled.take() {
@@ -71,14 +71,15 @@ impl Relative {
                 });
             }
             let table = layer.distances.take()?;
-            // The checkpoint has distances as query less key, and by rows.
+            // The checkpoint has distances as query less key, one per row.
             let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
             Some(Self::Embedding { table: (0..head_dim).flat_map(column).collect(), reach, head_dim, keys })
         };
         layers.iter_mut().map(take).collect()
     }
 
-    /// Adds to the scores of one head over a sentence. `query` and `key` are `[n, head_dim]`, queries times the `scale` already.
+    /// Adds the term to the scores of one head over a sentence. `query` and `key` are `[n, head_dim]`; queries are already
+    /// scaled.
     pub fn add(&self, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
         let Scores { values, n, stride, scale } = scores;
         let rows = values.chunks_exact_mut(stride).enumerate();
@@ -146,7 +147,7 @@ impl Relative {
         }
     }
 
-    /// Adds to the derivatives by queries and keys those through [`Relative::add`]: `scores` has the derivatives by the scores.
+    /// Backward pass of [`Relative::add`]: adds to the derivatives by queries and keys; `scores` has the derivatives by scores.
     pub fn back(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
         let &Scores { ref values, n, stride, scale } = scores;
         let mut of_table =
@@ -163,7 +164,7 @@ impl Relative {
                 multiply_add(MatrixMut::new(into, n, table.rows()), products, table.transposed());
             };
         match self {
-            // They depend on no query or key.
+            // These terms depend on no query or key.
             Self::Buckets { .. } | Self::Slopes { .. } => {}
             Self::Disentangled { keys, queries, places, rows, head_dim } => {
                 let (places, first, span) = of_sentence(places, n);
@@ -186,13 +187,13 @@ impl Relative {
     }
 }
 
-/// The places of the distances `i - j` of a sentence, at `i + n - 1 - j`; the first, and how many there are up to the last.
+/// The places of a sentence's distances `i - j`, at index `i + n - 1 - j`; the first place, and the number from first to last.
 fn of_sentence(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)
 }
 
-/// The vectors of some places in a head, `[head_dim, span]`, of a table `[heads, head_dim, rows]`.
+/// A head's vectors for `span` places from `first` on, `[head_dim, span]`, from a table `[heads, head_dim, rows]`.
 fn own_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, span]: [usize; 2]) -> Matrix<'_> {
     let own = &table[head * head_dim * rows + first..(head + 1) * head_dim * rows];
     Matrix::strided(own, head_dim, span, rows)
@@ -204,6 +205,6 @@ pub(super) struct Scores<'a> {
     pub values: &'a mut [f32],
     pub n: usize,
     pub stride: usize,
-    /// The factor of the products of query and key.
+    /// The factor of query–key products.
     pub scale: f32,
 }

@@ -10,7 +10,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows that follow each other, `[rows, width]`. Panics if `values` is no whole number of rows, or the width is 0.
+    /// Adjacent rows, `[rows, width]`. Panics if `values` is no whole number of rows, or the width is 0.
     pub fn new(values: &'a [f32], width: usize) -> Self {
         assert!(width > 0 && values.len().is_multiple_of(width), "{} values in rows of {width}", values.len());
         Self { values, count: values.len() / width, width, stride: width }

@@ -5,13 +5,13 @@
 pub struct Scratch {
     /// `[tokens, hidden]`: the residual stream.
     pub(super) states: Vec<f32>,
-    /// `[tokens, 3 * heads * head_dim]`: queries, keys and values; without the values, two thirds of it.
+    /// `[tokens, 3 * heads * head_dim]`: queries, keys and values; `[tokens, 2 * heads * head_dim]` without values.
     pub(super) projected: Vec<f32>,
-    /// `[n, 2, pairs]`: the cosines and sines of each position of the longest sequence, in models whose keys turn.
+    /// `[n, 2, pairs]`: the cosines and sines of each position of the longest sequence, in models with rotary positions.
     pub(super) angles: Vec<f32>,
     /// `[tokens, heads * head_dim]`: the contexts of all heads, before the output projection.
     pub(super) context: Vec<f32>,
-    /// `[tokens, hidden]`: what a linear layer gives back to the residual stream.
+    /// `[tokens, hidden]`: the output of a block that is added to the residual stream.
     pub(super) update: Vec<f32>,
     /// `[tokens, intermediate]`, twice as wide where it is gated.
     pub(super) wide: Vec<f32>,
@@ -23,7 +23,7 @@ pub struct Scratch {
     pub(super) values: [Vec<f32>; 2],
     /// `[n, head_dim]`: a head's contexts without the value bias.
     pub(super) bare: Vec<f32>,
-    /// `[n, head_dim]`: those times the Gram matrix of the output projection.
+    /// `[n, head_dim]`: `bare` times the Gram matrix of the output projection.
     pub(super) products: Vec<f32>,
     /// `[tokens]`: the norms of the residual stream below the layer.
     pub(super) input_norms: Vec<f32>,
@@ -35,11 +35,11 @@ pub struct Scratch {
 pub(super) struct DirectScratch {
     /// `[compared, hidden]`: the vectors of the compared tokens of all sequences.
     pub vectors: Vec<f32>,
-    /// `[compared]`: what the biases behind the last layer add to their logits.
+    /// `[compared]`: the contribution of the biases after the last layer to the logits.
     pub constants: Vec<f32>,
-    /// `[compared, hidden]`: the vectors before the norm of what a block writes, where there is one.
+    /// `[compared, hidden]`: `vectors`, pulled back through the norm of a block's output if it has one.
     pub written: Vec<f32>,
-    /// `[tokens]`: the scales of that norm; empty where there is none.
+    /// `[tokens]`: the scales of the norm of a block's output; empty without one.
     pub scales: Vec<f32>,
     /// `[heads * head_dim, compared]`: `written` through the output projection of a layer.
     pub through: Vec<f32>,
@@ -49,16 +49,17 @@ pub(super) struct DirectScratch {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct MixingScratch {
-    /// `heads * head_dim`
+    /// `heads * head_dim`: values per token in `contexts`.
     pub width: usize,
-    /// `[tokens, heads * head_dim]` each: what heads take of the token itself, what they take of others, and their values;
+    /// `[tokens, heads * head_dim]` each: the heads' contexts from the token itself, from other tokens, and the heads' values;
     /// with the value bias, after the heads' gates.
     pub contexts: [Vec<f32>; 3],
-    /// `[tokens, hidden]` each: the same after the output projection.
+    /// `[tokens, hidden]` each: `contexts` after the output projection.
     pub written: [Vec<f32>; 3],
-    /// `[tokens, hidden]`: what the heads write as the layer has it, where that is normalised.
+    /// `[tokens, hidden]`: the heads' whole output, in layers that normalise it.
     pub whole: Vec<f32>,
-    /// `[hidden]` each, of one token: what even heads take of it and of others, and what is written of neither.
+    /// `[hidden]` each, for one token: the output under uniform attention from the token itself and from others, and the
+    /// constant part of the output.
     pub rows: [Vec<f32>; 3],
     /// `[hidden]`: the sum of the values that a token sees.
     pub seen: Vec<f64>,
@@ -71,14 +72,14 @@ pub(super) struct MixingScratch {
 /// Buffers for one head's attention over one sentence.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionScratch {
-    /// `[n, head_dim]`: its queries, scaled.
+    /// `[n, head_dim]`: the head's scaled queries.
     pub(super) query: Vec<f32>,
-    /// `[n, head_dim]`: its keys, in models whose keys meet distances.
+    /// `[n, head_dim]`: the head's keys, in models with distance terms.
     pub(super) key: Vec<f32>,
-    /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
+    /// `[n, 2n - 1]`: products with distance embeddings, in models that have them.
     pub(super) distances: Vec<f32>,
-    /// `[n, stride]`: its attention; `stride` is `n` rounded up to whole vectors.
+    /// `[n, stride]`: the head's attention; `stride` is `n` rounded up to whole vectors.
     pub(super) attention: Vec<f32>,
-    /// `[n]`: the entropy of each row of it.
+    /// `[n]`: the entropy of each attention row.
     pub(super) entropies: Vec<f32>,
 }

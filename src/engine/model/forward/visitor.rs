@@ -5,19 +5,19 @@ use std::ops::BitOr;
 use super::attention::AttentionView;
 use super::rows::Rows;
 
-/// The activations that a visitor needs, combined with `|` for several visitors; those that none needs are not computed.
+/// The activations that a visitor needs, combined with `|` for several visitors; no other activations are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    // As parts of `HeadView`:
+    // Fields of `HeadView`:
     pub attention: bool,
     pub values: bool,
     pub value_norms: bool,
     pub contexts: bool,
     pub outputs: bool,
-    // As methods of `Visitor`:
+    // Methods of `Visitor`:
     pub direct: bool,
     pub hidden_states: bool,
-    /// The hidden states below each layer, and not those above the last one.
+    /// The hidden states that enter each layer, without the states that leave the last one.
     pub layer_inputs: bool,
     pub predicted_states: bool,
     pub attention_inputs: bool,
@@ -48,22 +48,22 @@ impl Needs {
         self.attention || self.values || self.value_norms || self.outputs || self.contexts
     }
 
-    /// Whether more of a head than its attention is needed, so that the last layer needs values, too.
+    /// Whether more than attention is needed of the heads, so that the last layer computes values.
     pub(super) fn beyond_attention(self) -> bool {
         self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
     }
 
-    /// Whether the last layer is computed to its end, beyond its heads, at the predicted positions at least.
+    /// Whether the last layer is computed beyond its heads, at the predicted positions at least.
     pub(super) fn last_states(self) -> bool {
         self.every_last_state() || self.logits || self.predicted_states
     }
 
-    /// Whether it is at all positions.
+    /// Whether the last layer is computed beyond its heads at all positions.
     pub(super) fn every_last_state(self) -> bool {
         self.hidden_states || self.direct
     }
 
-    /// Whether these needs show all that `others` need.
+    /// Whether these needs include all of `others`.
     pub fn covers(self, others: Self) -> bool {
         let own = Self { layer_inputs: self.layer_inputs || (others.layer_inputs && self.hidden_states), ..self };
         own | others == own
@@ -97,8 +97,8 @@ impl BitOr for Needs {
     }
 }
 
-/// One head at work on one sequence of `n` tokens, as it is in this pass: patched rows and gates have acted. Its attention is
-/// always there, since everything else comes of it; the other parts are there if they are needed.
+/// One head over one sequence of `n` tokens in this pass, after patched rows and gates. The attention is always present, because
+/// everything else is computed from it; other parts are present if needed.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadView<'a> {
     pub layer: usize,
@@ -107,8 +107,8 @@ pub struct HeadView<'a> {
     pub attention: AttentionView<'a>,
     pub values: Option<Values<'a>>,
     pub value_norms: Option<ValueNorms<'a>>,
-    /// `[n, head_dim]`: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value bias included, after the
-    /// head's gate and before sequences exchange anything.
+    /// `[n, head_dim]`: the head's input of the output projection, `z_i = sum_j A[i,j] v_j` with the value bias, after the head's
+    /// gate and before any exchange.
     pub context: Option<Rows<'a>>,
     pub output: Option<Output<'a>>,
 }
@@ -122,9 +122,9 @@ impl<'a> From<AttentionView<'a>> for HeadView<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    /// `[n, head_dim]`, without their bias.
+    /// `[n, head_dim]`: the values without their bias.
     pub rows: Rows<'a>,
-    /// `[head_dim]`: the bias that each of them gets.
+    /// `[head_dim]`: the bias of every value.
     pub bias: &'a [f32],
 }
 
@@ -135,15 +135,15 @@ pub struct ValueNorms<'a> {
     pub norms: &'a [f32],
     /// `[n, head_dim]`: `v°_j W_O W_Oᵀ`, the value bias left out.
     pub products: Rows<'a>,
-    /// `[head_dim]`: the same of the value bias.
+    /// `[head_dim]`: the value bias times `W_O W_Oᵀ`.
     pub bias_product: &'a [f32],
-    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output projection. It
-    /// gives `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
+    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, with `W_O`, `[head_dim, hidden]`, the head's part of the output projection, so that
+    /// `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
     pub gram: &'a [f32],
 }
 
-/// The output of one head to the residual stream, `o_i = z_i W_O`, without vectors as wide as the hidden states, before its gate.
-/// The value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to.
+/// The output of one head to the residual stream, `o_i = z_i W_O`, before its gate, expressed in vectors of width `head_dim`.
+/// The value bias is left out (`°`): attention weights sum to 1, so it adds a constant to every row.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// `[n, head_dim]`: `z°_i = sum_j A[i,j] v°_j`.
@@ -156,27 +156,27 @@ pub struct Output<'a> {
     pub input_norms: &'a [f32],
 }
 
-/// How much of each token's vector the heads of a layer mix in from other tokens of one sequence (Kobayashi et al. 2021, section
-/// 3), through attention, the residual connection and the normalisation of what is written or of the sum, where there is one.
+/// Mixing ratios of a layer over one sequence (Kobayashi et al. 2021, section 3): how much of each token's vector comes from
+/// other tokens, through attention, the residual connection and a norm of the output or of the sum, if there is one.
 ///
-/// It is `|mixed| / (|mixed| + |preserved|)`, and 0 where nothing is mixed in. What is the same whatever is attended to, biases
-/// and vectors in place of removed heads, is in neither part.
+/// A ratio is `|mixed| / (|mixed| + |preserved|)`, and 0 if nothing is mixed in. Neither part contains constants: biases, and
+/// replacements of removed heads.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixing<'a> {
     /// `[n]`
     pub ratios: &'a [f32],
-    /// `[n]`: the same if all heads attended evenly to the keys that the token sees.
+    /// `[n]`: the ratios if all heads attended uniformly to the visible keys.
     pub even: &'a [f32],
 }
 
-/// A part of the residual stream behind the last layer, which is the sum of all parts.
+/// A part of the residual stream after the last layer; the stream is the sum of all parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResidualPart {
     /// The embeddings, or the hidden states that a pass starts from.
     Embeddings,
     /// The output of a head, without the bias of the projection.
     Head { layer: usize, head: usize },
-    /// The constants of a block: the bias of its output and that of the norm of its output. Shown once for each block.
+    /// The biases of a block's output and of the output's norm. Shown once for each block.
     Biases { layer: usize },
     /// The output of a feed-forward block, without its bias.
     FeedForward { layer: usize },
@@ -187,7 +187,7 @@ pub enum ResidualPart {
 pub struct FinalNorm<'a> {
     /// `[n]`: the scale that each row is divided by.
     pub scales: &'a [f32],
-    /// `[compared]`: what the bias of the norm and that of the prediction head add to the logit of each compared token.
+    /// `[compared]`: the contribution of the biases of norm and prediction head to the logit of each compared token.
     pub constants: &'a [f32],
 }
 
@@ -203,34 +203,35 @@ pub enum Written {
     FeedForward,
 }
 
-/// Something that looks at a forward pass; but for `end`, methods are called if what they show is needed.
+/// An observer of a forward pass. Every method except `end` is called only if its activations are needed.
 ///
-/// Calls come layer by layer, within a layer sequence by sequence, within those head by head.
+/// Calls come layer by layer, within a layer sequence by sequence, within a sequence head by head.
 pub trait Visitor {
     fn needs(&self) -> Needs;
 
     /// One head over one sequence; called if any part of a head is needed.
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
-    /// The hidden states of one sequence, `[n, hidden]`. The states of number `l` enter layer `l`; the last ones leave the last
-    /// layer, as in transformers' `hidden_states`, and the layer normalisation after it, as its `last_hidden_state`.
+    /// The hidden states of one sequence, `[n, hidden]`. States `l` enter layer `l`, as in transformers' `hidden_states`. The
+    /// last states leave the last layer and the norm after it, as its `last_hidden_state`.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
-    /// The last hidden states at the predicted positions, `[positions, hidden]`, if there are any; of the packed encoder alone.
+    /// The last hidden states at the predicted positions, `[positions, hidden]`, if there are any; only the packed encoder calls
+    /// it.
     fn predicted_states(&mut self, _states: Rows<'_>) {}
 
-    /// The rows of one sequence, `[n, hidden]`, that queries and keys of a layer are made from; called before the layer's heads.
+    /// The inputs of a layer's query and key projections over one sequence, `[n, hidden]`; called before the layer's heads.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
-    /// How much the heads of a layer mix into the tokens of one sequence; called after them.
+    /// The mixing ratios of a layer over one sequence; called after the layer's heads.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// The direct effects of a part over one sequence, `[n, compared]`: `x_i · v_t`, with `x_i` the part and `v_t` the vector of each
-    /// [compared](super::batch::Input::compared) token, by the weights of the final norm and, where that subtracts means, without
-    /// its mean. A norm of what a block writes acts with the scale that it has in this pass.
+    /// The direct effects of a part over one sequence, `[n, compared]`: `x_i · v_t`, with `x_i` the part and `v_t` the vector of
+    /// each [compared](super::batch::Input::compared) token, times the weights of the final norm, and centred for layer norm. A
+    /// norm of a block's output keeps its scale of this pass.
     ///
-    /// Over the scales of the [final norm](Visitor::final_norm), all parts and the constants sum up to the logits of the compared
-    /// tokens before any bound (Elhage et al. 2021, "direct path").
+    /// The sum of all parts over the scales of the [final norm](Visitor::final_norm), plus the constants, gives the logits of the
+    /// compared tokens before any cap (Elhage et al. 2021, "direct path").
     fn direct(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
 
     /// The final norm over one sequence; called after all layers if direct effects are needed.
@@ -239,12 +240,11 @@ pub trait Visitor {
     /// The logits at one of the sequence's predicted positions, `[classes]`.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// A part of what a layer writes over the whole batch, `[tokens, width]`. After the heads of the last layer it is
-    /// over the predicted positions alone, if nothing else is needed of its end, and not called if these are not needed
-    /// either.
+    /// An output of a layer over the whole batch, `[tokens, width]`. After the heads of the last layer, it has the positions at
+    /// which last states are needed: all, the predicted ones, or none (no call).
     fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
-    /// The end of a sequence: everything that was needed of it has been shown.
+    /// The end of a sequence, after everything that was needed of it.
     fn end(&mut self, _sequence: usize) {}
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// How many layers, and heads in each.
+/// The numbers of layers and of heads per layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
     pub layers: usize,
@@ -30,12 +30,12 @@ impl HeadGrid {
         self.layers * self.heads
     }
 
-    /// The place of a head in a list of all heads, layer by layer.
+    /// The index of a head in the list of all heads, layer by layer.
     pub fn index(self, layer: usize, head: usize) -> usize {
         layer * self.heads + head
     }
 
-    /// Layer and head at a place in that list.
+    /// Layer and head at an index of the list of all heads.
     pub fn at(self, index: usize) -> (usize, usize) {
         (index / self.heads, index % self.heads)
     }
@@ -45,17 +45,17 @@ impl HeadGrid {
         HeadPlace { layer, head }
     }
 
-    /// The heads in the order of that list.
+    /// All heads, layer by layer.
     pub fn places(self) -> impl Iterator<Item = HeadPlace> {
         (0..self.count()).map(move |index| self.place(index))
     }
 
-    /// Whether these are all heads, each once, in the order of that list.
+    /// Whether `heads` are all heads, each once, layer by layer.
     pub fn is(self, heads: impl IntoIterator<Item = HeadPlace>) -> bool {
         heads.into_iter().eq(self.places())
     }
 
-    /// The first of these heads that the model has not.
+    /// The first of `heads` that lies outside the grid.
     pub fn stray(self, heads: impl IntoIterator<Item = HeadPlace>) -> Option<HeadPlace> {
         heads.into_iter().find(|place| place.layer >= self.layers || place.head >= self.heads)
     }
@@ -81,7 +81,7 @@ impl FromStr for HeadPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Names that are written otherwise, such as L07H1, would be two names of one head.
+        // Other spellings, such as L07H1, would give one head two names.
         let plain = |digits: &str| digits.parse().ok().filter(|number: &usize| number.to_string() == digits);
         let parts = text.strip_prefix('L').and_then(|rest| rest.split_once('H'));
         let place = parts.and_then(|(layer, head)| Some(Self { layer: plain(layer)?, head: plain(head)? }));

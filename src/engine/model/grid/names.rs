@@ -1,4 +1,4 @@
-//! Heads by their names alone, as they are chosen on the command line.
+//! Serialises heads as their names alone, as on the command line.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serializer};
@@ -10,7 +10,7 @@ pub fn serialize<S: Serializer>(heads: &[HeadPlace], serializer: S) -> Result<S:
     serializer.collect_seq(heads.iter().map(ToString::to_string))
 }
 
-/// Reads the names. Fails if it is no list of names of heads.
+/// Reads the names. Fails unless the value is a list of head names.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HeadPlace>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     names.iter().map(|name| name.parse().map_err(D::Error::custom)).collect()

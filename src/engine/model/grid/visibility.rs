@@ -1,11 +1,11 @@
-//! The keys that a query can see, which layers of one model may differ in.
+//! The keys that a query can see; layers of one model may differ in them.
 
 use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The keys that a query can see: those at most so many places before it and after it, itself among them.
+/// The keys that a query can see: itself, and keys within a distance before and after it.
 ///
 /// `V(i)` of docs/methodology/units.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,9 +57,9 @@ impl Visibility {
         if key < query { near(query - key, self.before) } else { near(key - query, self.after) }
     }
 
-    /// Whether all of some tokens that follow each other see all of others.
+    /// Whether every query of a range sees every key of a range.
     pub fn sees_all(self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
-        // What the first and the last of them see of the first and the last, all between them see of all between.
+        // It is enough to check the ends of both ranges.
         let ends = |tokens: &Range<usize>| [tokens.start, tokens.end.saturating_sub(1)];
         ends(queries).into_iter().all(|query| ends(keys).into_iter().all(|key| self.sees(query, key)))
     }
@@ -70,7 +70,7 @@ impl Visibility {
         [self.before, self.after].into_iter().flatten().all(|farthest| farthest >= tokens.saturating_sub(1))
     }
 
-    /// The keys that a query sees, in words; none where it sees every key.
+    /// The keys that a query sees, in words; `None` if it sees every key.
     pub fn words(self) -> Option<String> {
         let on_side = |farthest: Option<usize>, side: &str| match farthest {
             None => format!("every token {side} it"),
@@ -85,41 +85,41 @@ impl Visibility {
         }
     }
 
-    /// The queries of a sequence, some at a time with the keys that any of them sees; all at once where each sees every key.
+    /// The queries of a sequence in tiles, with the keys that any query of a tile sees; one tile if every query sees every key.
     pub fn tiles(self, tokens: usize) -> impl Iterator<Item = Tile> {
         let rows = if self.is_whole(tokens) { tokens.max(1) } else { TILE };
         (0..tokens).step_by(rows).map(move |start| {
             let queries = start..tokens.min(start + rows);
-            // Ranges of keys move on with their queries.
+            // The range of visible keys moves forward with the query.
             let keys = self.keys(start, tokens).start..self.keys(queries.end - 1, tokens).end;
             Tile { queries, keys }
         })
     }
 
-    /// The keys that are seen under both.
+    /// The intersection of two visibilities.
     pub fn and(self, other: Self) -> Self {
         let nearer = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
         Self { before: nearer(self.before, other.before), after: nearer(self.after, other.after) }
     }
 }
 
-/// Queries that follow each other, and the keys that any of them sees.
+/// Consecutive queries, and the keys that any of them sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
     pub queries: Range<usize>,
     pub keys: Range<usize>,
 }
 
-/// The queries of a tile: enough for a product, and few enough that most see most of its keys in windows of a hundred keys.
+/// Queries per tile: enough for a fast product, and few enough that, in windows of a hundred keys, most see most of its keys.
 const TILE: usize = 64;
 
-/// The classes of a model's layers: those of a class see the same keys, so they have one chance level.
+/// A model's layers in classes by the keys that they see; layers of a class have one chance level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<LayerClass>", into = "Vec<LayerClass>")]
 pub struct LayerClasses {
-    /// In the order in which layers have them.
+    /// The visibility of each class, in order of first use.
     kinds: Vec<Visibility>,
-    /// The class of each layer, by its place among them; empty where all layers are of one class.
+    /// The index in `kinds` of each layer's class; empty if all layers are of one class.
     of_layers: Vec<usize>,
 }
 
@@ -129,7 +129,7 @@ pub struct LayerClass {
     /// The layers, counted from 0.
     pub layers: Vec<usize>,
     /// The farthest place before a query that it sees; null if all before it can be seen.
-    // Not flattened from `Visibility`: partials cannot hold what is flattened.
+    // Not a flattened `Visibility`: the format of partials does not support `serde(flatten)`.
     pub before: Option<usize>,
     /// The farthest place after the query; null if all after it can be seen.
     pub after: Option<usize>,
@@ -149,7 +149,7 @@ impl Default for LayerClasses {
 }
 
 impl LayerClasses {
-    /// The classes of layers that see these keys, one entry a layer; where there are none, every layer sees every key.
+    /// Groups layers by what they see, one entry a layer; without entries, every layer sees every key.
     pub fn new(layers: &[Visibility]) -> Self {
         let mut kinds: Vec<Visibility> = Vec::new();
         let class = |layer: &Visibility| {
@@ -172,7 +172,7 @@ impl LayerClasses {
         &self.kinds
     }
 
-    /// The class of a layer, by its place among them.
+    /// The index of a layer's class in [`LayerClasses::kinds`].
     #[inline]
     pub fn of(&self, layer: usize) -> usize {
         self.of_layers.get(layer).copied().unwrap_or(0)
@@ -196,14 +196,14 @@ impl LayerClasses {
         self.kinds == [Visibility::ALL]
     }
 
-    /// Whether these can be the classes of so many layers.
+    /// Whether the classes fit a model with this number of layers.
     pub fn fit(&self, layers: usize) -> bool {
         self.of_layers.is_empty() || self.of_layers.len() == layers
     }
 }
 
 impl From<LayerClasses> for Vec<LayerClass> {
-    /// No class where every layer sees every key; a class of all layers names none.
+    /// Empty if every layer sees every key. A class of all layers lists no layers.
     fn from(classes: LayerClasses) -> Self {
         if classes.are_whole() {
             return Self::new();

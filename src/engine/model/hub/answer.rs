@@ -1,11 +1,11 @@
-//! An answer of the Hub, whatever it says, and where a redirect leads.
+//! A response of the Hub, of any status, and the target of a redirect.
 
 use std::io::Read;
 use std::time::Duration;
 
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// Names in lower case.
+    /// Header names in lower case, with their values.
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Box<dyn Read>,
 }
@@ -15,8 +15,8 @@ impl Answer {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
-    /// How long to wait before asking again: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the seconds
-    /// until the Hub counts anew (draft-ietf-httpapi-ratelimit-headers).
+    /// The requested wait before a retry: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the seconds until its
+    /// quota resets (draft-ietf-httpapi-ratelimit-headers).
     pub(super) fn wait(&self) -> Option<Duration> {
         let after = self.header("retry-after").and_then(|value| value.trim().parse().ok());
         let reset = || {
@@ -26,7 +26,7 @@ impl Answer {
         after.or_else(reset).map(Duration::from_secs)
     }
 
-    /// The first byte of an answer to a request for a range.
+    /// The offset of the first byte in a response to a range request.
     pub(super) fn range_start(&self) -> Option<u64> {
         self.header("content-range")?.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
     }
@@ -39,7 +39,7 @@ pub(super) fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-/// The URL that the `Location` of an answer from `url` means (RFC 3986, section 5, as far as servers use it).
+/// Resolves a `Location` header relative to `url` (RFC 3986, section 5, in the forms that servers use).
 pub(super) fn follow(url: &str, location: &str) -> String {
     let origin = origin(url);
     let is_scheme = |(scheme, _): (&str, &str)| scheme.chars().all(|char| char.is_ascii_alphanumeric());

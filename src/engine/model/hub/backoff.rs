@@ -1,4 +1,4 @@
-//! Why a request to the Hub fails, and retries: how many, and the pauses between them.
+//! Failures of requests to the Hub, and their retries: how many, and the pauses between them.
 
 use std::thread;
 use std::time::Duration;
@@ -10,39 +10,38 @@ use crate::system::progress::DownloadProgress;
 
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// No answer, or one that says "not now": to ask again may help, and the cache may stand in.
+    /// A temporary failure: no response, or one that asks for a retry. The cache may be used instead.
     Unavailable {
         error: Error,
-        /// How long the Hub asks to wait, if it does.
+        /// The wait that the Hub requests, if any.
         wait: Option<Duration>,
     },
-    /// An answer that will not change by asking again.
+    /// A permanent failure, which a retry would not change.
     Refused(Error),
 }
 
-/// `?` means: not tried again, as for an error with a file of the cache, which is not the Hub's. What may pass goes
-/// through [`unavailable`].
+/// `?` makes an error a permanent failure, such as an error with a file of the cache. Temporary ones go through [`unavailable`].
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
 }
 
-/// A failure that may pass, without a word from the Hub on when.
+/// A temporary failure without a requested wait.
 pub(super) fn unavailable(error: Error) -> Failure {
     Failure::Unavailable { error, wait: None }
 }
 
-/// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.
+/// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, for a limited number of tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Backoff {
     pub(super) tries: u32,
     pub(super) first: Duration,
 }
 
-/// A pause grows to at most this many times the first one.
+/// The longest pause, in multiples of the first one.
 const GROWTH: u32 = 8;
-/// The longest pause that a server may request; after a longer one the user had better come back later.
+/// The longest requested wait that is granted; for a longer one, the run fails and asks the user to come back.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
 impl Backoff {
@@ -58,13 +57,13 @@ impl Backoff {
 
 pub(super) struct Attempts {
     backoff: Backoff,
-    /// Failures in a row: what fails after something has come is another matter.
+    /// Consecutive failures; the caller resets the count when data arrives.
     pub(super) failures: u32,
 }
 
 impl Attempts {
-    /// Waits after a failure that may pass, so that the caller can try again.
-    /// Fails with the failure itself and the number of tries, if it will not pass or there were enough.
+    /// Waits after a temporary failure, so that the caller can try again.
+    /// Fails with the failure itself and the number of tries, if it is permanent or no tries are left.
     pub(super) fn failed(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
         let Failure::Unavailable { error, wait } = failure else { return Err(failure) };
         self.failures += 1;
@@ -88,7 +87,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// The pause before the next try, if there is one. A server may request a longer one.
+    /// The pause before the next try, at least as long as the server asks; `None` if no tries are left.
     fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
         let asked = asked.unwrap_or_default();
         let growth = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(GROWTH);

@@ -15,17 +15,17 @@ use super::digest::{Digest, ExpectedFile};
 use super::environment::{Environment, WAY_OUT};
 use crate::system::errors::Facts;
 
-/// How often a file's address may lead on to another one.
+/// Maximum number of redirects.
 const HOPS: usize = 5;
 
-/// How long the description of a model may take to come.
+/// Time limit for the description of a model.
 const INFO_TIME: Duration = Duration::from_secs(60);
 
 pub(super) struct Client<'a> {
     pub(super) id: &'a str,
     revision: &'a str,
     pub(super) environment: &'a Environment,
-    /// The cache: it suggests a similar known model where the requested one is not found.
+    /// The cache, which suggests a similar model if the requested one is not found.
     cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
     repo: ApiRepo,
@@ -33,11 +33,11 @@ pub(super) struct Client<'a> {
 
 /// The location of a file, and the facts that are known before its download.
 pub(super) struct Remote {
-    /// Names the content; a valid file name.
+    /// The name of the content; a valid file name.
     pub(super) etag: String,
     pub(super) expected: ExpectedFile,
     url: String,
-    /// The answer with the file, where the Hub sent it without leading on to somewhere else.
+    /// The body of the file, if the Hub sent it without a redirect.
     opened: Option<Box<dyn Read>>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Client<'a> {
             let answer = self.get(&url, 0, Some(INFO_TIME))?;
             match answer.status {
                 200 => return Commit::read(answer.body, endpoint, self.id),
-                // A renamed model leads on to its new name.
+                // A renamed model redirects to its new name.
                 301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
                 _ => return Err(self.failure(&answer)),
             }
@@ -74,18 +74,16 @@ impl<'a> Client<'a> {
         Err(self.endless("the description"))
     }
 
-    /// Asks where a file is that has `most` bytes at most. The Hub itself answers for the file's name and size, then
-    /// sends on to where the bytes are: small files to another of its paths, large ones to another host, which must
-    /// not see the token. So redirects are followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do:
-    /// it insists on a `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts
-    /// their size.
+    /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes: on
+    /// another of its paths for small files, on another host, which must not see the token, for large ones. So redirects are
+    /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 requires a `Content-Range`, which the Hub omits for small
+    /// files (hf-hub issue 141), and trusts their size.
     pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
         for _ in 0..HOPS {
             let answer = self.get(&url, 0, None)?;
-            // The Hub's own facts about the bytes, in `X-Linked-` headers, take precedence over those of the answer,
-            // which may be a redirect.
+            // `X-Linked-` headers describe the bytes, and take precedence over headers of the response, which may be a redirect.
             let header = |name| answer.header(name).map(str::to_owned);
             etag = header("etag").or(etag);
             linked_etag = header("x-linked-etag").or(linked_etag);
@@ -94,7 +92,7 @@ impl<'a> Client<'a> {
                 200 => linked_size.as_deref().or(answer.header("content-length")),
                 301 | 302 | 303 | 307 | 308 => {
                     url = self.next(&url, &answer)?;
-                    // Another host need not be asked for what is known; a mirror may say nothing but where the file is.
+                    // If the digest is known, the other host is not asked for it; a mirror may state only the location.
                     let is_known = linked_etag.is_some() || etag.is_some() || commit.expected(file).is_some();
                     if self.is_home(&url) || !is_known {
                         continue;
@@ -127,8 +125,8 @@ impl<'a> Client<'a> {
         Err(self.endless(file))
     }
 
-    /// The size and digest that a file is to have: those in the description of the model, or else those that came with
-    /// the file's address. Nothing enters the cache that could not be held against them.
+    /// The size and digest that a file must have, from the description of the model or else from the response with its location.
+    /// A file without them cannot be checked, and never enters the cache.
     fn expected(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<ExpectedFile> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
         let described = commit.expected(file);
@@ -149,7 +147,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Begins to fetch a file from its byte `start`, or from the beginning if the server knows no ranges; tells which byte it is.
+    /// Begins to fetch a file at byte `start`, or at 0 if the server does not support ranges. Returns the offset and the body.
     pub(super) fn open(
         &self,
         remote: &mut Remote,
@@ -167,7 +165,7 @@ impl<'a> Client<'a> {
             match answer.status {
                 200 => return Ok((0, answer.body)),
                 206 if answer.range_start() == Some(start) => return Ok((start, answer.body)),
-                // An answer with a range that was not requested, or without the requested one, has the whole file.
+                // The range differs from the requested one, or cannot be satisfied: the whole file is requested.
                 206 | 416 if start > 0 => start = 0,
                 301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
                 _ if self.is_home(&url) => return Err(self.failure(&answer)),
@@ -186,7 +184,7 @@ impl<'a> Client<'a> {
         Failure::Refused(anyhow!("{file} of `{}` led on {HOPS} times without an end", self.id))
     }
 
-    /// Whether a URL is the Hub's own, which may see the token.
+    /// Whether a URL is on the Hub's own host, which may see the token.
     fn is_home(&self, url: &str) -> bool {
         origin(url) == origin(&self.environment.endpoint)
     }
@@ -199,16 +197,16 @@ impl<'a> Client<'a> {
             is_web,
             anyhow!("{} leads on to `{}`, which is no address of the web", origin(url), origin(&next)).hint(WAY_OUT)
         );
-        // The endpoint may be unencrypted, for a mirror in the house; an encrypted one must stay encrypted.
+        // The endpoint may be unencrypted, for a local mirror; an encrypted one must stay encrypted.
         let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
         ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
         Ok(next)
     }
 
-    /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit
-    /// of the time that the body may take. Redirects are returned and not followed.
+    /// Sends one request: with the token only on the Hub's own host, with a range if `start` is above 0, and with the time limit
+    /// `body` for the body. Redirects are returned, not followed.
     fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Answer, Failure> {
-        // Compressed, an answer has neither the size nor the ETag of the file.
+        // A compressed response has neither the size nor the ETag of the file.
         let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");
         if start > 0 {
             request = request.header("Range", format!("bytes={start}-"));

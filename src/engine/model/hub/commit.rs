@@ -16,7 +16,7 @@ use crate::system::errors::Facts;
 pub(super) struct Commit {
     pub(super) sha: String,
     pub(super) names: BTreeSet<String>,
-    /// The expected size and digest of each file whose size and digest the Hub states in advance.
+    /// The size and digest of each file for which the Hub states them in advance.
     expected: BTreeMap<String, ExpectedFile>,
 }
 
@@ -50,7 +50,7 @@ impl Commit {
     }
 }
 
-/// The description of a model, as far as it matters (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
+/// The fields in use of a model's description (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
 #[derive(Deserialize)]
 struct Info {
     sha: String,
@@ -73,7 +73,7 @@ struct LargeFile {
 }
 
 impl Sibling {
-    /// The `blobId` of a large file is the hash of a pointer to it.
+    /// The stated size and digest. A large file has them in `lfs`, because its `blobId` is the hash of a pointer to it.
     fn expected(&self) -> Option<ExpectedFile> {
         let (name, bytes) = match &self.lfs {
             Some(LargeFile { sha256, size }) => (sha256, *size),

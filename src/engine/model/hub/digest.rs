@@ -10,24 +10,24 @@ use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
-/// A digest that names the content of a file, in lower-case hexadecimal.
+/// A digest of a file's content, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Digest {
-    /// Whether it is the SHA-1 of a git blob, by which the Hub names files that are in git (gitformat-loose(5)); else SHA-256,
-    /// by which it names large ones (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
+    /// Whether the digest is the SHA-1 of a git blob, for files that the Hub has in git (gitformat-loose(5)). Otherwise it is
+    /// SHA-256, for large files (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
     of_git: bool,
     pub(super) value: String,
 }
 
 impl Digest {
-    /// Reads an `ETag` or the name of a blob in the cache; `None` if it is neither.
+    /// Parses an `ETag` or the name of a blob in the cache; `None` if it is no digest.
     pub(super) fn of(name: &str) -> Option<Self> {
         let value = name.to_ascii_lowercase();
         let is_hexadecimal = value.bytes().all(|byte| byte.is_ascii_hexdigit());
         (is_hexadecimal && [40, 64].contains(&value.len())).then_some(Self { of_git: value.len() == 40, value })
     }
 
-    /// Begins to hash content of this many bytes in the same way.
+    /// A hasher of the digest's kind, for content of this many bytes.
     pub(super) fn begin(&self, bytes: u64) -> Hasher {
         if self.of_git {
             Hasher::GitBlob(Sha1::new_with_prefix(format!("blob {bytes}\0")))
@@ -36,15 +36,14 @@ impl Digest {
         }
     }
 
-    /// Makes sure that a file is what the digest names.
-    /// Fails if it is not, or cannot be read.
+    /// Fails if a file has another digest, or cannot be read.
     pub(super) fn ensure_of(&self, file: &ModelFile) -> Result<()> {
         let found = if self.of_git {
             let mut hasher = self.begin(file.size());
             file.for_each_chunk(|chunk| hasher.update(chunk))?;
             hasher.finish()
         } else {
-            // Computed once: the report names the weights by it.
+            // The file caches its SHA-256, which the report states for the weights.
             Self { of_git: false, value: file.sha256()? }
         };
         let shown = file.path().display();
@@ -86,7 +85,7 @@ impl Hasher {
     }
 }
 
-/// The size and digest that a file is to have when it has come.
+/// The size and digest that a file must have after its download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExpectedFile {
     pub(super) bytes: u64,

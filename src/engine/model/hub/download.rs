@@ -1,4 +1,4 @@
-//! Bringing a file into the cache: whole and as expected, or not at all.
+//! Downloads a file into the cache, whole and as expected, or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -28,11 +28,11 @@ pub(super) struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Fetches the file. The bytes so far stay when the download breaks off, in this run or for good, and the next try
-    /// requests the rest. The file becomes a blob only if its size and its digest are right.
+    /// Fetches the file. If the download breaks off, its bytes are kept, and the next try, in this run or a later one, requests
+    /// the rest. The file becomes a blob only if its size and digest are right.
     pub(super) fn run(&self, backoff: Backoff) -> Result<()> {
         let mut attempts = backoff.begin();
-        // The most that was there so far: connections may break off again and again as long as this grows.
+        // The most bytes present so far; as long as this grows, connections may break off any number of times.
         let mut most = 0;
         loop {
             let before = most;
@@ -50,12 +50,12 @@ impl Download<'_> {
         }
     }
 
-    /// One try; `most` grows to the number of bytes that are there, unless they came too slowly.
+    /// One try; raises `most` to the number of bytes present, unless they came too slowly.
     fn attempt(&self, most: &mut u64) -> Result<(), Failure> {
         let mut remote = self.client.locate(self.commit, self.file, self.most)?;
         let lock = self.cache.lock(&remote.etag, self.progress)?;
         let blob = self.cache.blob(&remote.etag);
-        // The same bytes may be there already, from another commit or another process.
+        // Another commit or process may have fetched these bytes already.
         let there = ModelFile::open(&blob)
             .is_ok_and(|file| file.size() == remote.expected.bytes && remote.expected.digest.ensure_of(&file).is_ok());
         if !there {
@@ -68,7 +68,7 @@ impl Download<'_> {
                 *most = partial.bytes.max(*most);
             }
             if received.is_err() && partial.bytes == 0 {
-                // The error at hand says more than a second one would.
+                // An error here is dropped, because `received` says more.
                 let _ = fs::remove_file(&path);
             }
             received?;
@@ -78,7 +78,7 @@ impl Download<'_> {
         Ok(self.cache.link(&self.commit.sha, self.file, &remote.etag)?)
     }
 
-    /// Writes the bytes to `partial` until it is whole, and checks its size and its digest.
+    /// Receives the rest of the file into `partial`, and checks its size and digest.
     fn receive(&self, remote: &mut Remote, partial: &mut Partial, rate: &mut Rate) -> Result<(), Failure> {
         let mut resumed = partial.bytes > 0;
         let expected = remote.expected.bytes;
@@ -95,14 +95,14 @@ impl Download<'_> {
             copied?;
         }
         self.check(&remote.expected, partial).map_err(|problem| {
-            // An error here would show again as soon as anything is written.
+            // An error here is dropped, because the next write repeats it.
             let _ = partial.clear();
-            // A download in one piece would fail the same way again; one in several pieces may hold an old mistake.
+            // A download in one piece would fail again; a resumed one may contain damage from an earlier run.
             if resumed { unavailable(problem) } else { Failure::Refused(problem.hint("try again")) }
         })
     }
 
-    /// Copies all that comes until there is more than was expected.
+    /// Copies the body until it ends or exceeds the expected size.
     fn copy(&self, body: &mut dyn Read, expected: u64, partial: &mut Partial, rate: &mut Rate) -> Result<(), Failure> {
         let broke_off = |bytes: u64| format!("the connection broke off after {bytes} of {expected} bytes");
         let mut chunk = vec![0; 1 << 16];
@@ -121,7 +121,7 @@ impl Download<'_> {
         if partial.bytes < expected { Err(unavailable(anyhow!(broke_off(partial.bytes)))) } else { Ok(()) }
     }
 
-    /// Makes sure that a download is the expected file.
+    /// Fails unless a download is the expected file.
     fn check(&self, ExpectedFile { bytes, digest }: &ExpectedFile, partial: &Partial) -> Result<()> {
         let enough = *bytes == partial.bytes;
         ensure!(enough, "more than the {bytes} bytes came that the Hub promised, and were thrown away");
@@ -131,7 +131,7 @@ impl Download<'_> {
     }
 }
 
-/// How fast a file comes: a server that sends a byte a second is no better than one that has stopped.
+/// The rate of a download: a server that sends a byte a second is no better than one that has stopped.
 struct Rate {
     window: Duration,
     began: Instant,
@@ -139,17 +139,16 @@ struct Rate {
     was_slow: bool,
 }
 
-/// The slowest that is waited for, in bytes a second; a modem of the year 1990 was as fast.
+/// The slowest accepted rate, in bytes a second.
 const SLOWEST: f64 = 1024.0;
 
 impl Rate {
     fn new(piece_timeout: Duration) -> Self {
-        // The pace is measured over three of the times that one piece may take.
+        // The rate is measured over three times the timeout of one piece.
         Self { window: piece_timeout * 3, began: Instant::now(), bytes: 0, was_slow: false }
     }
 
-    /// Counts what has come.
-    /// Fails if that was too little over a window that has passed.
+    /// Counts received bytes. Fails if too few came in a window that has ended.
     fn ensure(&mut self, read: usize) -> Result<()> {
         self.bytes += read;
         if self.began.elapsed() < self.window {
@@ -168,12 +167,12 @@ struct Partial<'a> {
     file: File,
     bytes: u64,
     hash: Hasher,
-    /// The hash of nothing.
+    /// The hasher before any bytes.
     empty: Hasher,
 }
 
 impl<'a> Partial<'a> {
-    /// Opens a file that is not whole, to go on with it.
+    /// Opens an incomplete download, to resume it.
     fn open(path: &'a Path, expected: &ExpectedFile) -> io::Result<Self> {
         let file = shared::open(path)?;
         let empty = expected.digest.begin(expected.bytes);

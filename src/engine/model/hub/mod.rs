@@ -1,6 +1,6 @@
-//! Models on the Hub: which files one has, and how those that the cache lacks get there. [`environment`] says where it
-//! is, [`client`] asks it, [`backoff`] says how often, [`digest`] is what it says of a file, and [`download`] brings
-//! one into the [`cache`]. The only folder of this crate that reaches the network.
+//! Models on the Hub: lists their files, and downloads the files that the cache lacks. [`environment`] has the settings,
+//! [`client`] the protocol, [`backoff`] the retries, [`digest`] the checks of files, and [`download`] brings a file into
+//! the [`cache`]. No other folder of this crate reaches the network.
 
 mod answer;
 mod backoff;
@@ -23,8 +23,8 @@ use commit::Commit;
 use download::Download;
 use environment::{Environment, Offline};
 
-/// The files of a Hub model, as the process's environment says where to look; with `offline` in the cache alone. If the Hub
-/// does not answer, it is asked again unless the name may be a slip, `patient` being false.
+/// The files of a Hub model, with settings from the process's environment; with `offline` from the cache alone. If the Hub does
+/// not answer, it is asked again, unless `patient` is false because the name may be misspelt.
 pub(super) fn resolve(
     id: &str,
     revision: &str,
@@ -60,7 +60,7 @@ fn resolve_in(
         });
     }
     let client = Client::new(environment, &cache, id, revision)?;
-    // A model in the cache can be used at once; otherwise waiting is worth it, unless the name is misspelt.
+    // A cached model can be used at once; otherwise waiting is worth it, unless the name may be misspelt.
     let backoff = if cached.is_ok() || !patient { Backoff::NONE } else { environment.backoff };
     let commit = match ask(&client, backoff, progress) {
         Ok(commit) => commit,
@@ -82,7 +82,7 @@ fn resolve_in(
             return Ok(files);
         }
     };
-    // A file in the cache that does not fit its name is fetched again.
+    // A cached file with another digest is fetched again.
     let fetch = |name: &str, most: u64| {
         let path = cache.snapshot(&commit.sha).join(name);
         let open = || cache.open(&path, commit.digest(name));
@@ -97,7 +97,7 @@ fn resolve_in(
     };
     let store = FileStore { names: commit.names.clone(), fetch: Box::new(fetch) };
     let files = gather(id.to_owned(), Some(commit.sha.clone()), &Place::Hub { id, revision }, &store)?;
-    // Last of all: what a ref leads to is then always whole. A cache that is there to be read serves without.
+    // Written last, so that a ref always leads to a complete model. A read-only cache works without it.
     if let Err(error) = cache.write_ref(revision, &commit.sha) {
         progress.note(&format!("{error:#}"));
     }

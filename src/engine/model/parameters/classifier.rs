@@ -27,7 +27,7 @@ const OF_ENCODERS: [(&[&str], &str, Activation, &str); 6] = [
 /// The output of a decoder's head, which has no bias.
 const OF_DECODERS: &str = "score";
 
-/// The names of the last layer of heads of tokens: of most models, and of most decoders.
+/// The name of a token classifier's last layer, in most models and in most decoders.
 const OF_TOKENS: [&str; 2] = ["classifier", OF_DECODERS];
 
 /// The things that a head classifies.
@@ -45,7 +45,7 @@ impl Classified {
         }
     }
 
-    /// Fails if a head was trained for other things, as transformers' class says: its tensors may have the names of this one.
+    /// Fails if `architectures` says that the head classifies the other things; tensor names may not tell the two apart.
     fn ensure_trained(self, classes: &[String]) -> Result<()> {
         let [what, other, ending] = match self {
             Self::Sequences => ["sequences", "tokens", "ForTokenClassification"],
@@ -68,13 +68,13 @@ pub struct Classifier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     pub count: usize,
-    /// Names by number, where `config.json` has one for each class.
+    /// Class names by number; empty unless `config.json` names every class.
     pub names: Vec<String>,
     /// Whether the last token of a sequence is classified, and not the first one.
     pub at_end: bool,
 }
 
-/// The keys of `config.json` that say what a head is for.
+/// The keys of `config.json` that describe a classification head.
 #[derive(Deserialize)]
 struct ClassifierConfig {
     #[serde(default)]
@@ -82,17 +82,17 @@ struct ClassifierConfig {
     #[serde(default)]
     id2label: BTreeMap<usize, String>,
     problem_type: Option<String>,
-    /// DeBERTa's, of the layer before the classes.
+    /// Activation of DeBERTa's layer before the classes.
     pooler_hidden_act: Option<Activation>,
-    /// ModernBERT's, of the layer before the classes of tokens.
+    /// Activation of ModernBERT's layer before the classes of tokens.
     classifier_activation: Option<Activation>,
     #[serde(default)]
     classifier_bias: bool,
 }
 
 impl Classifier {
-    /// Loads the head of a checkpoint; `config` is the text of its `config.json`.
-    /// Fails if it has none that is known, or it does not choose one of several classes.
+    /// Loads the classification head of a checkpoint; `config` is the text of its `config.json`.
+    /// Fails if there is no supported head, or the head does not choose one of several classes.
     pub fn load(checkpoint: &Checkpoint, architecture: &Architecture, config: &str, of: Classified) -> Result<Self> {
         let config: ClassifierConfig = fields(config)?;
         of.ensure_trained(&config.architectures)?;
@@ -162,7 +162,7 @@ impl Labels {
         Self { count, names: if is_each { id2label.into_values().collect() } else { Vec::new() }, at_end }
     }
 
-    /// The number of a class by its name, or by itself.
+    /// The number of a class, given by its name or its number.
     pub fn number(&self, label: &str) -> Option<u32> {
         let of_name = self.names.iter().position(|name| name == label);
         let number = || label.parse().ok().filter(|&number| number < self.count);

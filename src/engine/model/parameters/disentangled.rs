@@ -1,4 +1,4 @@
-//! Scores between what tokens are and where they are, DeBERTa's (He et al. 2021, section 3.1).
+//! DeBERTa's disentangled attention: score terms between content and position (He et al. 2021, section 3.1).
 
 use anyhow::Result;
 
@@ -8,17 +8,17 @@ use crate::model::config::{Config, Places};
 use crate::model::families::DisentangledNames;
 use crate::model::weights::Tensors;
 
-/// The terms of a layer's scores between the content of one token and the distance of two.
+/// A layer's score terms between the content of one token and the distance to the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disentangled {
-    /// `[places, heads * head_dim]`: what the query of a token is multiplied by.
+    /// `[places, heads * head_dim]`: position keys, for the product with a token's query.
     pub keys: Option<Vec<f32>>,
-    /// `[places, heads * head_dim]`: what the key of a token is multiplied by.
+    /// `[places, heads * head_dim]`: position queries, for the product with a token's key.
     pub queries: Option<Vec<f32>>,
     pub places: Places,
 }
 
-/// The embeddings of places, from which each layer has its own: `[places, hidden]`.
+/// The embeddings of places, `[places, hidden]`, which each layer projects to position keys and queries.
 pub(super) fn places(tensors: &impl Tensors, names: &DisentangledNames, config: &Config) -> Result<Vec<f32>> {
     let (hidden, epsilon) = (config.hidden_size, config.layer_norm_eps);
     let mut table = tensors.tensor(&format!("{}.weight", names.table), &[names.places.rows(), hidden])?;
@@ -39,7 +39,8 @@ pub(super) fn places(tensors: &impl Tensors, names: &DisentangledNames, config: 
 }
 
 impl Disentangled {
-    /// Multiplies the embeddings of places by a layer's projections; `projection` loads one by its name and if it has a bias.
+    /// Projects the embeddings of places for a layer; `projection` loads a linear layer, given its name and whether it has a
+    /// bias.
     pub(super) fn load(
         places: &[f32],
         names: &DisentangledNames,

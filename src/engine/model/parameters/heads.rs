@@ -1,4 +1,4 @@
-//! The projections to queries, keys and values, in whichever form a checkpoint has them.
+//! The projections to queries, keys and values, from every layout that checkpoints use.
 
 use anyhow::Result;
 
@@ -7,8 +7,8 @@ use crate::model::config::Config;
 use crate::model::families::{Names, QueryKeyValue};
 use crate::model::weights::Tensors;
 
-/// Loads queries, keys and values one after the other, head by head, with a copy of the keys and values for each head
-/// of queries; zeros for heads that are not `present`. `name` is that of a part of the layer.
+/// Loads the projections to queries, keys and values, stacked, each head by head. Shared keys and values are copied for each
+/// query head; heads that are not `present` are zeros. `name` turns a part of the layer into a tensor name.
 pub(super) fn load(
     tensors: &impl Tensors,
     (config, names): (&Config, &Names),
@@ -18,7 +18,7 @@ pub(super) fn load(
     let (hidden, heads, size) = (config.hidden_size, present.len(), config.head_dim());
     let groups = config.key_value_heads.unwrap_or(heads);
     let (width, narrow, biased) = (heads * size, groups * size, names.biases.query_key_value);
-    // Queries, keys and values of a layer that stores them head by head.
+    // Queries, keys and values of a layer that stores all three for each head in turn.
     let head_by_head = |part: &str, biased| -> Result<[Linear; 3]> {
         let all = Linear::load(tensors, &name(part), [3 * width, hidden], biased)?;
         let rows = |head: usize, place: usize| (0..size).map(move |row| (3 * head + place) * size + row);
@@ -43,7 +43,7 @@ pub(super) fn load(
         }
         QueryKeyValue::HeadByHead(part) => {
             let [query, key, value] = head_by_head(part, biased)?;
-            // Neighbours turn together; here it is the two halves of a head.
+            // The checkpoint rotates neighbouring dimensions together, this encoder the two halves of a head.
             let turned = |part: Linear| {
                 part.select((0..heads).flat_map(|head| {
                     let of_half = move |half: usize| (0..size / 2).map(move |pair| head * size + 2 * pair + half);

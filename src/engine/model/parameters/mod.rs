@@ -1,5 +1,5 @@
-//! An encoder's parameters. All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019), each block with a
-//! normalisation after it, or before it ("pre-norm", Xiong et al. 2020). A bias that a family does not have is 0.
+//! An encoder's parameters. Every family is stored as BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019), each block with
+//! a norm after it or before it ("pre-norm", Xiong et al. 2020). A bias that a family lacks is 0.
 
 mod classifier;
 mod disentangled;
@@ -29,47 +29,48 @@ pub use prediction::{Objective, PredictionHead, Transform};
 pub struct Embeddings {
     /// `[vocab, embedding width]`
     pub words: Arc<Vec<f32>>,
-    /// `[max_positions, embedding width]`, with what a family adds to each token of plain text; `None` if relative.
+    /// `[max_positions, embedding width]`, plus the constant that a family adds to plain text; `None` unless absolute.
     pub positions: Option<Vec<f32>>,
     /// `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
-    /// Over their sum; `None` where the layers see to it.
+    /// Norm of the sum of embeddings; `None` if the layers normalise it.
     pub norm: Option<Norm>,
-    /// `[hidden, embedding width]`, after the normalisation; `None` where embeddings are as wide as hidden states.
+    /// `[hidden, embedding width]`, after the norm; `None` if embeddings are as wide as hidden states.
     pub projection: Option<Linear>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Query, key and value one after the other, `[3 * heads * head_dim, hidden]`, a copy for each head that shares them.
+    /// Query, key and value projections, stacked, `[3 * heads * head_dim, hidden]`; shared keys and values are copied for each
+    /// head.
     pub query_key_value: Linear,
-    /// Norms of queries and of keys, before they turn: within each head, `[head_dim]`, or over all, `[heads * head_dim]`.
+    /// Norms of queries and of keys, before rotation: within each head, `[head_dim]`, or over all heads, `[heads * head_dim]`.
     pub query_key_norms: Option<[Norm; 2]>,
     /// The rotation of queries and keys by their positions.
     pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, if positions are relative.
     pub distances: Option<Vec<f32>>,
-    /// The terms of a distance and the content of either token.
+    /// The score terms between a distance and the content of either token.
     pub disentangled: Option<Disentangled>,
     pub position_bias: Option<Arc<PositionBias>>,
-    /// After the heads.
+    /// The output projection of the heads.
     pub attention_output: Linear,
-    /// Over the sum with the residual; pre-norm, of what goes to the heads. `None`: that is not normalised.
+    /// Norm of the sum with the residual stream; pre-norm: of the heads' input. `None` if there is no norm.
     pub attention_norm: Option<Norm>,
-    /// Before the activation; of a gated linear unit what the activation is of, then what it is multiplied by.
+    /// The feed-forward layer before the activation; in a gated linear unit the gate, then the part that it multiplies.
     pub intermediate: Linear,
-    /// After the activation.
+    /// The feed-forward layer after the activation.
     pub output: Linear,
-    /// Over the sum with the residual; pre-norm, of what goes to `intermediate`.
+    /// Norm of the sum with the residual stream; pre-norm: of the input of `intermediate`.
     pub output_norm: Norm,
-    /// Norms of what the two blocks write, before it is added to the residual stream.
+    /// Norms of the outputs of the two blocks, before they are added to the residual stream.
     pub write_norms: Option<[Norm; 2]>,
 }
 
 /// The rotation of queries and keys by their positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RotaryAngles {
-    /// The angle in radians from one position to the next of each pair of dimensions, `i` and `i + frequencies.len()` of a head.
+    /// The angle in radians per position, for each pair of dimensions `i` and `i + frequencies.len()` of a head.
     pub frequencies: Vec<f32>,
     pub factor: f32,
 }
@@ -84,10 +85,10 @@ impl RotaryAngles {
     }
 }
 
-/// The embeddings that an encoder and a decoder share.
+/// The name of the embeddings that an encoder and a decoder share.
 const SHARED: &str = "shared";
 
-/// The names that checkpoints have for them instead, and whether only models that tie input and output share them so.
+/// Other names of these embeddings in checkpoints, and whether a name counts only in models that tie input and output.
 const SHARED_EMBEDDINGS: [(&str, bool); 3] =
     [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
 
@@ -100,7 +101,7 @@ impl Embeddings {
         let (tied, is_absent) = (config.tie_word_embeddings, !tensors.has_tensor(&name(words)));
         // A checkpoint may store tied embeddings once, under either name.
         let decoders = family.token_heads.iter().map(|head| head.decoder).filter(|_| tied);
-        // Embeddings that an encoder and a decoder share may be stored once, under the name that either has for them.
+        // Embeddings that an encoder and a decoder share may be stored once, under either's name.
         let shared = SHARED_EMBEDDINGS.iter().filter(|(_, is_output)| words == SHARED && (tied || !is_output));
         let mut others = decoders.chain(shared.map(|(name, _)| *name)).filter(|_| is_absent);
         let words = match others.find(|name| tensors.has_tensor(name)) {
@@ -139,10 +140,10 @@ impl Names {
 
 /// Parts that layers have in common, loaded once.
 struct Shared {
-    /// By the layers' numbers.
+    /// The rotation of each layer, by its number.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
     position_bias: Option<Arc<PositionBias>>,
-    /// `[places, hidden]`: the embeddings of places, from which each layer's keys and queries of places are made.
+    /// `[places, hidden]`: the embeddings of places, which each layer projects to position keys and queries.
     places: Option<Vec<f32>>,
 }
 
@@ -176,7 +177,7 @@ impl Shared {
 }
 
 impl Layer {
-    /// Loads the layer of the model that has this number, whose tensors have names that begin with `stem`.
+    /// Loads layer `number` of the model; its tensor names begin with `stem`.
     fn load(
         tensors: &impl Tensors,
         (config, names): (&Config, &Names),
@@ -239,8 +240,8 @@ impl Layer {
         })
     }
 
-    /// These parameters with queries and keys, `width` values each, or where they are normalised their norms, times a
-    /// factor, and what stands for places in scores with contents alike, so that all scores are times its square.
+    /// A copy with queries and keys, `width` values each, times a factor, so that query–key products scale with its square. It
+    /// scales the norms of normalised queries and keys instead, and disentangled position keys and queries too.
     #[must_use]
     pub fn sharpened(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
@@ -259,17 +260,16 @@ impl Layer {
         layer
     }
 
-    /// Whether queries and keys are normalised or turned, so that the bias of the keys does not cancel in the softmax.
+    /// Whether queries and keys are normalised or rotated, so that the bias of the keys does not cancel in the softmax.
     pub fn prepares_keys(&self) -> bool {
         self.rotary.is_some() || self.query_key_norms.is_some()
     }
 
-    /// Whether a head with `size` values writes a constant: its value weights are all 0, or its inputs of the output
-    /// projection.
+    /// Whether a head of width `size` writes a constant: its value weights, or its inputs of the output projection, are all 0.
     ///
-    /// Rows of attention sum to one, so a head whose value weights are all 0 gives its value bias everywhere, and one
-    /// whose inputs of the output projection are all 0 gives nothing. Queries and keys may be whole: it attends like
-    /// any other. `PrunedWeights` leaves such heads.
+    /// Attention rows sum to one, so a head without value weights writes its value bias everywhere, and a head without output
+    /// weights writes nothing. Its queries and keys may be intact, so that it attends like any other head. `PrunedWeights` leaves
+    /// such heads.
     fn is_constant(&self, head: usize, size: usize) -> bool {
         let are_zero = |weights: &[f32]| weights.iter().all(|weight| *weight == 0.0);
         // Queries, keys and values are stacked, each with a copy for every head.
@@ -289,30 +289,30 @@ impl Layer {
 pub struct Parameters {
     pub config: Config,
     pub embeddings: Embeddings,
-    /// The layers; one that several layers of the model share is here once.
+    /// The stored layers; parameters that several layers of the model share are stored once.
     pub layers: Vec<Layer>,
     /// The index in `layers` of each layer of the model, bottom-up.
     pub order: Vec<usize>,
-    /// The normalisation after the last layer, if layers are pre-norm; `None` if each layer normalises its output.
+    /// The norm after the last layer, if layers are pre-norm; `None` if each layer normalises its output.
     pub final_norm: Option<Norm>,
-    /// The head by which the model was trained; `None` unless a run needs it.
+    /// The prediction head; `None` unless a run needs it.
     pub prediction: Option<PredictionHead>,
 }
 
 impl Parameters {
-    /// The final norm and the head that predicts, if nothing is between the norm and the vectors of tokens.
+    /// The final norm and the prediction head, if the head multiplies the norm's output directly by the token vectors.
     pub fn direct_head(&self) -> Option<(&Norm, &PredictionHead)> {
         let is_as_wide = |head: &&PredictionHead| head.decoder.is_some() || self.embeddings.projection.is_none();
         let head = self.prediction.as_ref().filter(|head| head.transform.is_none()).filter(is_as_wide)?;
         self.final_norm.as_ref().map(|norm| (norm, head))
     }
 
-    /// Loads the parameters that `architecture` implies, layers side by side.
+    /// Loads the parameters that `architecture` implies, layers in parallel.
     /// Fails if a tensor is missing, has another shape, or holds a value that is not finite.
     pub fn load(tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
         let config = &architecture.config;
         let names = architecture.names.spelled(|name| tensors.has_tensor(name));
-        // Small, and read first: what does not fit is found at once.
+        // Shared parts are small and read first, so that a mismatch is found at once.
         let shared = Shared::load(tensors, config, names)?;
         let norm = |name| names.norm(tensors, name, config.hidden_size);
         let final_norm = names.final_norm.map(norm).transpose()?;
@@ -330,24 +330,24 @@ impl Parameters {
         Ok(Self { config: config.clone(), embeddings, layers, order, final_norm, prediction: None })
     }
 
-    /// Loads the head for `objective` as well. Fails as [`Parameters::load`].
+    /// Adds the prediction head for `objective`. Fails as [`Parameters::load`].
     pub fn with_prediction(self, tensors: &impl Tensors, of: &Architecture, objective: Objective) -> Result<Self> {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, of, objective)?), ..self })
     }
 
-    /// These parameters with a head that classifies sequences in place of the one for tokens.
+    /// These parameters with a classification head as the prediction head.
     pub fn with_classifier(self, head: PredictionHead) -> Self {
         Self { prediction: Some(head), ..self }
     }
 
-    /// Every linear layer there is, each once; the classes' vectors of the prediction head are none.
+    /// Every linear layer once, without the class vectors of the prediction head.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
         let transform = self.prediction.as_mut().and_then(|head| head.transform.as_mut());
         layers.chain(&mut self.embeddings.projection).chain(transform.map(|transform| &mut transform.dense))
     }
 
-    /// The heads that write a constant whatever they attend to, without those that the checkpoint lacks.
+    /// The heads that write a constant whatever they attend to, except heads that the checkpoint lacks.
     pub fn constant_heads(&self) -> Vec<HeadPlace> {
         let size = self.config.head_dim();
         let of_layer = |(number, layer): (usize, &Layer)| {

@@ -1,4 +1,4 @@
-//! The parts that layers and heads are made of.
+//! The parts of layers and prediction heads: linear layers and norms.
 
 use anyhow::{Result, ensure};
 
@@ -13,7 +13,7 @@ pub struct Linear {
     pub bias: Vec<f32>,
 }
 
-/// A normalisation, by the function that the model has for all of them.
+/// The parameters of a norm; its kind, layer norm or RMS norm, is one for the whole model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Norm {
     /// `[width]`
@@ -29,7 +29,7 @@ impl Linear {
         Ok(Self { weight, bias: bias(tensors, name, shape[0], biased)? })
     }
 
-    /// As above, for weights that are stored as `[inputs, outputs]`.
+    /// As [`Linear::load`], for weights that are stored as `[inputs, outputs]`.
     pub(super) fn load_transposed(tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Self> {
         let [outputs, inputs] = shape;
         let stored = tensors.tensor(&format!("{name}.weight"), &[inputs, outputs])?;
@@ -46,7 +46,7 @@ impl Linear {
         all
     }
 
-    /// Some of its outputs, in this order.
+    /// The layer with some of its outputs, in the given order.
     pub(super) fn select(&self, outputs: impl Iterator<Item = usize>) -> Self {
         let inputs = self.weight.len() / self.bias.len();
         let mut selected = Self::default();
@@ -57,7 +57,7 @@ impl Linear {
         selected
     }
 
-    /// So many heads of outputs, of which these, ascending, are what it has, and the others are zeros.
+    /// Extends the outputs from the `present` heads (ascending) to all `heads`, with zeros for the others.
     pub(super) fn with_outputs_of(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -67,7 +67,7 @@ impl Linear {
         Self { weight, bias: spread(&self.bias, present, (heads, size)) }
     }
 
-    /// So many heads of inputs likewise.
+    /// Extends the inputs as [`Linear::with_outputs_of`] extends the outputs.
     pub(super) fn with_inputs_of(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -78,7 +78,7 @@ impl Linear {
         Self { weight, ..self }
     }
 
-    /// A convolution of width 1 in groups, `[outputs, inputs / groups, 1]`, as a linear layer: 0 for inputs of other groups.
+    /// A grouped convolution of width 1, `[outputs, inputs / groups, 1]`, as a linear layer: 0 for inputs of other groups.
     pub(super) fn grouped(tensors: &impl Tensors, name: &str, shape: [usize; 2], groups: usize) -> Result<Self> {
         let [outputs, inputs] = shape;
         let (rows, columns) = (outputs / groups, inputs / groups);
@@ -98,7 +98,7 @@ impl Norm {
     }
 }
 
-/// Values of all heads, `size` each, from those of the heads that are present; zeros for the others.
+/// Spreads the values of the present heads, `size` each, over all heads, with zeros for the others.
 fn spread(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> Vec<f32> {
     let mut all = vec![0.0; heads * size];
     for (of_head, head) in values.chunks_exact(size).zip(present) {
@@ -112,7 +112,7 @@ fn bias(tensors: &impl Tensors, name: &str, outputs: usize, biased: bool) -> Res
     if biased { tensors.tensor(&format!("{name}.bias"), &[outputs]) } else { Ok(vec![0.0; outputs]) }
 }
 
-/// The sum that a family adds to the embedding of every token of plain text, `[width]`.
+/// The constant that a family adds to the embedding of every token of plain text, `[width]`.
 pub(super) fn plain_text(tensors: &impl Tensors, names: &PlainText, width: usize) -> Result<Vec<f32>> {
     match names {
         PlainText::Rows(rows) => sum(tensors, rows, width),

@@ -1,4 +1,4 @@
-//! The term that each head adds to its scores by the distance of two tokens.
+//! The score term of each head for the distance between two tokens.
 
 use anyhow::Result;
 
@@ -6,16 +6,16 @@ use crate::model::weights::Tensors;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum PositionBias {
-    /// A number for each bucket of distances (Raffel et al. 2020, section 2.1).
+    /// A bias of each head for each bucket of distances (Raffel et al. 2020, section 2.1).
     Buckets {
         /// `[buckets, heads]`
         weight: Vec<f32>,
-        /// The buckets, half of them for each direction.
+        /// The number of buckets, half of them for each direction.
         buckets: usize,
-        /// The distance from which on all are in the last bucket.
+        /// The distance from which on all distances are in the last bucket.
         furthest: usize,
     },
-    /// The distance times a number of the head, which is subtracted (ALiBi, Press et al. 2022), in both directions.
+    /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the head.
     Slopes {
         /// `[heads]`
         slopes: Vec<f32>,
@@ -23,7 +23,7 @@ pub enum PositionBias {
 }
 
 impl PositionBias {
-    /// Loads a table of buckets, `[rows, heads]`, the first of whose rows are those of the buckets.
+    /// Loads a table, `[rows, heads]`, whose first rows belong to the buckets.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         let [buckets, furthest] = buckets;
@@ -31,8 +31,8 @@ impl PositionBias {
         Ok(Self::Buckets { weight, buckets, furthest })
     }
 
-    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number the slopes of the next
-    /// smaller power of two, then every second one of the next larger (the authors' released code).
+    /// The slopes of ALiBi: `2^(-8 h / n)` for `h` from 1 to `n`, if `n` heads are a power of two. Otherwise the slopes of the
+    /// next smaller power of two, then every second slope of the next larger one (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
@@ -41,7 +41,7 @@ impl PositionBias {
         Self::Slopes { slopes: (0..below).map(|place| power(below, place)).chain(more).collect() }
     }
 
-    /// The term of a head of so many at a distance, key less query.
+    /// The term of a head, among `heads`, at a distance, key less query.
     pub fn at(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
         match self {
             Self::Buckets { weight, buckets, furthest } => weight[bucket(distance, *buckets, *furthest) * heads + head],
@@ -50,8 +50,8 @@ impl PositionBias {
     }
 }
 
-/// The bucket of a distance, key less query: half for each direction, half of them of one distance, the others of ever
-/// longer spans, the last of all from `furthest` on.
+/// The bucket of a distance, key less query. Each direction has half of the buckets: half of these hold one distance each, the
+/// others ever longer spans, the last one all distances from `furthest` on.
 fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;
@@ -60,7 +60,7 @@ fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
     if n < exact {
         return direction + n;
     }
-    // In f32 and in this order, as in transformers: the bound between two buckets may be a whole number.
+    // In f32 and in this order, as in transformers, because the bound between two buckets may be an integer.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 0, and rounded down")]
     let span = {
         let whole = (furthest as f64 / exact as f64).ln() as f32;

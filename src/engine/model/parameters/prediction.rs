@@ -1,4 +1,4 @@
-//! The head by which a model was trained: from hidden states to a score for each of the classes that a token can have.
+//! The prediction head of a model: from hidden states to a logit for each class of a token.
 
 use anyhow::{Context, Result, bail};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use crate::model::config::{Activation, Config};
 use crate::model::families::{Architecture, DiscriminatorNames, TokenHeadNames, TransformNames};
 use crate::model::weights::Tensors;
 
-/// The name of the head of a decoder that classifies sequences (transformers' `GenericForSequenceClassification`).
+/// The name of a decoder's sequence classifier (transformers' `GenericForSequenceClassification`).
 const CLASSIFIER: &str = "score.";
 
 /// The task that a model was trained for, token by token.
@@ -35,11 +35,12 @@ impl Objective {
         !matches!(self, Self::SequenceClasses | Self::TokenClasses)
     }
 
-    /// The objective of the head that a checkpoint has; `has` says whether tensor names begin so.
+    /// The objective of a checkpoint's head; `has` says whether any tensor name begins with a prefix.
     pub fn of(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
         let is_decoder = config.visibility.are_causal();
-        // Every checkpoint has such a head, of the embeddings alone; one that was trained on to classify has another one beside.
+        // A tied head needs only the embeddings, which every checkpoint has; one that was fine-tuned to classify has a classifier
+        // too.
         let is_tied = |names: &TokenHeadNames| {
             is_decoder && config.tie_word_embeddings && names.transform.is_none() && !has(CLASSIFIER)
         };
@@ -50,9 +51,9 @@ impl Objective {
         }
     }
 
-    /// Why the head of a checkpoint that has another one cannot be used, where it is known.
+    /// Why a checkpoint's head cannot be used, if it is a known unsupported one.
     pub fn refused(has: impl Fn(&str) -> bool) -> Option<&'static str> {
-        // It is the one that version 3 was trained with, which has the other as well.
+        // DeBERTa version 3 was trained with this head, and has the other one as well.
         if has("mask_predictions.") {
             return Some("tells replaced tokens from true ones by their sum with the first, which is not supported");
         }
@@ -61,7 +62,7 @@ impl Objective {
         )
     }
 
-    /// The tokens that its loss is of, as a summary says it.
+    /// The tokens that the loss is over, in the words of a summary.
     pub fn tokens(self) -> &'static str {
         match self {
             Self::MaskedTokens => "masked tokens",
@@ -76,9 +77,9 @@ impl Objective {
 /// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, bounded by `cap`, with `E` a vector for each class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
-    /// The layer before the product with the classes' vectors; `None`: the hidden states themselves are multiplied.
+    /// The layer before the product with the class vectors; `None` if the hidden states are multiplied directly.
     pub transform: Option<Transform>,
-    /// `[classes, width]`; `None` where they are tied: the word embeddings of the input.
+    /// The class vectors, `[classes, width]`; `None` if they are tied to the word embeddings of the input.
     pub decoder: Option<Vec<f32>>,
     /// `[classes]`
     pub bias: Vec<f32>,
@@ -88,7 +89,7 @@ pub struct PredictionHead {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
-    /// From the hidden states to the width of the classes' vectors.
+    /// From the hidden states to the width of the class vectors.
     pub dense: Linear,
     pub activation: Activation,
     /// After the activation; a discriminator has none.
@@ -118,7 +119,7 @@ impl PredictionHead {
         let (vocabulary, tied) = (config.vocab_size, config.tie_word_embeddings);
         let (width, hidden) = (config.output_embedding_width(), config.hidden_size);
         let has = |name: &str| tensors.has_tensor(name);
-        // Spellings may differ in what has a bias alone.
+        // Spellings may differ only in which parts have a bias.
         let fits = |names: &&TokenHeadNames| {
             let is_there = |name, biased| has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased;
             names.transform.is_none_or(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| {
@@ -147,7 +148,7 @@ impl PredictionHead {
         })
     }
 
-    /// One logit, for a replaced token, is a softmax over two, of which the logit of an original token is always 0.
+    /// The single logit, for a replaced token, becomes a softmax over two classes, with the logit of an original token always 0.
     fn discriminator(tensors: &impl Tensors, config: &Config, names: &DiscriminatorNames) -> Result<Self> {
         let width = config.hidden_size;
         let Linear { weight, bias } = Linear::load(tensors, names.output, [1, width], true)?;

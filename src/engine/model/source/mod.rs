@@ -1,4 +1,4 @@
-//! The source of a model: a folder, the Hub, or the box.
+//! The source of a model: a folder, the Hub, or the binary itself.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::system::progress::DownloadProgress;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelRef {
     Folder(PathBuf),
-    /// A model that the binary brings along, as [`boxed`] names it.
+    /// A model that is part of the binary, as [`boxed`] names it.
     Bundled(String),
     /// A model with an adapter (LoRA) that is merged into it.
     Adapted {
@@ -28,7 +28,7 @@ pub enum ModelRef {
         id: String,
         /// A branch, a tag or a commit; `None` means `main`.
         revision: Option<String>,
-        /// Whether the Hub may not be asked, whatever `HF_HUB_OFFLINE` says.
+        /// Forbids requests to the Hub, regardless of `HF_HUB_OFFLINE`.
         offline: bool,
     },
 }
@@ -45,10 +45,9 @@ impl fmt::Display for ModelRef {
 }
 
 impl ModelRef {
-    /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision`, the address of one of these on the Hub, or `box:name`.
-    /// A name that begins with `box:` is in the box. Any other that exists on disk is meant as such; so is everything
-    /// that cannot be a Hub id. Nothing is refused here: [`resolve`](Self::resolve) says what is wrong with a folder
-    /// that is not there.
+    /// Parses `FOLDER`, `name`, `org/name`, `org/name@revision`, the Hub address of a model, or `box:name` (in the binary). Any
+    /// other name that exists on disk, or cannot be a Hub id, is a folder. Parsing never fails: [`resolve`](Self::resolve)
+    /// reports a folder that does not exist.
     pub fn parse(text: &str) -> Self {
         if text.starts_with(boxed::PREFIX) {
             return Self::Bundled(text.to_owned());
@@ -65,7 +64,7 @@ impl ModelRef {
         Self::Hub { id: id.to_owned(), revision: revision.map(str::to_owned), offline: false }
     }
 
-    /// The same, to be looked for without the network.
+    /// This reference, to be resolved without the network.
     pub fn offline(self) -> Self {
         match self {
             Self::Hub { id, revision, .. } => Self::Hub { id, revision, offline: true },
@@ -74,9 +73,8 @@ impl ModelRef {
         }
     }
 
-    /// Finds the model's files, and downloads the files of a Hub model that are not in the cache yet. The cache is the
-    /// one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE` is set, or the
-    /// Hub does not answer, a model is taken from there.
+    /// Finds the model's files, and downloads missing files of a Hub model into the cache, which is shared with Python's
+    /// `huggingface_hub`. If `HF_HUB_OFFLINE` is set, or the Hub does not answer, a model is taken from the cache.
     /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a build without the feature
     /// `hub` needs a Hub model.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
@@ -113,8 +111,8 @@ impl ModelRef {
         outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", suggestion)
     }
 
-    /// Whether its files are here, in a folder or in the binary, or should be: `runs/last` beside a folder `runs` is hardly of the
-    /// Hub.
+    /// Whether the model is local, in a folder or the binary, or is meant to be: beside a folder `runs`, `runs/last` is no Hub
+    /// id.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Folder(_) | Self::Bundled(_) => true,
@@ -123,7 +121,7 @@ impl ModelRef {
         }
     }
 
-    /// A model folder of much the same name as one that is not there.
+    /// An existing model folder with a name similar to the missing one.
     fn nearby(&self) -> Option<String> {
         let path = match self {
             Self::Folder(path) if !path.exists() => path.as_path(),
@@ -136,7 +134,7 @@ impl ModelRef {
 
 const HOSTS: [&str; 3] = ["huggingface.co/", "hf.co/", "www.huggingface.co/"];
 
-/// The pages of a model that are about one revision of it: `/org/name/tree/REVISION`.
+/// Pages of the Hub about one revision of a model: `/org/name/tree/REVISION`.
 const OF_REVISION: [&str; 5] = ["tree", "blob", "resolve", "raw", "commit"];
 
 const NO_MODELS: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
@@ -153,20 +151,20 @@ fn model_of_address(address: &str) -> Option<String> {
     // The oldest models have no organisation.
     let page = parts.iter().position(|part| OF_REVISION.contains(part)).filter(|page| (1..=2).contains(page));
     let id = parts[..page.unwrap_or(parts.len()).min(2)].join("/");
-    // A slash in the name of a revision.
+    // A slash in a revision is encoded.
     let revision = page.and_then(|page| parts.get(page + 1)).map(|revision| revision.replace("%2F", "/"));
     Some(revision.map_or_else(|| id.clone(), |revision| format!("{id}@{revision}")))
 }
 
-/// Below it two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
+/// Similarity below which two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
 const ALIKE: f64 = 0.85;
 
-/// The model folder whose name is nearest to a misspelt part of `path`.
+/// The model folder whose name is most similar to a misspelt part of `path`.
 fn nearby_folder(path: &Path) -> Option<PathBuf> {
     let there = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.is_dir())?;
     let mut rest = path.strip_prefix(there).ok()?.components();
     let wrong = rest.next()?.as_os_str().to_str()?.to_lowercase();
-    // `./` says that it is a folder and no Hub id.
+    // `./` marks a folder, not a Hub id.
     let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
     let folders = there.read_dir().ok()?.filter_map(|entry| {
         let name = entry.ok()?.file_name();
@@ -175,14 +173,14 @@ fn nearby_folder(path: &Path) -> Option<PathBuf> {
         folder.extend(rest.clone());
         (likeness >= ALIKE && folder.join(CONFIG).is_file()).then_some((likeness, folder))
     });
-    // The first by name of equally near ones.
+    // Among equally similar ones, the first by name.
     let best = folders.max_by(|(a, first), (b, second)| a.total_cmp(b).then_with(|| second.cmp(first)));
     best.map(|(_, folder)| folder)
 }
 
 /// Whether `text` can name a model on the Hub: `name` or `org/name`.
 fn is_hub_id(text: &str) -> bool {
-    // `--` is the slash in the names of cache folders, so the Hub allows it in no id.
+    // `--` encodes the slash in the names of cache folders, so the Hub allows it in no id.
     text.split('/').count() <= 2
         && text.split('/').all(|part| {
             part.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -192,8 +190,8 @@ fn is_hub_id(text: &str) -> bool {
         })
 }
 
-/// Whether `text` can name a revision, such as `main`, `v1.0` or `refs/pr/5`. It becomes part of a path in the
-/// cache, hence no `..` and no leading slash.
+/// Whether `text` can name a revision, such as `main`, `v1.0` or `refs/pr/5`. The name becomes part of a path in the cache,
+/// hence no `..` and no leading slash.
 fn is_revision(text: &str) -> bool {
     text.split('/').all(|part| {
         part.chars().all(|char| char.is_ascii_alphanumeric() || "_.+-".contains(char))
@@ -203,7 +201,7 @@ fn is_revision(text: &str) -> bool {
 }
 
 fn bundled(name: &str) -> Result<ModelFiles> {
-    // An error of usage, as for a corpus of the box: the contents of the box are as fixed as the options.
+    // A usage error, as for a built-in corpus: the contents of the binary are as fixed as the options.
     let files = boxed::model(name).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
     let fetch = |file: &str, _: u64| {
@@ -234,7 +232,7 @@ fn folder(path: &Path) -> Result<ModelFiles> {
         return Err(anyhow!("`{shown}` is a file").about(shown).hint(way_out));
     }
     let mut names = files_in(path).cannot("read model folder", &shown)?;
-    // Exported graphs are only named in messages.
+    // ONNX files are listed only for messages.
     let within = |folder: String| {
         let files = files_in(&path.join(&folder)).unwrap_or_default();
         files.into_iter().map(move |name| format!("{folder}/{name}"))
@@ -249,7 +247,7 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     gather(id, None, &Place::Folder(path.into()), &store)
 }
 
-/// The folders of exported graphs.
+/// The folder of exported graphs.
 const ONNX: &str = "onnx";
 
 /// The names of the regular files in a folder, and of the links that lead to one.

@@ -1,6 +1,6 @@
-//! A tokenizer of each set of files, with the defaults that transformers has for it. Some cut words which another program finds:
-//! `MeCab` and its like for Japanese (`BertJapaneseTokenizer`), a word segmenter for Vietnamese (`PhobertTokenizer`). A treebank has
-//! the words already, so only what is done within them is here.
+//! Builds a tokenizer from each set of files, with transformers' defaults. Some classes cut words that another program finds:
+//! `MeCab` and the like for Japanese (`BertJapaneseTokenizer`), a word segmenter for Vietnamese (`PhobertTokenizer`). A treebank
+//! already has the words, so only the steps within words are here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,16 +31,15 @@ use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
 use crate::system::errors::Facts;
 
-/// An error of the library about the vocabulary in a file.
+/// Turns an error of the library about the vocabulary in a file into one that names the file.
 fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
     move |error| anyhow!("{error}").cannot("use vocabulary", path.display())
 }
 
-/// A tokenizer that is in one file.
+/// A tokenizer in one file, `tokenizer.json`.
 ///
-/// A class that cuts words as BERT's does has its own switches, as in transformers: those that `tokenizer_config.json`
-/// names and the defaults of the class, whatever the file says. A class that puts special tokens around a text does so
-/// if the file has none, as in transformers 5.
+/// For a class that cuts words as BERT's does, switches in `tokenizer_config.json` and the class's defaults override the file, as
+/// in transformers. A class with special tokens around a text adds them if the file has none, as in transformers 5.
 pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();
@@ -114,8 +113,8 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     finished(tokenizer, settings, Kind::WordPiece, path)
 }
 
-/// ESM's tokenizer of a `vocab.txt`, a residue a line: each letter is a token, and white space between them means nothing. Its
-/// defaults are those of transformers' `EsmTokenizer`.
+/// ESM's tokenizer of a `vocab.txt`, one residue per line: each letter is a token, and white space is ignored. The defaults
+/// follow transformers' `EsmTokenizer`.
 pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable(path);
@@ -156,7 +155,7 @@ pub(super) fn byte_level_bpe(
     finished(tokenizer, settings, Kind::ByteLevel, path)
 }
 
-/// The pairs of a `merges.txt`, one a line, the first to be merged first.
+/// The pairs of a `merges.txt`, one per line, in order of priority.
 fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version"));
     let pair = |(number, line): (usize, &str)| {
@@ -168,7 +167,7 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     lines.map(pair).collect()
 }
 
-/// The tokenizer of transformers' `BertJapaneseTokenizer` within words: their compatibility forms cut by `WordPiece` or into
+/// The tokenizer of transformers' `BertJapaneseTokenizer` within words: compatibility forms (NFKC), cut by `WordPiece` or into
 /// characters.
 pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
@@ -228,7 +227,7 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
     model.codes = Some(Arc::new(codes));
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
-    // Beyond the pieces, which do not list it.
+    // The mask gets an id after the pieces, which do not list it.
     let mask = AddedToken::from(settings.special("mask_token", ROBERTA.mask), true);
     let defaults = defaults(Kind::Codes, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
@@ -237,12 +236,12 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
     Ok(tokenizer)
 }
 
-/// A part of a pre-tokenizer by which each match of a pattern is a word.
+/// A part of a pre-tokenizer that makes each match of a pattern a word.
 fn each_match(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
     Ok(Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)?.into())
 }
 
-/// A tokenizer with the special tokens of its class in texts and around them.
+/// Adds the special tokens of the tokenizer's class, within texts and around them.
 fn finished(mut tokenizer: Tokenizer, settings: &TokenizerConfig, kind: Kind, path: &Path) -> Result<Tokenizer> {
     let defaults = defaults(kind, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
@@ -250,16 +249,16 @@ fn finished(mut tokenizer: Tokenizer, settings: &TokenizerConfig, kind: Kind, pa
     Ok(tokenizer)
 }
 
-/// The special tokens of a family, where no file names them.
+/// The special tokens of a family, unless a file names them.
 struct Defaults {
     first: &'static str,
     separator: &'static str,
     unknown: &'static str,
     padding: &'static str,
     mask: &'static str,
-    /// Whether a mask in a text takes the space before it along.
+    /// Whether a mask in a text absorbs the space before it.
     mask_takes_space: bool,
-    /// Whether there are two separators between the texts of a pair, which are of one segment.
+    /// Whether two separators stand between the texts of a pair, and both texts have one segment.
     pairs_apart: bool,
 }
 
@@ -283,15 +282,15 @@ const ROBERTA: Defaults = Defaults {
     pairs_apart: true,
 };
 
-/// MPNet has RoBERTa's special tokens, in a vocabulary that holds BERT's too.
+/// MPNet has RoBERTa's special tokens, in a vocabulary that also holds BERT's.
 const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pairs_apart: false, ..ROBERTA };
 
 const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
 
-/// DeBERTa's first version cuts words as RoBERTa does, and has BERT's special tokens.
+/// DeBERTa version 1 cuts words as RoBERTa does, and has BERT's special tokens.
 const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
 
-/// The special tokens that a tokenizer's class has where no file names them.
+/// The default special tokens of a tokenizer's class.
 fn defaults(kind: Kind, settings: &TokenizerConfig) -> &'static Defaults {
     match kind {
         Kind::WordPiece if settings.is_of("MPNetTokenizer", "mpnet") => &MPNET,
@@ -302,7 +301,8 @@ fn defaults(kind: Kind, settings: &TokenizerConfig) -> &'static Defaults {
     }
 }
 
-/// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
+/// Adds the tokens that files list beside the vocabulary, and marks special tokens, so that they stay whole where a text contains
+/// them literally.
 fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     ensure_few(settings.added.values()).cannot("use vocabulary", path.display())?;
     for (&id, token) in &settings.added {
@@ -322,7 +322,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
     for (name, default) in defaults.into_iter().chain(also) {
         let (content, details) = named(&settings.values, name).unwrap_or((default, None));
         let known = settings.added.values().any(|token| token.content == content);
-        // One that the vocabulary lacks would get an id that the embedding has no row for.
+        // A token that the vocabulary lacks would get an id without a row in the embedding.
         if known || tokenizer.token_to_id(content).is_none() {
             continue;
         }
@@ -336,7 +336,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
     Ok(())
 }
 
-/// Makes sure that a token has the id that the files beside a vocabulary give it.
+/// Fails unless a token has the id that the files beside a vocabulary give it.
 pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Path) -> Result<()> {
     let given = tokenizer.token_to_id(content);
     ensure!(
@@ -353,7 +353,7 @@ pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Pa
     Ok(())
 }
 
-/// The id of the mask: of the token that `mask_token` names, else of a family's default, if the vocabulary has it.
+/// The id of the mask token: the one that `mask_token` names, else a family's default, if the vocabulary has it.
 pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     match named(&settings.values, "mask_token") {
         Some((name, _)) => tokenizer.token_to_id(name),
@@ -379,7 +379,7 @@ fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &De
     let (first, last) = (id(&cls)?, id(&sep)?);
     let (cls, sep) = ((cls, first), (sep, last));
     if defaults.pairs_apart {
-        // Which characters a token is of stays as the pre-tokenizer has it.
+        // The characters of a token stay as the pre-tokenizer has them.
         let apart = RobertaProcessing::new(sep, cls).trim_offsets(false);
         tokenizer.with_post_processor(Some(apart));
     } else {

@@ -1,6 +1,6 @@
-//! Byte-pair encoding within words as fastBPE and subword-nmt write it (Sennrich et al. 2016): `bpe.codes` with a merge of
-//! two symbols and its count in each line, and `vocab.txt` with a piece and its count in each line.
-//! A piece that another one of its word follows ends in `@@`; a symbol of the merges that ends its word ends in `</w>`.
+//! Byte-pair encoding within words, in the format of fastBPE and subword-nmt (Sennrich et al. 2016): each line of `bpe.codes` has
+//! a merge of two symbols and its count, each line of `vocab.txt` a piece and its count.
+//! Every piece of a word except the last ends in `@@`; in merges, the last symbol of a word ends in `</w>`.
 
 use std::collections::HashMap;
 
@@ -9,22 +9,21 @@ use tokenizers::models::bpe::Vocab;
 
 use crate::system::errors::Facts;
 
-/// After a piece that another one of its word follows.
+/// The end of every piece of a word except the last.
 pub(super) const JOINT: &str = "@@";
 
-/// After a symbol that ends its word.
+/// The end of the last symbol of a word.
 const END: &str = "</w>";
 
-/// The special tokens before the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
+/// The special tokens that precede the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
 pub(super) const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
 
-/// The merges of `bpe.codes`, by their ranks: the first is done first.
+/// The merges of `bpe.codes` with their ranks; the lowest rank is merged first.
 #[derive(Debug, Default)]
 pub(super) struct Codes(HashMap<(String, String), usize>);
 
 impl Codes {
-    /// Reads `bpe.codes`.
-    /// Fails if a line has no two symbols.
+    /// Parses `bpe.codes`. Fails if a line has fewer than two symbols.
     pub fn parse(text: &str) -> Result<Self> {
         let mut ranks = HashMap::new();
         for (rank, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version")) {
@@ -37,7 +36,7 @@ impl Codes {
         Ok(Self(ranks))
     }
 
-    /// The pieces of a word, those that another one follows with [`JOINT`] after them.
+    /// The pieces of a word; all but the last end in [`JOINT`].
     pub fn cut(&self, word: &str) -> Vec<String> {
         let mut symbols: Vec<String> = word.chars().map(String::from).collect();
         let Some(last) = symbols.last_mut() else { return symbols };
@@ -61,15 +60,14 @@ impl Codes {
         symbols.into_iter().enumerate().map(piece).collect()
     }
 
-    /// The pair of neighbours that is merged next.
+    /// The adjacent pair that is merged next.
     fn next_merge(&self, symbols: &[String]) -> Option<(String, String)> {
         let pairs = symbols.windows(2).map(|pair| (pair[0].clone(), pair[1].clone()));
         pairs.filter_map(|pair| Some((*self.0.get(&pair)?, pair))).min_by_key(|(rank, _)| *rank).map(|(_, pair)| pair)
     }
 }
 
-/// The ids of the pieces that `vocab.txt` lists, after the special tokens.
-/// A count after a piece is passed over, as in transformers.
+/// The ids of the special tokens and of the pieces in `vocab.txt`. Counts are ignored, as in transformers.
 pub(super) fn vocabulary(text: &str) -> Vocab {
     let pieces = text.lines().map(|line| line.trim().rsplit_once(' ').map_or(line.trim(), |(piece, _)| piece));
     FIRST.into_iter().chain(pieces).map(str::to_owned).zip(0..).collect()

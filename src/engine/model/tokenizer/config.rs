@@ -15,17 +15,17 @@ use crate::model::files::{ModelFile, TokenizerFiles};
 use crate::system::errors::Facts;
 
 pub(super) struct TokenizerConfig {
-    /// `tokenizer_config.json`, and what `special_tokens_map.json` adds to it.
+    /// `tokenizer_config.json`, extended by `special_tokens_map.json`.
     pub values: Map<String, Value>,
-    /// Tokens with ids of their own beside the vocabulary, by id.
+    /// Tokens that files list beside the vocabulary, by id.
     pub added: BTreeMap<u32, AddedToken>,
     /// The tokens without a role that `tokenizer_config.json` lists; `None` if it has no such list.
     pub extra: Option<Vec<AddedToken>>,
-    /// The tokenizer's class in transformers without `Fast`, where a file names it.
+    /// The tokenizer's class in transformers, without the suffix `Fast`, if a file names it.
     pub class: Option<String>,
     /// The model's family, by its `model_type`.
     pub model_type: String,
-    /// `bos_token_id` of the model's `config.json`: the token for the beginning of text.
+    /// `bos_token_id` of the model's `config.json`: the beginning-of-text token.
     pub beginning: Option<u32>,
     /// The file of the settings, for messages.
     path: PathBuf,
@@ -40,7 +40,7 @@ impl TokenizerConfig {
         let lists = ["extra_special_tokens", "additional_special_tokens"].into_iter().filter_map(|key| values.get(key));
         let lists = lists.filter(|list| list.is_array() || list.is_null());
         let lists = lists.map(|list| list.as_array().into_iter().flatten().filter_map(listed).collect::<Vec<_>>());
-        // An empty one gives way to the other, by its older name.
+        // An empty list gives way to the list under the older key.
         let extra = lists.reduce(|list, older| if list.is_empty() { older } else { list });
         // The older files count only if the newer key is missing, as in transformers.
         if let Some(tokens) = values.get("added_tokens_decoder") {
@@ -66,7 +66,7 @@ impl TokenizerConfig {
         Ok(Self { values, added, extra, class, model_type: model_type.to_owned(), beginning, path })
     }
 
-    /// A switch; an error if it is something else. `None` where it is null or not there.
+    /// A Boolean setting; `None` if it is null or missing. Fails if it is anything else.
     pub fn switch(&self, key: &str) -> Result<Option<bool>> {
         match self.values.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -79,13 +79,13 @@ impl TokenizerConfig {
         }
     }
 
-    /// The name of a special token, its own or the `default`.
+    /// The special token under the key `name`, or `default` if no file has it.
     pub fn special(&self, name: &str, default: &str) -> String {
         named(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
     }
 
-    /// The kind of the tokenizer's class, by its name or, where no file names one, by the family's own; `None` if it is
-    /// another one, which is left as its file has it.
+    /// The kind of the tokenizer's class, which is the family's default if no file names one. `None` for other classes, whose
+    /// settings are left as in their file.
     pub fn kind(&self) -> Option<Kind> {
         let japanese = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
         if self.class.as_deref().is_none_or(|class| class == "BertTokenizer")
@@ -100,8 +100,8 @@ impl TokenizerConfig {
         CLASSES.iter().find(is_own).map(|(_, kind, _)| *kind)
     }
 
-    /// The program that finds the words of a text for the tokenizer's class, where that is another one; `has_codes` if
-    /// `bpe.codes` is among its files.
+    /// The program that must find the words of a text first; `None` if the tokenizer finds them itself. `has_codes` tells whether
+    /// `bpe.codes` is among the files.
     pub fn needs_words_of(&self, has_codes: bool) -> Option<String> {
         let words = self.values.get("word_tokenizer_type").and_then(Value::as_str);
         match self.kind() {
@@ -111,12 +111,12 @@ impl TokenizerConfig {
         }
     }
 
-    /// Whether the tokenizer is of a class or, where no file names one, of a family whose own it is.
+    /// Whether the tokenizer is of `class` or, if no file names a class, of `family`, whose default it is.
     pub fn is_of(&self, class: &str, family: &str) -> bool {
         self.class.as_ref().map_or(self.model_type == family, |own| own == class)
     }
 
-    /// Refuses a vocabulary whose class, if a file names one, is of another kind.
+    /// Fails if a file names a class of another kind.
     pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
         let known: Vec<&str> = CLASSES.iter().filter(|(_, of, _)| *of == kind).map(|(class, ..)| *class).collect();
         match &self.class {
@@ -136,7 +136,7 @@ impl TokenizerConfig {
     }
 }
 
-/// A kind of classes whose tokenizer is made of a vocabulary, and has defaults of its own.
+/// Kinds of tokenizer classes that can be built from a vocabulary; each kind has its defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Words are cut as BERT's are.
@@ -145,13 +145,13 @@ pub(super) enum Kind {
     ByteLevel,
     /// Proteins are cut into residues, as ESM's are.
     Residues,
-    /// It cuts words that another program finds, as Japanese BERTs do.
+    /// Words that another program finds are cut, as Japanese BERTs' are.
     Japanese,
     /// Words are cut by `bpe.codes`, as `PhoBERT`'s and `BERTweet`'s are.
     Codes,
 }
 
-/// The classes of transformers of each kind, with the families whose own class it is, by their `model_type`.
+/// The classes of transformers with their kinds, and the families (`model_type`) that have each as default.
 const CLASSES: [(&str, Kind, &[&str]); 17] = [
     ("BertTokenizer", Kind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
     ("DistilBertTokenizer", Kind::WordPiece, &["distilbert"]),
@@ -176,7 +176,7 @@ fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
     serde_json::from_str(&file.text(LONGEST_TOKENIZER)?).cannot("use", file.path().display())
 }
 
-/// A token of a list, a string or an object with the string as `content`.
+/// A token in a list: a string, or an object with the string as `content`.
 fn listed(token: &Value) -> Option<AddedToken> {
     match token.as_str() {
         Some(content) => Some(AddedToken::from(content, true)),
@@ -188,7 +188,7 @@ fn listed(token: &Value) -> Option<AddedToken> {
 pub(super) const ROLES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// A special token by the key that names it: a string, or an object with the string as `content`; then the object too.
+/// The special token under a key: a string, or an object with the string as `content`, which is returned as well.
 pub(super) fn named<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {
     let token = values.get(key)?;
     match token.as_str() {

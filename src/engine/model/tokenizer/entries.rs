@@ -1,4 +1,4 @@
-//! The entries of a vocabulary that stand for text of their own, and the scripts in which it has words.
+//! The entries of a vocabulary that are whole words or characters, and the scripts in which it has words.
 
 use std::collections::BTreeMap;
 
@@ -7,38 +7,36 @@ use unicode_script::{Script, UnicodeScript};
 use super::bounds::Tokenizer;
 use super::marks::Marks;
 
-/// The entries of a vocabulary that are whole words or characters, with their ids: no special token, none that is kept free,
-/// and no piece of a word or of a character.
+/// The entries of a vocabulary that are whole words or characters, without special tokens, reserved entries, and pieces of words
+/// or characters.
 pub(super) struct Entries {
     pub whole: Vec<VocabularyEntry>,
     /// The scripts of all entries, pieces among them.
     pub scripts: Scripts,
-    /// All entries, pieces among them, with their ids; empty where there are more than [`FEW`].
+    /// All entries, pieces among them, with their ids; empty if there are more than [`FEW`].
     pub few: Vec<(u32, String)>,
 }
 
-/// An entry of a vocabulary.
 pub(super) struct VocabularyEntry {
     pub id: u32,
-    /// As the vocabulary has it.
+    /// The entry as the vocabulary writes it.
     pub token: String,
-    /// Its text, with the space before it where it has one.
+    /// The text of the entry, with its leading space if it has one.
     pub text: String,
 }
 
-/// The most ids that are looked at, spread evenly over the vocabulary. The standard error of a share of nine in ten is half
-/// a per cent then, and reading so many entries takes some 20 ms.
+/// Largest number of ids that are examined, spread evenly over the vocabulary. A share of nine in ten then has a standard error
+/// of half a per cent, and reading takes some 20 ms.
 const MOST: usize = 1 << 12;
 
-/// The most entries of a small vocabulary, whose tokens are classes of words by themselves: residues, or 3-mers of four letters.
+/// Largest size of a small vocabulary, in which each token is a word class: residues, or 3-mers of four letters.
 const FEW: usize = 100;
 
-/// The share of entries of one length in a vocabulary of letters or of k-mers, as in [`super::residues`].
+/// The least share of entries of one length in a vocabulary of letters or of k-mers, as in [`super::residues`].
 const OF_ONE_LENGTH: f64 = 0.9;
 
 impl Entries {
-    /// The entries of a tokenizer's vocabulary, ascending by id; of a large one a part. `unknown` is the token for what the
-    /// vocabulary lacks.
+    /// The entries of a tokenizer's vocabulary, ascending by id; a sample of a large vocabulary. `unknown` is the unknown token.
     pub fn of(tokenizer: &Tokenizer, unknown: Option<u32>) -> Self {
         let marks = Marks::of(tokenizer);
         let special = tokenizer.get_added_tokens_decoder();
@@ -57,7 +55,7 @@ impl Entries {
         Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts, few }
     }
 
-    /// The characters of an entry, where nine in ten have as many: letters, or k-mers of one length.
+    /// The number of characters that nine in ten entries have, if there is one: letters, or k-mers of one length.
     pub fn length(&self) -> Option<usize> {
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
         for entry in &self.whole {
@@ -73,8 +71,8 @@ impl Entries {
     }
 }
 
-/// Whether an entry has no text: a special token in brackets, a place kept free (`[unused7]`, `madeupword0001` of fairseq),
-/// or a byte of sentencepiece (`<0x0A>`).
+/// Whether an entry has no text: a special token in brackets, a reserved entry (`[unused7]`, `madeupword0001` of fairseq), or a
+/// byte of sentencepiece (`<0x0A>`).
 fn is_reserved(entry: &str) -> bool {
     let within = |open: char, close: char| entry.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
     let is_name = |text: &str| text.contains(|c: char| c.is_alphanumeric());
@@ -84,32 +82,32 @@ fn is_reserved(entry: &str) -> bool {
         || entry.ends_with("NOTUSED")
 }
 
-/// The names of special tokens in vocabularies of BERT, whatever the class of the tokenizer calls special.
+/// The names of special tokens in BERT vocabularies, whichever tokens the tokenizer's class calls special.
 const SPECIAL: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
 
 /// The scripts of a vocabulary, with the numbers of its entries in each.
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
-    /// Numbers of entries of each script: all, and with at least two letters.
+    /// For each script the number of its entries, and the number of entries with at least two letters.
     entries: BTreeMap<&'static str, [usize; 2]>,
-    /// Entries that have a letter.
+    /// The number of entries that have a letter.
     all: usize,
 }
 
-/// The least entries of several letters by which a vocabulary knows a script, and their share of a small vocabulary. A
-/// vocabulary that has no words of a script may still have its alphabet: bert-base-uncased has 8 such entries in Cyrillic and 4
-/// in Greek, of 28,000.
+/// Fewest entries of several letters with which a vocabulary knows a script, and their least share in a small vocabulary. A
+/// vocabulary without words of a script may still have its alphabet: bert-base-uncased has 8 such entries in Cyrillic and 4 in
+/// Greek, of 28,000.
 const FEWEST_OF_SEVERAL: usize = 100;
 const SHARE_OF_SEVERAL: f64 = 0.01;
 
-/// The least entries of any length, for scripts whose letters are words, and their share of a small vocabulary. The 1,000 most
-/// frequent characters make up some nine tenths of Chinese text (Da 2004); bert-base-uncased knows no Chinese, and has 488 entries in
-/// Han: 1.8 % of all with letters.
+/// Fewest entries of any length, for scripts whose letters are words, and their least share in a small vocabulary. The 1,000 most
+/// frequent characters make up some nine tenths of Chinese text (Da 2004); bert-base-uncased knows no Chinese, and has 488
+/// entries in Han: 1.8 % of all with letters.
 const FEWEST: usize = 1000;
 const SHARE: f64 = 0.02;
 
 impl Scripts {
-    /// The scripts of these entries; an entry is of the script of its first letter.
+    /// Counts entries by script; the first letter decides the script of an entry.
     pub(super) fn of(texts: impl Iterator<Item = String>) -> Self {
         let mut scripts = Self::default();
         for text in texts {
@@ -134,7 +132,7 @@ impl Scripts {
     }
 }
 
-/// The script of a letter; `None` of other characters, and of letters that several scripts share.
+/// The script of a letter; `None` for other characters, and for letters that several scripts share.
 pub fn script_of(c: char) -> Option<&'static str> {
     if c.is_ascii() {
         return c.is_ascii_alphabetic().then(|| Script::Latin.full_name());

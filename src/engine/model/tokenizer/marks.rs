@@ -1,4 +1,4 @@
-//! The text of a token, without the marks of the vocabulary.
+//! The text of a token, without the marks by which a vocabulary shows word boundaries.
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -8,20 +8,20 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use super::bounds::Tokenizer;
 use super::codes::JOINT;
 
-/// How a vocabulary writes where in a word a token stands.
+/// How a vocabulary marks a token's position in its word.
 pub(super) struct Marks {
     begin: Begin,
     /// `</w>` and similar marks after a token that ends a word.
     end: Option<String>,
-    /// `@@` after a token that another one of its word follows.
+    /// `@@` after every token of a word except the last.
     joint: Option<&'static str>,
 }
 
-/// How a vocabulary tells the tokens that begin a word from those that continue one.
+/// How a vocabulary distinguishes tokens that begin a word from tokens that continue one.
 enum Begin {
     /// `##` and similar marks before a token that continues a word.
     Continuation(String),
-    /// Bytes as letters, a space among them before what begins a word.
+    /// Bytes written as letters; the letter for a space precedes a token that begins a word.
     ByteLevel,
     /// `▁` and similar marks before a token that begins a word.
     Mark(char),
@@ -40,7 +40,7 @@ impl Marks {
             ModelWrapper::BPE(model) => end = model.end_of_word_suffix.clone().filter(|mark| !mark.is_empty()),
             ModelWrapper::WordLevel(_) | ModelWrapper::Unigram(_) => {}
         }
-        // Llama's and Gemma's files have the mark in their normaliser alone.
+        // Llama's and Gemma's files have the mark only in their normaliser.
         let puts_mark = |part: &NormalizerWrapper| match part {
             NormalizerWrapper::Replace(replace) => replace.content.starts_with(SENTENCEPIECE_SPACE),
             NormalizerWrapper::Prepend(prepend) => prepend.prepend.starts_with(SENTENCEPIECE_SPACE),
@@ -74,7 +74,7 @@ impl Marks {
         self.text(token).trim_start_matches(' ').to_owned()
     }
 
-    /// The text of a token; of bytes that are no whole character U+FFFD.
+    /// The text of a token; bytes that form no whole character become U+FFFD.
     pub fn text(&self, token: &str) -> String {
         let text = match &self.begin {
             Begin::Continuation(mark) => {
@@ -89,13 +89,13 @@ impl Marks {
         bare.filter(|bare| !bare.is_empty()).unwrap_or(text)
     }
 
-    /// The text of a token that a tokenizer can give back, read by itself: `None` of a piece of a word or of a
-    /// character, which it makes beside other pieces alone.
+    /// The text of a token that a tokenizer can produce alone; `None` for a piece of a word or of a character, which occurs only
+    /// beside other pieces.
     pub fn whole(&self, token: &str) -> Option<String> {
         let is_whole = match (&self.begin, &self.end) {
             _ if self.joint.is_some_and(|joint| token.ends_with(joint)) => false,
             (_, Some(end)) => token.ends_with(end.as_str()),
-            // A word may follow something else than a space.
+            // A word may follow something other than a space.
             (Begin::ByteLevel, None) => true,
             (_, None) => self.begins_word(token),
         };
@@ -110,7 +110,7 @@ const SENTENCEPIECE_SPACE: char = '▁';
 /// The letter that encodes the byte of a space.
 const BYTE_LEVEL_SPACE: char = 'Ġ';
 
-/// The ids of the tokens that begin a word and hold a letter, ascending; none in brackets.
+/// The ids of the tokens that begin a word and contain a letter, ascending, without tokens in brackets.
 pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
     let marks = Marks::of(tokenizer);
     let is_word = |token: &str| {
@@ -124,7 +124,7 @@ pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
     ids
 }
 
-/// Whether the surface of each id of the vocabulary is all Unicode punctuation.
+/// For each id of the vocabulary, whether its surface is all Unicode punctuation.
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
     let marks = Marks::of(tokenizer);
     let mut table = Vec::new();
@@ -140,7 +140,7 @@ fn is_punctuation(surface: &str) -> bool {
     !surface.is_empty() && surface.chars().all(|c| c.general_category_group() == GeneralCategoryGroup::Punctuation)
 }
 
-/// Shows every part of a pre-tokenizer.
+/// Calls `show` with every innermost part of a pre-tokenizer.
 pub(super) fn each(pre_tokenizer: &mut PreTokenizerWrapper, show: &mut impl FnMut(&mut PreTokenizerWrapper)) {
     if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
         parts.as_mut().iter_mut().for_each(|part| each(part, show));

@@ -1,9 +1,9 @@
-//! A model's tokenizer: how one is built of each set of files (`build.rs`), as transformers does.
-//! Files of unknown origin reach a library here, which may panic at them: see [`contained`].
+//! A model's tokenizer, built from any set of files (`build.rs`), as transformers does.
+//! The library may panic at files of unknown origin, so calls of it are [`contained`].
 //!
-//! `tokenizer.json` is a whole tokenizer; `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` and `merges.txt` one
-//! of byte-level BPE, `spm.model` and its like are models of sentencepiece (`sentencepiece/`); what they leave open is in
-//! `tokenizer_config.json` (`config.rs`) or has the defaults of the class.
+//! `tokenizer.json` is a whole tokenizer. `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` with `merges.txt` one of
+//! byte-level BPE, `spm.model` and the like are sentencepiece models (`sentencepiece/`). For these, other settings come from
+//! `tokenizer_config.json` (`config.rs`) or are the defaults of the class.
 
 mod bounds;
 mod build;
@@ -36,12 +36,12 @@ pub use entries::{Scripts, script_of};
 use properties::{Beginning, for_words, joins_by_a_space, named_beginning, separator, splits_at_spaces, unknown};
 use round_trip::RoundTrip;
 
-/// How a run has the tokenizer read text.
+/// How the tokenizer reads text in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenizerOptions {
     /// Whether each given word is looked up as one entry of the vocabulary.
     pub tokens_as_words: bool,
-    /// How sequences of residues are parted; as the vocabulary tells if `None`.
+    /// How sequences of residues are split; `None` leaves that to the vocabulary.
     pub residues: Option<residues::Parting>,
 }
 
@@ -52,44 +52,45 @@ pub struct ModelTokenizer {
     path: PathBuf,
     /// The tokenizer of running text.
     text: Tokenizer,
-    /// The tokenizer of words that are split beforehand, if it is another one.
+    /// The tokenizer of words that were split beforehand, if it differs from `text`.
     words: Option<Tokenizer>,
-    /// Rows of the token embedding: ids are below.
+    /// The number of rows of the token embedding; ids must be smaller.
     rows: usize,
     /// The id of `[SEP]` or `</s>`.
     pub separator: Option<u32>,
     /// The id of `[MASK]` or `<mask>`.
     pub mask: Option<u32>,
-    /// The id of the token for text that is not in the vocabulary: `[UNK]`, `<unk>`.
+    /// The id of the unknown token: `[UNK]`, `<unk>`.
     pub unknown: Option<u32>,
-    /// Whether the surface of each id is all Unicode punctuation.
+    /// For each id, whether its surface is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
-    /// Whether a text that follows another takes a space before it, as a part of its first token.
+    /// Whether a text needs a space before it when it follows another text, as part of its first token.
     pub joins_by_a_space: bool,
-    /// How sequences are parted for it, if its tokens are residues of proteins or of nucleic acids, so that the model knows no words.
+    /// How sequences are split for the tokenizer, if its tokens are residues of proteins or nucleic acids and not words.
     pub parting: Option<residues::Parting>,
-    /// The token for the beginning of text, where a file names one.
+    /// The beginning-of-text token, if a file names one.
     named_beginning: Option<u32>,
-    /// The program that finds the words of a text, where that is another one.
+    /// The program that must find the words of a text first, if one is needed.
     needs_words_of: Option<String>,
     beginning: Beginning,
-    /// The entries of its vocabulary that it gives back when it reads them.
+    /// How many entries of the vocabulary the tokenizer gives back when it reads them.
     pub round_trip: RoundTrip,
     pub scripts: Scripts,
-    /// The characters of an entry of its vocabulary, where nearly all have as many: letters, or k-mers of one length.
+    /// The number of characters that nearly all entries of the vocabulary have, if there is one: letters, or k-mers of one
+    /// length.
     pub entry_length: Option<usize>,
-    /// All entries of the vocabulary that are no special tokens, with their ids, where they are 100 at most; none of a larger one.
+    /// All entries of the vocabulary except special tokens, with their ids; empty if there are more than 100.
     pub few_entries: Vec<(u32, String)>,
     /// Whether each given word is looked up as one entry of the vocabulary.
     pub looks_up_words: bool,
 }
 
 impl ModelTokenizer {
-    /// Loads the tokenizer of a model of the family `model_type` whose token embedding has `rows` rows; `config` is its
-    /// `config.json`, which may name the tokenizer's class.
-    /// Fails if a file cannot be read, its class is unknown, the special tokens are not in the vocabulary, or a token
-    /// has no row in the embedding.
+    /// Loads the tokenizer of a model of the family `model_type` whose token embedding has `rows` rows. The model's
+    /// `config.json`, `config`, may name the tokenizer's class.
+    /// Fails if a file cannot be read, the class is unknown, a special token is not in the vocabulary, or a token has no row in
+    /// the embedding.
     pub fn load(files: &TokenizerFiles, config: &ModelFile, model_type: &str, rows: usize) -> Result<Self> {
         let settings = TokenizerConfig::read(files, config, model_type)?;
         let files: Vec<_> = files.iter().collect();
@@ -133,7 +134,7 @@ impl ModelTokenizer {
                 words: for_words(&text),
                 text,
             };
-            // The special tokens around a text fit as well, or no sentence will.
+            // The special tokens around a text must fit the embedding as well, or every sentence would fail.
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
@@ -143,9 +144,9 @@ impl ModelTokenizer {
         time_limit::within(bytes, place, || contained(build)).cannot("use tokenizer", path.display())?
     }
 
-    /// The tokenizer as a run asks for it: words looked up as entries of the vocabulary, or text cut as the files say and
-    /// residues parted as the options say.
-    /// Fails if text is to be cut and the tokenizer does not give back the entries of its vocabulary.
+    /// The tokenizer for a run's options: it looks up words as entries of the vocabulary, or cuts text by its files and splits
+    /// residues by the options.
+    /// Fails if it has to cut text and does not give back the entries of its vocabulary.
     pub fn reading(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {
             return self.clone().looking_up_words().map(Cow::Owned);
@@ -159,8 +160,8 @@ impl ModelTokenizer {
         })
     }
 
-    /// Looks up each given word as one entry of the vocabulary, or as the unknown token; white space separates the words of running text.
-    /// Fails if there is no such tokenizer.
+    /// A tokenizer that looks up each word as one entry of the vocabulary, or as the unknown token; white space separates the
+    /// words of running text. Fails if the library cannot build it.
     fn looking_up_words(self) -> Result<Self> {
         let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();
         let vocabulary = self.text.get_vocab(false).into_iter().collect();
@@ -182,21 +183,19 @@ impl ModelTokenizer {
         })
     }
 
-    /// Encodes running text, with the special tokens around it if `special`.
-    /// Fails if the tokenizer fails.
+    /// Encodes running text, with the special tokens around it if `special`. Fails if the tokenizer fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
         self.checked(special, || self.text.encode(text, special))
     }
 
-    /// Encodes two running texts as a pair, with the special tokens around and between them.
-    /// Fails if the tokenizer fails.
+    /// Encodes two running texts as a pair, with the special tokens around and between them. Fails if the tokenizer fails.
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
         self.checked(true, || self.text.encode((first, second), true))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them, as transformers does with
-    /// `is_split_into_words=True`; of byte-level BPE each as one that begins a word (`add_prefix_space=True`), without
-    /// which all words but the first would be cut as if they continued the word before.
+    /// `is_split_into_words=True`. Byte-level BPE gets a space before each word (`add_prefix_space=True`); without it, all words
+    /// except the first would be cut as if they continued the word before.
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
@@ -210,21 +209,20 @@ impl ModelTokenizer {
         self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
-    /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
-    /// Fails if the tokenizer fails.
+    /// Cuts an encoding without special tokens to `tokens` tokens, and adds the special tokens. Fails if the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
         self.checked(true, || self.text.post_process(bare, None, true))
     }
 
-    /// The encoding that the library returns, with what stands before it if `special`; its failures, panics too, as errors that
+    /// The library's encoding, with the run's beginning of text if `special`. Its failures, panics included, become errors that
     /// name the file.
     fn checked(&self, special: bool, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
         let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;
         let encoding = if special { self.beginning.applied(encoding, &self.text) } else { encoding };
-        // Post-processors have ids of their own, which need not be in the vocabulary.
+        // Post-processors store ids, which need not be in the vocabulary.
         if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
             let token = encoding.get_tokens().get(place).map_or("", String::as_str);
             let misfit = misfit(&self.path, token, encoding.get_ids()[place], self.rows);
@@ -233,8 +231,8 @@ impl ModelTokenizer {
         Ok(encoding)
     }
 
-    /// This tokenizer with the token for the beginning of text before every text, where it puts none.
-    /// Fails if no file names it.
+    /// This tokenizer with the beginning-of-text token before every text, unless it already puts a special token there.
+    /// Fails if no file names that token.
     pub fn always_beginning(self) -> Result<Self> {
         let token = self.named_beginning.ok_or_else(|| {
             let way_out = "name it as `bos_token` in tokenizer_config.json, or as `bos_token_id` in config.json";
@@ -249,56 +247,54 @@ impl ModelTokenizer {
         Self { beginning: Beginning::Nothing, ..self }
     }
 
-    /// The special token that stands before a text; `None` if none does.
-    /// Fails if the tokenizer fails.
+    /// The special token before a text; `None` if there is none. Fails if the tokenizer fails.
     pub fn begins_with(&self) -> Result<Option<String>> {
         let around = self.encode_text("a", true)?;
         let is_special = around.get_special_tokens_mask().first() == Some(&1);
         Ok(around.get_tokens().first().filter(|_| is_special).cloned())
     }
 
-    /// The token of an id, as the vocabulary has it.
+    /// The token of an id, as the vocabulary writes it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.text.id_to_token(id)
     }
 
-    /// The id of a token, if the vocabulary has it.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.text.token_to_id(token)
     }
 
-    /// The tokens of the vocabulary that begin a word and have a letter, ascending by id, without special tokens and
-    /// without tokens in brackets such as `[unused1]`, which have no text.
+    /// The ids of the tokens that begin a word and contain a letter, ascending, without special tokens and tokens in brackets,
+    /// such as `[unused1]`, which have no text.
     pub fn word_beginnings(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
         marks::word_beginnings(&self.text).into_iter().filter(|&id| !special(id)).collect()
     }
 
-    /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
-    /// or the continuation of a word left out.
+    /// Whether all characters of a token, apart from the marks of word boundaries, are Unicode punctuation (general category P).
     pub fn is_punctuation(&self, id: u32) -> bool {
         self.punctuation.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// The program that finds the words of a text, where that is another one: running text cannot be read then, and words can.
+    /// The program that must find the words of a text first, if one is needed: then only split words can be read, not running
+    /// text.
     pub fn needs_words_of(&self) -> Option<&str> {
         self.needs_words_of.as_deref().filter(|_| !self.looks_up_words)
     }
 
-    /// Whether words are read one by one, never as they stand in a text: each is looked up, or cut by itself.
+    /// Whether each word is looked up or cut by itself, regardless of its context in a text.
     pub fn reads_words_alone(&self) -> bool {
         self.looks_up_words || self.needs_words_of.is_some()
     }
 
-    /// Whether it reads words in lower case although its vocabulary has capitals.
+    /// Whether the tokenizer lower-cases words although its vocabulary has capitals.
     pub fn lower_cases(&self) -> bool {
         self.round_trip.lower_cases() && !self.looks_up_words
     }
 
-    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if none is known.
-    /// If the tokenizer splits at spaces, each part between spaces that has an ASCII letter or digit has at least one
-    /// token of its own.
+    /// The end of a prefix of `text` that certainly has at least `tokens` tokens, found without encoding; `None` if none is
+    /// known. In a tokenizer that splits at spaces, each part between spaces with an ASCII letter or digit has at least one
+    /// token.
     pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {
         let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let parts = self.splits_at_spaces.then(|| text.split(' '))?;
@@ -307,8 +303,8 @@ impl ModelTokenizer {
     }
 }
 
-/// Makes sure that every token of the vocabulary has a row in an embedding of `rows` rows. Tokens that were added to it
-/// later may have none: they are looked at where a text has them.
+/// Fails if a token of the vocabulary has no row in an embedding of `rows` rows. Added tokens may lack a row: they are checked
+/// when a text contains them.
 fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     let added = tokenizer.get_added_tokens_decoder();
     let vocabulary = tokenizer.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
@@ -318,7 +314,7 @@ fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     }
 }
 
-/// A token that has no row in the embedding.
+/// The error that a token has no row in the embedding.
 fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
     anyhow!(
         "tokenizer `{}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {rows}",

@@ -1,4 +1,4 @@
-//! Properties of a tokenizer that no file names outright: they follow from its parts, or from what it makes of a short text.
+//! Properties of a tokenizer that no file states: they follow from its parts, or from its encoding of a short text.
 
 use anyhow::{Result, anyhow};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -8,19 +8,19 @@ use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named};
 use super::marks::each;
 
-/// The separator: what `sep_token` names, else the special token after a text.
+/// The separator: the token that `sep_token` names, else the special token after a text.
 pub(super) fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
     if let Some((name, _)) = named(&settings.values, "sep_token") {
         return Ok(tokenizer.token_to_id(name));
     }
-    // Around an empty text a single special token could stand before it or after it.
+    // Not an empty text, where a single special token could stand before or after it.
     let around =
         tokenizer.encode("a", true).map_err(|error| anyhow!("the tokenizer fails on the text `a`: {error}"))?;
     let last = around.get_special_tokens_mask().iter().rposition(|&mask| mask == 1).filter(|&place| place > 0);
     Ok(last.filter(|&place| place + 1 == around.len()).map(|place| around.get_ids()[place]))
 }
 
-/// The unknown token: what the model of the vocabulary puts there; a unigram model does not tell it.
+/// The unknown token, as the vocabulary's model names it; a unigram model does not name it, so settings and defaults do.
 pub(super) fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     let token = match &tokenizer.get_model().model {
         ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
@@ -28,14 +28,14 @@ pub(super) fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Opti
         ModelWrapper::BPE(model) => model.unk_token.as_deref(),
         ModelWrapper::Unigram(_) => match named(&settings.values, "unk_token") {
             Some((name, _)) => Some(name),
-            // DeBERTa's is the second.
+            // The second one is DeBERTa's.
             None => ["<unk>", "[UNK]"].into_iter().find(|token| tokenizer.token_to_id(token).is_some()),
         },
     };
     token.and_then(|token| tokenizer.token_to_id(token))
 }
 
-/// The tokenizer for words split beforehand, where it is another one: with a space before each of them.
+/// The tokenizer for words split beforehand, with a space before each word; `None` if `text` serves.
 pub(super) fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
     let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
     let mut changed = false;
@@ -52,7 +52,7 @@ pub(super) fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
     })
 }
 
-/// Whether no token reaches over a space: the pre-tokenizer splits there, and no added token has one inside.
+/// Whether no token reaches over a space: the pre-tokenizer splits at spaces, and no added token contains one.
 pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
     let mut splits = false;
     if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
@@ -73,15 +73,15 @@ pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
 /// The tokens before a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// The tokens that the tokenizer puts there.
+    /// The tokens that the tokenizer itself puts before a text.
     Own,
-    /// This token, unless the tokenizer puts a special one there.
+    /// This token, unless the tokenizer puts a special token there.
     Token(u32),
     /// No special token.
     Nothing,
 }
 
-/// The token for the beginning of text: the one that `bos_token` names, or else that of `bos_token_id`.
+/// The beginning-of-text token: the one that `bos_token` names, or else the one with the id `bos_token_id`.
 pub(super) fn named_beginning(tokenizer: &Tokenizer, settings: &TokenizerConfig, rows: usize) -> Option<u32> {
     let by_name = named(&settings.values, "bos_token").and_then(|(name, _)| tokenizer.token_to_id(name));
     let by_id = settings.beginning.filter(|&id| (id as usize) < rows && tokenizer.id_to_token(id).is_some());
@@ -89,7 +89,7 @@ pub(super) fn named_beginning(tokenizer: &Tokenizer, settings: &TokenizerConfig,
 }
 
 impl Beginning {
-    /// An encoding with its special tokens that begins so.
+    /// Changes the beginning of an encoding with special tokens.
     pub fn applied(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
         let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
         match self {
@@ -109,9 +109,9 @@ impl Beginning {
     }
 }
 
-/// Whether a text that follows another takes a space before it, as a part of its first token.
-/// Byte-level BPE cuts `a a` into `a` and `Ġa`; a tokenizer that marks the beginning of every text as that of a word, or cuts
-/// at white space, needs none.
+/// Whether a text needs a space before it when it follows another text, as part of its first token.
+/// Byte-level BPE does, as it cuts `a a` into `a` and `Ġa`. A tokenizer that treats the beginning of every text as the beginning
+/// of a word, or cuts at white space, does not.
 pub(super) fn joins_by_a_space(tokenizer: &Tokenizer) -> bool {
     let ids =
         |text: &str| tokenizer.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Models of residues, of proteins or of nucleic acids: what tells them, and how a sequence is parted for their tokenizer.
+//! Models of residues, of proteins or of nucleic acids: how they are recognised, and how sequences are split for their tokenizer.
 //!
-//! The vocabulary tells them, whatever the family: the twenty amino acids as single capitals and little else (ESM,
-//! `ProtBERT`, `ProtT5`), or all words of one length over the letters of its alphabet (the 3-mers of DNABERT).
+//! In any family, the vocabulary shows them: it has the twenty amino acids as single capitals and little else (ESM,
+//! `ProtBERT`, `ProtT5`), or all words of one length over the letters of an alphabet (the 3-mers of DNABERT).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,19 +15,19 @@ use super::ModelTokenizer;
 use super::bounds::Tokenizer;
 use super::entries::Entries;
 
-/// The letters of the twenty amino acids that the genetic code has.
+/// The letters of the twenty amino acids of the genetic code.
 const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 
-/// The most entries of a vocabulary of residues: letters for what is not known for sure, gaps and stops beside the twenty.
+/// Largest vocabulary of residues: the twenty amino acids, letters for ambiguous residues, gaps and stops.
 const MOST_RESIDUES: usize = 64;
 
-/// The share of all k-mers that a vocabulary of k-mers has, and of its entries that are k-mers.
+/// The least share of all possible k-mers that a vocabulary of k-mers has, and the least share of its entries that are k-mers.
 const KMERS: f64 = 0.9;
 
-/// The largest k that is told by a vocabulary: there are a million 10-mers of four nucleotides.
+/// The largest k that is recognised: there are a million 10-mers of four nucleotides.
 const LONGEST_KMER: usize = 10;
 
-/// How a sequence is parted for a tokenizer.
+/// How a sequence of residues is split for a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -40,7 +40,7 @@ pub enum Parting {
     Kmers {
         /// Letters of a word.
         length: usize,
-        /// Letters from the beginning of a word to that of the next.
+        /// Letters from the beginning of a word to the beginning of the next.
         stride: usize,
     },
 }
@@ -88,7 +88,7 @@ impl From<Parting> for String {
 }
 
 impl Parting {
-    /// Parts a sequence of letters into what it gives to a tokenizer, each followed by a space.
+    /// Appends a sequence of letters to `parted`, split for a tokenizer; a space follows each part.
     fn part(self, letters: &str, parted: &mut String) {
         let (length, stride) = match self {
             Self::Letters => return parted.push_str(letters),
@@ -96,7 +96,7 @@ impl Parting {
             Self::Kmers { length, stride } => (length, stride),
         };
         let starts: Vec<usize> = letters.char_indices().map(|(at, _)| at).chain([letters.len()]).collect();
-        // One that is shorter than a word is left as it is.
+        // A sequence shorter than a word is left as it is.
         let length = length.min(starts.len() - 1).max(1);
         for word in starts.windows(length + 1).step_by(stride) {
             parted.push_str(&letters[word[0]..word[length]]);
@@ -104,7 +104,7 @@ impl Parting {
         }
     }
 
-    /// How a vocabulary of residues has its sequences parted; `None` of another vocabulary.
+    /// How sequences are split for a vocabulary of residues; `None` for another vocabulary.
     pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
         let texts = entries.texts();
         let reads = |text: &str, wanted: &[&str]| {
@@ -124,7 +124,7 @@ impl Parting {
     }
 }
 
-/// Whether entries are residues: the twenty amino acids are among them, and all others are letters and signs too.
+/// Whether entries are residues: the twenty amino acids are among them, and all others are single letters or signs.
 fn are_residues(entries: &[&str]) -> bool {
     let is_single =
         |entry: &&str| entry.chars().count() == 1 && !entry.contains(|c: char| c.is_lowercase() || c.is_numeric());
@@ -136,7 +136,7 @@ fn is_kmer(entry: &str, length: usize) -> bool {
     entry.len() == length && entry.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// The length of the k-mers that entries are, if they are all of one length over some letters.
+/// The length of the k-mers in `entries`, if nearly all entries are k-mers of one length over some alphabet.
 fn kmers(entries: &[&str]) -> Option<usize> {
     (2..=LONGEST_KMER).find(|&length| {
         let words: Vec<&&str> = entries.iter().filter(|entry| is_kmer(entry, length)).collect();
@@ -148,8 +148,8 @@ fn kmers(entries: &[&str]) -> Option<usize> {
 }
 
 impl ModelTokenizer {
-    /// A text as the tokenizer needs it: the letters of residues parted, and any other text as it is.
-    /// A word that is an entry of the vocabulary already is left alone, so a parted text stays as it is.
+    /// A text as the tokenizer needs it: sequences of residues split, any other text unchanged.
+    /// A word that is already an entry of the vocabulary stays, so a text that is already split does not change.
     pub fn parted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };
         if self.looks_up_words {

@@ -1,9 +1,9 @@
 //! The round trip of a vocabulary: how many of its entries the tokenizer gives back when it reads them.
 //!
-//! A vocabulary says what its model was trained on, and not how text was cut into its entries: with the wrong defaults all
-//! text becomes unknown tokens. So each entry that is a whole word or character is read by itself: it is *given back* if it
-//! comes out as one token, itself, and *lost* if it comes out as the unknown token, or as several words. Entries that come out
-//! as other known pieces of one word lose nothing: byte-pair encoding never makes some, and lower case may be intended.
+//! A vocabulary does not say how text was cut into its entries: with the wrong defaults, all text becomes unknown tokens. So each
+//! entry that is a whole word or character is read by itself. It is *given back* if it comes out as one token, itself, and *lost*
+//! if it comes out as the unknown token, or as several words. Entries that come out as other known pieces of one word are not
+//! lost: byte-pair encoding never produces some entries, and lower case may be intended.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;
@@ -15,15 +15,15 @@ use super::entries::{Entries, VocabularyEntry};
 use crate::system::contained::contained;
 use crate::system::errors::Facts;
 
-/// The share of entries that may be lost. The vocabulary of bert-base-uncased loses 1 of 23,694 entries with the tokenizer
-/// that it was trained with; one of chemical reactions loses 545 of 576 with BERT's default tokenizer.
+/// The largest share of entries that may be lost. bert-base-uncased loses 1 of 23,694 entries with its own tokenizer; a
+/// vocabulary of chemical reactions loses 545 of 576 with BERT's default tokenizer.
 const MOST_LOST: f64 = 0.1;
 
-/// The share of entries that are read in lower case alone beyond which the vocabulary is called cased: the uncased
-/// vocabularies of BERT have none, the cased ones over a quarter.
+/// The share of entries read only in lower case above which a vocabulary counts as cased: BERT's uncased vocabularies have no
+/// such entries, its cased ones over a quarter.
 const MOST_LOWER_CASED: f64 = 0.1;
 
-/// The fewest entries by which a tokenizer is judged; a protein has twenty kinds of residues.
+/// The fewest entries from which a tokenizer is judged; proteins have twenty kinds of residues.
 const FEWEST: u64 = 10;
 
 /// The entries of a vocabulary that its tokenizer gives back when it reads them.
@@ -55,7 +55,7 @@ pub struct ReadEntry {
 }
 
 impl RoundTrip {
-    /// Whether the tokenizer cannot read what the vocabulary is made of.
+    /// Whether the tokenizer loses too many entries of its vocabulary.
     pub fn fails(&self) -> bool {
         self.exceeds(self.lost, MOST_LOST)
     }
@@ -69,12 +69,12 @@ impl RoundTrip {
         self.entries >= FEWEST && entries as f64 > share * self.entries as f64
     }
 
-    /// The mean number of characters of an entry; `None` where none was read.
+    /// The mean number of characters of an entry; `None` if no entry was read.
     pub fn characters_per_entry(&self) -> Option<f64> {
         (self.characters > 0).then(|| self.characters as f64 / self.entries as f64)
     }
 
-    /// The example as a clause: what the tokenizer makes of an entry.
+    /// The example as a clause: an entry and its tokens.
     fn example(&self) -> String {
         let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
         const SHOWN: usize = 6;
@@ -83,7 +83,7 @@ impl RoundTrip {
         format!("of `{}` it makes {}", entry.escape_debug(), shown.join(" "))
     }
 
-    /// The error of a tokenizer in the file `path` that cannot read what the vocabulary is made of.
+    /// The error that the tokenizer in the file `path` loses too many entries of its vocabulary.
     pub(super) fn error(&self, path: &str) -> anyhow::Error {
         let Self { entries, given_back, .. } = self;
         let error = anyhow!(
@@ -116,8 +116,8 @@ impl RoundTrip {
     }
 }
 
-/// Reads the entries of a tokenizer's vocabulary; `unknown` is the token for what the vocabulary lacks.
-/// A tokenizer that fails on one is not judged: a sentence will tell why.
+/// Reads the entries of a tokenizer's vocabulary; `unknown` is the unknown token.
+/// A tokenizer that fails on an entry is not judged: the first sentence will report the failure.
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut found = RoundTrip::default();
     let mut worst = Outcome::Pieces;
@@ -141,7 +141,7 @@ pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>)
     found
 }
 
-/// The fate of an entry, the worst last.
+/// The outcome for an entry, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     GivenBack,
@@ -150,7 +150,7 @@ enum Outcome {
     Lost,
 }
 
-/// Reads one entry; a tokenizer may put a space before a text by itself, or take the one that is there.
+/// Reads one entry, with and without its leading space, because some tokenizers add or remove a space before a text.
 fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
     let encode = |text: &str| tokenizer.encode(text, false).map_err(|error| anyhow!("{error}"));
     let is_given_back = |encoding: &Encoding| encoding.get_ids() == [id];
@@ -173,7 +173,7 @@ fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Res
     Ok((outcome, tokens))
 }
 
-/// Whether a character is a Chinese one or of a Japanese syllabary: BERT's tokenizer puts the former apart.
+/// Whether a character is a Chinese character, which BERT's tokenizer sets apart, or belongs to a Japanese syllabary.
 fn is_of_japanese(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }

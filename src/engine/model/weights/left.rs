@@ -1,5 +1,5 @@
-//! Unread tensors of a checkpoint. Tensors outside the encoder are counted. An unread tensor of the encoder is an error:
-//! without it the program would analyse another model than the saved one.
+//! Unread tensors of a checkpoint. Tensors outside the encoder are counted. An unread tensor of the encoder is an error,
+//! because the program would analyse another model than the saved one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,16 +21,15 @@ pub struct LeftTensors {
     pub tensors: u64,
 }
 
-/// Parts of names of tensors that no computation needs, in all families: places and segments that transformers kept as
-/// buffers, and frequencies that follow from `config.json`.
+/// Parts of names of tensors that no computation needs, in any family: positions and segments that transformers kept as buffers,
+/// and frequencies that follow from `config.json`.
 const BUFFERS: [&str; 6] =
     ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
 
 impl Checkpoint {
-    /// The tensors that were not read, once the encoder was. A tensor is of the encoder if it stands under the same
-    /// prefix as what was read, and its name begins as the name of something that was read does: `embeddings.`,
-    /// `encoder.`. Copies of a tensor that was read are left out.
-    /// Fails at one of the encoder that neither the family nor `BUFFERS` know as needless.
+    /// The tensors that are unread after the encoder was loaded, without copies of read tensors. A tensor belongs to the encoder
+    /// if it shares its prefix and the first part of its name (`embeddings.`, `encoder.`) with a tensor that was read.
+    /// Fails at an unread tensor of the encoder, unless the family or `BUFFERS` list it as needless.
     pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
@@ -67,14 +66,14 @@ impl Checkpoint {
         Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
     }
 
-    /// Checks the updates of a prediction head, once the head was read.
-    /// Fails at an update that no tensor took, as of an output that shares the embeddings of the input.
+    /// Checks the updates of a prediction head, after the head was read.
+    /// Fails at an update that was not applied, such as one of an output that is tied to the input embeddings.
     pub fn ensure_head_is_adapted(&self, Architecture { family, .. }: &Architecture) -> Result<()> {
         let is_head = |name: &str| family.token_heads.iter().any(|head| head.decoder == name);
         self.adapter.as_ref().map_or(Ok(()), |adapter| adapter.ensure_applied(&is_head))
     }
 
-    /// The error of a tensor of the encoder that nothing reads, and how many there are beside it.
+    /// The error about an unread tensor of the encoder; `others` counts further ones.
     fn stranger(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
         let (file, _) = &self.tensors[name];
         let path = self.files[*file].path().display();
@@ -96,7 +95,7 @@ impl Checkpoint {
         anyhow!("{text}").hint(way_out).about(path)
     }
 
-    /// Where the values of a tensor begin.
+    /// The number of a tensor's file, and the offset of the tensor's values in it.
     fn place(&self, name: &str) -> Option<(usize, u64)> {
         self.tensors.get(name).map(|(file, stored)| (*file, stored.place.start))
     }

@@ -1,6 +1,6 @@
-//! Tensors by name from the files of a checkpoint, whatever naming scheme and form they were written in. Tensors are
-//! read one by one into memory of their own: neither a mapping nor a copy of a file stays beside it. Nothing a file
-//! says about sizes is believed before it was held against the file's length and against `config.json`.
+//! Tensors by name from the files of a checkpoint, in any naming scheme and file format. Tensors are read one by one into new
+//! memory, without a mapping or a copy of the file. Sizes stated in a file are checked against the file's length and
+//! `config.json` before they are used.
 
 mod foreign;
 pub mod left;
@@ -27,13 +27,13 @@ use crate::system::errors::Facts;
 /// The files of a model's weights, with all headers read.
 pub struct Checkpoint {
     files: Vec<ModelFile>,
-    /// Each tensor with the number of its file.
+    /// Each tensor by its name, with the number of its file.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// The names in the files of those tensors that have a prefix there.
+    /// The names in the files, for tensors whose name there has a prefix that is removed here.
     spelled: HashMap<String, String>,
-    /// The family whose prefixes stand before names.
+    /// The family, whose prefixes names may have.
     family: Family,
-    /// How many more values the tensors have than there are in the files.
+    /// The number of values that the tensors have beyond those stored in the files.
     expanded: usize,
     read: Mutex<BTreeSet<String>>,
     adapter: Option<Box<dyn Overlay>>,
@@ -41,31 +41,29 @@ pub struct Checkpoint {
 
 /// The place of a tensor in its file, and its form.
 struct StoredTensor {
-    /// The type of its values; of a type that is not read the name that it has in the file.
+    /// The type of the values; the type's name in the file if it cannot be read.
     values: Result<DType, String>,
     shape: Vec<usize>,
-    /// The number of values between one index and the next, for each dimension; `None` if rows follow each other.
+    /// The number of values between one index and the next, for each dimension; `None` if the tensor is contiguous.
     strides: Option<Vec<usize>>,
-    /// The bytes from its first value to its end.
+    /// The bytes in the file, from the first value to the end of the storage.
     place: Range<u64>,
 }
 
-/// The types of values that are read.
+/// The types of values that can be read.
 const VALUE_TYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
-/// LayerNorm parameters, as they are called now and as checkpoints converted from TensorFlow call them
-/// (`google-bert/bert-base-uncased`, for one).
+/// Names of LayerNorm parameters, current and in checkpoints from TensorFlow (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// The most values that a checkpoint may have beyond those in its files, through expanded tensors: 256 MiB of float32.
-/// Without the bound, a file of a few bytes could claim any amount of memory; the segment embedding of the largest
-/// models, expanded from one row, has some thousands.
+/// Largest number of values that a checkpoint may have beyond those in its files, through expanded tensors: 256 MiB of float32.
+/// Without this bound, a file of a few bytes could claim any amount of memory. The segment embedding of the largest models,
+/// expanded from one row, has some thousands of values.
 const MOST_EXPANDED: usize = 1 << 26;
 
 /// A source of parameters by their names.
 pub trait Tensors: Sync {
-    /// The values of the tensor that is called `name` and has this shape.
-    /// Fails if there is no such tensor.
+    /// The values of the tensor `name`. Fails if there is no tensor of this name and shape.
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
 
     fn has_tensor(&self, name: &str) -> bool;
@@ -74,10 +72,10 @@ pub trait Tensors: Sync {
 /// Updates of the tensors of a checkpoint, and replacements for them.
 pub trait Overlay: Send + Sync {
     /// The values of the tensor `bare`, a name without prefixes; `base` reads the checkpoint's values.
-    /// Fails if what is added does not fit.
+    /// Fails if an update does not fit.
     fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
-    /// Fails if an update or a replacement was for a tensor that nothing read, where `is_needed` holds for its bare name.
+    /// Fails if an update or a replacement is for a tensor that was not read, and `is_needed` holds for its bare name.
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
@@ -92,16 +90,15 @@ impl Tensors for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the files of a model's weights and reads their headers. The prefix of `family` stands before every name in
-    /// a model with a task head.
-    /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them, or is part of something that changes
-    /// what the model computes and that is not read.
+    /// Opens the files of a model's weights and reads their headers. In a model with a task head, names have the prefix of
+    /// `family`.
+    /// Fails if a file cannot be opened or is damaged, a tensor is in two files, or a tensor belongs to an unsupported part that
+    /// changes the model's computation, such as an adapter.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
         Self::opened(files, family, false)
     }
 
-    /// Opens the file of an adapter.
-    /// Fails as [`Checkpoint::open`].
+    /// Opens the file of an adapter. Fails as [`Checkpoint::open`].
     pub(in crate::model) fn of_adapter(file: ModelFile, family: Family) -> Result<Self> {
         Self::opened(vec![file], family, true)
     }
@@ -124,15 +121,14 @@ impl Checkpoint {
         self.tensors.keys()
     }
 
-    /// The rows of a tensor.
-    /// Fails if it is no matrix.
+    /// The number of rows of a tensor. Fails if the tensor is no matrix.
     pub(in crate::model) fn rows(&self, name: &str) -> Result<usize> {
         let shape = &self.tensors.get(name).with_context(|| format!("there is no tensor `{name}`"))?.1.shape;
         ensure!(shape.len() == 2, "tensor `{name}` has shape {shape:?}, and a factor of an update has two dimensions");
         Ok(shape[0])
     }
 
-    /// Removes the prefix that a program put before all names of the encoder.
+    /// Removes an unknown prefix that a program put before all names of the encoder.
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
         if let Some(prefix) = prefix_of(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
@@ -151,7 +147,7 @@ impl Checkpoint {
                 return Err(error.hint(foreign.way_out));
             }
             self.expanded = self.expanded.saturating_add(stored.expanded());
-            // Of a model within `torch.nn.DataParallel`.
+            // `module.` is the prefix of a model within `torch.nn.DataParallel`.
             let mut wrappers = self.family.wrappers.iter().chain([&"module."]);
             let bare = wrappers.find_map(|wrapper| spelled.strip_prefix(wrapper));
             let name = without_wrappers(bare.unwrap_or(&spelled));
@@ -171,8 +167,8 @@ impl Checkpoint {
         self.tensors.keys().any(|name| name.starts_with(start))
     }
 
-    /// Reads a tensor as f32 under any of the names it may have, and checks its shape and its values.
-    /// Fails if no name is there (the closest that there are are listed), the shape is not `shape`, or a value is not finite.
+    /// Reads a tensor as f32 under any of its possible names, and checks its shape and values.
+    /// Fails if there is no such tensor (the error lists the closest names), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let Some((found, (file, stored))) = self.found(name) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
@@ -196,7 +192,7 @@ impl Checkpoint {
         }
     }
 
-    /// A tensor under any of the names it may have, with that name.
+    /// A tensor under any of its possible names, with the name found.
     fn found(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
         let mut names = candidates(self.family.prefix, name).into_iter();
         names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
@@ -208,7 +204,7 @@ impl Checkpoint {
         Some((*file, self.spelled.get(&found).cloned().unwrap_or(found)))
     }
 
-    /// The names in the files that are most like a name, in words.
+    /// The names in the files that are most similar to a name, in words.
     fn closest(&self, name: &str) -> String {
         let mut names: Vec<&String> = self.tensors.keys().collect();
         names.sort_by(|a, b| {
@@ -225,7 +221,7 @@ impl Checkpoint {
         }
     }
 
-    /// The error of a tensor of another shape; of attention it may be that of other heads.
+    /// The error about a tensor of another shape; a tensor of attention may lack pruned heads.
     fn misshapen(&self, stored: &StoredTensor, shape: &[usize], name: &str) -> Error {
         let error = anyhow!("{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
         let differing = stored.shape.iter().zip(shape).filter(|(is, implied)| is != implied).count();
@@ -258,12 +254,12 @@ impl Checkpoint {
 }
 
 impl StoredTensor {
-    /// The size of a value in bytes; 1 of a type that is not read, only to say where it is.
+    /// The size of a value in bytes; 1 for types that cannot be read, whose values are only located.
     fn value_bytes(values: &Result<DType, String>) -> u64 {
         values.as_ref().map_or(1, |dtype| dtype.size_in_bytes() as u64)
     }
 
-    /// The values, rows following each other.
+    /// The values in row-major order.
     fn read(&self, file: &ModelFile) -> Result<Vec<f32>> {
         let dtype = match &self.values {
             Ok(dtype) => *dtype,
@@ -277,7 +273,7 @@ impl StoredTensor {
         })
     }
 
-    /// How many values there are, and how many of the file they spread over; both are in the file.
+    /// The number of values, and the number of stored values that they span. Fails if the span exceeds the storage.
     fn extent(&self) -> Result<(usize, usize)> {
         let room = (self.place.end - self.place.start) / Self::value_bytes(&self.values);
         let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
@@ -292,8 +288,7 @@ impl StoredTensor {
         fits.context("reaches beyond its storage: the file is damaged")
     }
 
-    /// How many more values it has than lie in the file, several being in the same place, as in a tensor that was
-    /// expanded.
+    /// The number of values beyond those stored in the file: in an expanded tensor, several share one place.
     fn expanded(&self) -> usize {
         let Some(strides) = &self.strides else { return 0 };
         let steps = self.shape.iter().zip(strides);
@@ -302,7 +297,7 @@ impl StoredTensor {
         self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
     }
 
-    /// The strides, unless its values follow each other in the file.
+    /// The strides; `None` if the values are contiguous in the file.
     fn scattered(&self) -> Option<&[usize]> {
         let strides = self.strides.as_deref()?;
         let mut expected = 1;
@@ -314,9 +309,9 @@ impl StoredTensor {
         (!is_contiguous).then_some(strides)
     }
 
-    /// So many values from the first on, as the file has them.
+    /// The first `span` stored values, in the order of the file.
     fn read_span(&self, file: &ModelFile, dtype: DType, span: usize) -> Result<Vec<f32>> {
-        /// Values of other types are converted piece by piece, so that they are not in memory twice.
+        /// Number of values converted at a time, so that a tensor of another type is not in memory twice.
         const PIECE: usize = 1 << 18;
         if dtype == DType::F32 {
             let mut values = vec![0.0_f32; span];
@@ -340,7 +335,7 @@ impl StoredTensor {
     }
 }
 
-/// The values of a tensor of any strides, rows following each other.
+/// The values of a tensor of any strides, in row-major order.
 fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
     let mut gathered = Vec::with_capacity(count);
     let mut index = vec![0; shape.len()];
@@ -367,13 +362,13 @@ fn candidates(prefix: &str, name: &str) -> Vec<String> {
 /// activations, deepspeed.
 const WRAPPERS: [&str; 4] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"];
 
-/// A name without the parts that wrappers add.
+/// Removes the parts that wrappers add to a name.
 fn without_wrappers(name: &str) -> String {
     name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
 }
 
-/// The prefix before all names of a checkpoint that neither the family nor its task heads know: what stands before the output
-/// projection of the first layer, if that is one thing. `None` if the names are known as they are.
+/// An unknown prefix before all names of a checkpoint: the text before the name of the first layer's output projection, if there
+/// is only one such text. `None` if the family or its task heads know the names.
 fn prefix_of<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
     let family = architecture.family;
     let signs = architecture.names.signs();

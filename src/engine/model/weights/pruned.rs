@@ -1,7 +1,7 @@
-//! The weights of a model without some of its heads, as files of the shapes and names that it has. A head writes
-//! through its own inputs of the output projection: where these weights are zero it writes nothing. A constant in place
-//! of what it gave comes to the same vector at every position, which the projection's bias can hold. Queries, keys and
-//! values stay. Tensors are copied byte by byte but for these two, one at a time.
+//! The weights of a model without some of its heads, in files with unchanged shapes and names. A head writes through its
+//! own inputs of the output projection: with zero weights there, it writes nothing. A constant in place of the head's context
+//! adds one vector at every position, which goes into the projection's bias. Queries, keys and values stay. Except for the
+//! projection's weight and bias, tensors are copied byte by byte, one at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::model::files::{ModelFile, ModelFiles};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::system::errors::{Class, Facts};
 
-/// The heads to remove, each with the constant that replaces what it gives, `[head_dim]`; zeros if there is none.
+/// The heads to remove, each with the constant that replaces its context, `[head_dim]`; `None` for zeros.
 pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
 
 pub struct PrunedWeights {
@@ -27,11 +27,11 @@ pub struct PrunedWeights {
     changes: Vec<TensorChanges>,
 }
 
-/// Changes to a file, by the names of its tensors: several may lie in one place.
+/// Changes to a file, by the names of its tensors, because several tensors may lie in one place.
 type TensorChanges = BTreeMap<String, TensorChange>;
 
 enum TensorChange {
-    /// These inputs of a projection have no weight.
+    /// The weights of these inputs of a projection become zero.
     Without(Layout, Vec<Range<usize>>),
     Values(Vec<f32>),
 }
@@ -42,7 +42,7 @@ struct Layout {
     inputs: usize,
     /// Whether the weights are stored as `[inputs, outputs]`.
     transposed: bool,
-    /// The groups of a convolution of width 1, whose outputs have weights for the inputs of their own group.
+    /// The number of groups of a convolution of width 1; an output has weights only for the inputs of its group.
     groups: Option<usize>,
 }
 
@@ -69,9 +69,9 @@ impl Layout {
 }
 
 impl PrunedWeights {
-    /// The weights of `files` without these heads. Layers that share their weights lose the same heads.
-    /// Fails if a head is not there, or is absent already, is in some of the layers that share their weights alone, a constant is given and there is no
-    /// bias that could hold it, or the weights cannot be read.
+    /// The weights of `files` without the `removed` heads. Layers that share weights must lose equal heads.
+    /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also
+    /// fails if a constant is given but there is no bias to hold it, or the weights cannot be read.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::found(files, removed).class(Class::Model)
     }
@@ -94,7 +94,7 @@ impl PrunedWeights {
         let mut changes: Vec<TensorChanges> = weights.iter().map(|_| BTreeMap::new()).collect();
         for (stem, heads) in by_weights(architecture.grid(), &names.layers, removed).class(Class::Usage)? {
             let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
-            // Layers that share their weights lack the same heads.
+            // Heads are absent in all layers that share weights, so any such layer will do.
             let present = config.present_heads(names.layers.iter().position(|layer| layer == stem).expect("a layer"));
             let layout = Layout {
                 outputs: config.hidden_size,
@@ -139,14 +139,14 @@ impl PrunedWeights {
         Ok(Self { files: weights.clone(), changes })
     }
 
-    /// The names of the files that [`write`](Self::write) writes, in the order of the files that they are made of.
+    /// The names of the files that [`write`](Self::write) writes, in the order of the model's files.
     pub fn names(&self) -> Vec<String> {
         let name = |file: &ModelFile| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy());
         self.files.iter().map(name).collect()
     }
 
-    /// Writes the file of this number in the format of safetensors.
-    /// Fails if a tensor cannot be read, or `out` not written.
+    /// Writes file `number` as safetensors.
+    /// Fails if a tensor cannot be read, or `out` cannot be written.
     pub fn write(&self, number: usize, out: &mut dyn Write) -> Result<()> {
         let (file, changes) = (&self.files[number], &self.changes[number]);
         let path = file.path().display();
@@ -154,7 +154,7 @@ impl PrunedWeights {
         file.ensure_unchanged()
     }
 
-    /// The index of several files of weights, by its name; `None` if there is one file.
+    /// The name and content of the index of several files of weights; `None` if there is one file.
     /// Fails if the names of tensors cannot be read.
     pub fn index(&self) -> Result<Option<(&'static str, String)>> {
         if self.files.len() < 2 {
@@ -173,7 +173,7 @@ impl PrunedWeights {
     }
 }
 
-/// The name of a file of weights as safetensors, as transformers has it.
+/// The name that transformers gives a file of weights as safetensors.
 fn as_safetensors(name: &str) -> String {
     match name.strip_suffix(".bin") {
         Some(stem) => format!("{}.safetensors", stem.replacen("pytorch_model", "model", 1)),
@@ -181,10 +181,11 @@ fn as_safetensors(name: &str) -> String {
     }
 }
 
-/// The heads that weights lose, with the constant of each, by the stem of the weights' names.
+/// The removed heads with their constants, by the stem of their layer's tensor names.
 type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
-/// Fails if a head is not there, or is removed in some of the layers that share their weights alone.
+/// Groups removed heads by their weights. Fails if a head does not exist, or is not removed from all layers that share its
+/// weights.
 fn by_weights<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
     if let Some(stray) = grid.stray(removed.keys().copied()) {
         return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
@@ -210,15 +211,15 @@ struct WrittenTensor {
     dtype: Dtype,
 }
 
-/// What a file of safetensors says beside its tensors.
+/// The metadata of a safetensors file.
 type FileMetadata = Option<HashMap<String, String>>;
 
-/// The tensors of a file in the order in which they are written, and what it says beside them. Values that change are float32, or
-/// float64 where they were: a narrower type would round them.
+/// The tensors of a file in the order in which they are written, and its metadata. New values are float32, or float64 if the
+/// tensor was: a narrower type would round them.
 fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, FileMetadata)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
         let tensors = torch::tensors(file)?;
-        // Others are numbers of positions and the like, which are no parameters.
+        // Tensors of other types, such as position ids, are no parameters.
         let written = |(name, stored): (String, StoredTensor)| {
             let dtype = stored.values.as_ref().ok().map(|&dtype| Dtype::from(dtype))?;
             Some(WrittenTensor { name, stored, dtype })
@@ -255,7 +256,7 @@ fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Resu
         (tensor.name.clone(), info)
     });
     let mut header = serde_json::to_vec(&Metadata::new(metadata, infos.collect())?)?;
-    // The data begins at a multiple of eight bytes, as the format's own writer has it.
+    // The data begins at a multiple of eight bytes, as with the format's reference writer.
     header.resize(header.len().next_multiple_of(8), b' ');
     let begun = out.write_all(&(header.len() as u64).to_le_bytes());
     begun.and_then(|()| out.write_all(&header)).class(Class::Output)?;
@@ -272,7 +273,7 @@ impl WrittenTensor {
         self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
     }
 
-    /// The values as the file has them, with their change.
+    /// The bytes of the tensor, with its change applied.
     fn bytes(&self, file: &ModelFile, change: Option<&TensorChange>) -> Result<Vec<u8>> {
         let width = self.dtype.bitsize() / 8;
         let as_f32 = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -299,7 +300,7 @@ impl WrittenTensor {
     }
 }
 
-/// Whether a file of this name holds the weights of a whole model in some form, by what transformers and others call them.
+/// Whether a file name is one that transformers and other libraries use for the weights of a whole model.
 pub fn is_weights(name: &Path) -> bool {
     const FORMS: [&str; 10] = ["safetensors", "bin", "h5", "msgpack", "onnx", "ot", "pt", "pth", "ckpt", "gguf"];
     let extension = name.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());

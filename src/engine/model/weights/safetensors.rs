@@ -11,8 +11,8 @@ use crate::system::errors::Facts;
 /// The longest header that the format allows, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The tensors of a file, by name. Tensors that were left out for being equal to another one have an entry of their own:
-/// `safetensors.torch.save_model` writes the name of each, with that of the other, into the metadata.
+/// The tensors of a file, by name. A tensor that `safetensors.torch.save_model` left out as a duplicate gets an entry: the
+/// metadata maps its name to the name of the stored tensor.
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let (header, data_start) = header(file)?;
     let stored = |(name, info): (String, &TensorInfo)| {
@@ -29,7 +29,7 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     Ok(tensors.iter().map(|(name, info)| (name.clone(), *info)).chain(aliases).map(stored).collect())
 }
 
-/// The header of a file, and where its data begins.
+/// The header of a file, and the offset of its data.
 pub(super) fn header(file: &ModelFile) -> Result<(Metadata, u64)> {
     let size = file.size();
     let mut length = [0; 8];

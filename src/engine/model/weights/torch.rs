@@ -1,5 +1,5 @@
-//! The state dict in a file of `torch.save`: a zip archive of one pickle and a file for each storage, or what it wrote before
-//! PyTorch 1.6, pickles with the storages behind them.
+//! The state dict in a `torch.save` file: a zip archive of one pickle and a file for each storage or, before PyTorch 1.6, pickles
+//! followed by the storages.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,16 +13,18 @@ use super::{StoredTensor, pickle, zip};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
-/// A state dict takes about 200 bytes for each tensor; a thousand layers of sixteen tensors each, 4 MB.
+/// The largest pickle, in bytes. A state dict takes about 200 bytes for each tensor: 4 MB for a thousand layers of sixteen
+/// tensors.
 const LARGEST_PICKLE: u64 = 1 << 23;
 
-/// PyTorch's weights-only reader refuses such a file, and transformers names its tensors otherwise.
+/// The hint for checkpoints of fairseq: PyTorch's weights-only reader refuses them, and transformers names their tensors
+/// otherwise.
 const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that transformers has for its family \
     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
 
-/// Says how to make a file of it that can be read.
+/// Adds the hint how to convert the file to one that can be read.
 fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
-    // The settings of a training run, as fairseq keeps them beside the tensors (`args`, `cfg`).
+    // fairseq keeps the settings of a training run beside the tensors (`args`, `cfg`).
     if let Some(Unusual::Name(name)) = problem.downcast_ref()
         && (name == "argparse.Namespace" || name.starts_with("omegaconf."))
     {
@@ -32,8 +34,8 @@ fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
     let (trust, lines) = match problem.downcast_ref::<Unusual>() {
-        // Python's reader of weights alone reads neither, and a reader that does executes the file. So no message
-        // recommends one for a file that names anything but a module.
+        // PyTorch's weights-only reader refuses these files, and its full reader executes them. So no message recommends the full
+        // reader for a file that names anything but a module.
         Some(unusual) if unusual.needs_all_of_pickle() => (
             "you trust it, for this runs the code that it holds",
             vec![
@@ -56,7 +58,7 @@ fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     problem.hint_after(". ", way_out)
 }
 
-/// The place of this mark in the header of a tar archive (POSIX.1-1988, ustar).
+/// The mark of a tar archive, and its offset in the header (POSIX.1-1988, ustar).
 const TAR_MARK: (u64, &[u8]) = (257, b"ustar");
 
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
@@ -94,7 +96,7 @@ fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     })
 }
 
-/// Whether these bytes are in a file at this place.
+/// Whether a file has the bytes `mark` at offset `at`.
 fn has_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
     let mut found = vec![0; mark.len()];
     if file.size() < at + mark.len() as u64 {
@@ -104,7 +106,7 @@ fn has_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
     Ok(found == mark)
 }
 
-/// Tensors as views of their storages; `place` finds the place of one by its key, or gives the name of what is missing.
+/// Locates tensors in the file; `place` returns the place of a storage by its key, or the name of the missing storage.
 fn placed(
     tensors: HashMap<&str, PickledTensor>,
     place: impl Fn(&str) -> Result<Range<u64>, String>,
@@ -117,7 +119,7 @@ fn placed(
     tensors.into_iter().map(placed).collect()
 }
 
-/// The tensors of a file of before PyTorch 1.6: pickles, and behind them each storage after its number of values
+/// The tensors of a file from before PyTorch 1.6: pickles, followed by the storages, each preceded by its number of values
 /// (`_legacy_save` of `torch/serialization.py`).
 fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let size = file.size();
@@ -151,7 +153,7 @@ fn value_bytes(storage_type: &str) -> Result<u64> {
     })
 }
 
-/// A tensor as a view of the storage at this place of the file.
+/// A tensor as a view of its storage, which lies at the given range of the file.
 fn stored(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
     let values = match tensor.storage_type {
         "DoubleStorage" => Ok(DType::F64),

@@ -1,6 +1,6 @@
 //! The directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
-//! 4.4). The reader is its own because it trusts nothing in a file: no allocation here follows from a number in the
-//! file alone, and compressed or encrypted data, or data outside the file, is refused.
+//! 4.4). No library is used, because this reader trusts nothing in a file: no allocation depends on a number in the file
+//! alone, and compressed or encrypted data, or data outside the file, is refused.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use crate::system::errors::Facts;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ArchiveEntry {
     pub name: String,
-    /// The place of its bytes in the file.
+    /// The range of the entry's bytes in the archive.
     pub place: Range<u64>,
 }
 
 /// The first bytes of an archive.
 pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 
-/// PyTorch names its files after the archive and numbers them.
+/// The longest entry name, in bytes; PyTorch names entries after the archive and numbers them.
 const LONGEST_NAME: u16 = 1000;
 
-/// A kind of record: its first number, and its length.
+/// A kind of record: its signature, and its length without variable parts.
 struct RecordKind<N> {
     mark: u32,
     bytes: N,
@@ -38,7 +38,7 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
     let (start, bytes) = directory(file)?;
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
-    // That of a model of a thousand layers has about 2 MB.
+    // The directory of a model of a thousand layers has about 2 MB.
     ensure!(bytes <= 1 << 26, "its directory has {bytes} bytes: no model has so many tensors");
     let directory = at(file, start, bytes)?;
     let mut rest = directory.as_slice();
@@ -51,7 +51,7 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     Ok(entries)
 }
 
-/// The beginning of the directory, and its length.
+/// The offset and the length of the directory.
 fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || anyhow!("its end is missing").hint("download it again");
@@ -72,7 +72,7 @@ fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
 }
 
-/// The first entry of a directory, and how many bytes it takes there.
+/// The first entry of a directory, and its length in the directory.
 fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let size = file.size();
     let damaged = || "its directory is damaged";
@@ -98,7 +98,7 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     Ok((ArchiveEntry { name, place: start..stop }, end))
 }
 
-/// Sizes and offset of an entry: those that do not fit into 32 bits are in its extra field, in this order.
+/// The sizes and the offset of an entry. Values that do not fit into 32 bits are in the extra field.
 fn widened(short: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
     const ZIP_64: u16 = 1;
     let mut long = short.map(u64::from);

@@ -1,4 +1,4 @@
-//! The derivatives of the element-wise parts: derivatives by a part's outputs become, in place, derivatives by its inputs.
+//! Backward passes of the element-wise parts: derivatives by a part's outputs become, in place, derivatives by its inputs.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -8,8 +8,8 @@ use super::{QUICK_GELU, TWICE, exp, logistic, normal_tail, reduce};
 use crate::linalg::lanes::{LANES, across, centred_dot, dot};
 use crate::model::config::{Activation, NormKind};
 
-/// Through [`activate`](super::activate) of `states + bias`, row by row; where it gates, the derivatives are in the first half of
-/// their rows, `[2 * width]`, and fill all of them afterwards.
+/// Backward pass of [`activate`](super::activate) at `states + bias`, row by row. If gated, the derivatives are in the first half
+/// of their rows, `[2 * width]`, at the start and fill whole rows at the end.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
     match activation {
@@ -22,10 +22,10 @@ pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[
     }
 }
 
-/// Through the normalisation of each of `rows`, as many values as `weight` has.
+/// Backward pass of the norm of each row; rows have as many values as `weight`.
 ///
-/// With `y = (x - mean x) / s` and `g` the derivatives by `y`, those by `x` are `(g - mean g - y mean(g y)) / s`; without the means
-/// of `x` and `g` where the norm is by the root of the mean square.
+/// With `y = (x - mean x) / s` and `g` the derivatives by `y`, the derivatives by `x` are `(g - mean g - y mean(g y)) / s`.
+/// RMS norm leaves out the means of `x` and `g`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivatives: &mut [f32]) {
     let (width, is_centred) = (weight.len() as f32, kind == NormKind::Layer);
@@ -42,8 +42,8 @@ pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivati
     }
 }
 
-/// Derivatives through the softmax of each row; rows begin `stride` values apart and have `keys` weights each: `a (d -
-/// <a, d>)` times `factor`, for derivatives `d` by weights `a`. The products `<a, d>` into `products`, `[rows]`.
+/// Backward pass of the softmax of each row: `factor * a (d - <a, d>)`, for derivatives `d` by weights `a`. Rows begin `stride`
+/// values apart and have `keys` weights. Puts the products `<a, d>` into `products`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(
     weights: &[f32],
@@ -62,7 +62,7 @@ pub fn softmax(
     }
 }
 
-/// Through `c tanh(x / c)`, from what it gave: `1 - (y / c)^2`. What is minus infinity was hidden, and has no derivative.
+/// Backward pass of `y = c tanh(x / c)`, from `y`: `1 - (y / c)^2`. Minus infinity marks a hidden key, whose derivative is 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
     for (derivative, y) in derivatives.iter_mut().zip(bounded) {
@@ -71,7 +71,7 @@ pub fn cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
     }
 }
 
-/// Puts the shares of `e^x` in the place of a row, and returns the logarithm of their sum.
+/// Softmax of a row in place; returns the logarithm of the sum of `e^x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn shares(row: &mut [f32]) -> f64 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
@@ -94,7 +94,7 @@ pub fn shares(row: &mut [f32]) -> f64 {
     f64::from(largest) + total.ln()
 }
 
-/// `both` gives an activation and its derivative.
+/// Backward pass of an activation; `both` returns its value and its derivative.
 #[inline(always)]
 fn through(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
     let width = bias.len() / 2;

@@ -1,6 +1,6 @@
-//! The element-wise parts of the packed encoder, written so that the compiler vectorises them. Each is compiled once for each
-//! instruction set by `multiversion`, which chooses at run time. Fused multiply-add is written out, so every instruction set
-//! gives the same values; a machine without it (x86-64 before 2013) computes it in software, slowly.
+//! The element-wise parts of the packed encoder, written so that the compiler vectorises them. `multiversion` compiles each
+//! part for several instruction sets and chooses one at run time. Fused multiply-add is written out, so that results are
+//! equal on all of them; a machine without it (x86-64 before 2013) computes it in software, slowly.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 #![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
@@ -16,13 +16,14 @@ pub mod backward;
 #[cfg(test)]
 mod tests;
 
-/// The factor by which the logistic function comes near the normal distribution function (Hendrycks & Gimpel 2016, section 2).
+/// Scale at which the logistic function approximates the normal distribution function (Hendrycks & Gimpel 2016, section 2).
 pub const QUICK_GELU: f32 = 1.702;
 
-/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row becoming 0;
+/// Softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place; the rest of the row becomes 0. Puts
 /// the entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
 ///
-/// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`: nothing cancels.
+/// With `x` the scores minus their maximum and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`, free of
+/// cancellation.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [f32]) {
     assert!(stride.is_multiple_of(LANES), "rows of whole vectors");
@@ -32,7 +33,8 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
     }
 }
 
-/// Makes minus infinity of the first `keys` values of each row of `scores`, `[rows, stride]`, but for those that are `seen`.
+/// Sets the first `keys` values of each row of `scores`, `[rows, stride]`, to minus infinity, except the keys `seen` by the
+/// query.
 pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize) -> Range<usize>) {
     for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
         let Range { start, end } = seen(query);
@@ -41,8 +43,8 @@ pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize)
     }
 }
 
-/// The activation of `x + bias`, for each row of `states`, in place; where it gates, rows are `[2 * width]`, and the activation
-/// of the first half times the second half takes the place of the first.
+/// The activation of `x + bias`, for each row `x` of `states`, in place. If gated, rows are `[2 * width]`, and the activation of
+/// the first half times the second half replaces the first half.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, is_gated: bool, states: &mut [f32], bias: &[f32]) {
     match activation {
@@ -55,13 +57,13 @@ pub fn activate(activation: Activation, is_gated: bool, states: &mut [f32], bias
     }
 }
 
-/// `c tanh(x / c)` of each score, in place, which stays within `c` of 0.
+/// `c tanh(x / c)` of each score, in place: a soft bound at `c`.
 pub fn cap(scores: &mut [f32], c: f32) {
     scores.iter_mut().for_each(|score| *score = c * (*score / c).tanh());
 }
 
-/// Turns each head's vector in a row, `[heads, head_dim]`, by the cosines and sines in `angles`, `[2, pairs]`: dimension `i`
-/// together with dimension `i + pairs`; those from `2 * pairs` on stay.
+/// Rotates each head's vector in a row, `[heads, head_dim]`, by the cosines and sines in `angles`, `[2, pairs]`. Dimension `i`
+/// pairs with dimension `i + pairs`; dimensions from `2 * pairs` on stay.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn rotate(row: &mut [f32], head_dim: usize, angles: &[f32]) {
     let pairs = angles.len() / 2;
@@ -91,8 +93,8 @@ pub fn row_norms(rows: &[f32], width: usize, norms: &mut [f32]) {
     rows.chunks_exact(width).zip(norms).for_each(|(row, norm)| *norm = dot(row, row).sqrt());
 }
 
-/// The norm by a Gram matrix of each row plus a bias: `sqrt((x + b) G (x + b)ᵀ)`, from the rows, which begin `stride` values
-/// apart, and from the products of rows and bias with `G`; into `norms`, `[rows]`.
+/// The norm of each row plus a bias under a Gram matrix `G`, `sqrt((x + b) G (x + b)ᵀ)`, into `norms`, `[rows]`. Rows begin
+/// `stride` values apart; `products` and `bias_product` are the rows and the bias times `G`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn biased_norms(
     rows: &[f32],
@@ -104,16 +106,16 @@ pub fn biased_norms(
 ) {
     let width = bias.len();
     for ((row, product), norm) in rows.chunks(stride).zip(products.chunks_exact(width)).zip(norms) {
-        // Rounding can take a square of almost nothing below 0.
+        // Rounding can make a tiny square negative.
         *norm = shifted_dot(&row[..width], bias, product, bias_product).max(0.0).sqrt();
     }
 }
 
-/// The rows that are multiplied at once: their partial results, two vectors each, take half of the registers of AVX-512.
+/// Rows multiplied at once: their partial results, two vectors each, take half of the registers of AVX-512.
 const ROWS: usize = 4;
 
-/// Each row, `stride` values from the next, times a square matrix, `[width, width]`, into adjacent rows: for the small products
-/// of one head over one sentence, where the preparations of gemm would take longer.
+/// Multiplies rows, `stride` values apart, by a square matrix, `[width, width]`, into adjacent rows. Meant for the small products
+/// of one head over one sentence, where the set-up of gemm would take longer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;
@@ -190,7 +192,7 @@ pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], s
     }
 }
 
-/// The normalisation of each row, in place; by the root of the mean square (Zhang & Sennrich 2019) nothing is shifted.
+/// Layer norm or RMS norm (Zhang & Sennrich 2019) of each row, in place; RMS norm ignores `shift`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(kind: NormKind, states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     for row in states.chunks_exact_mut(weight.len()) {
@@ -242,7 +244,7 @@ fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl 
     }
 }
 
-/// Softmax in place of whole vectors, minus infinity becoming 0; returns the entropy.
+/// Softmax of a row of whole vectors, in place; minus infinity becomes 0. Returns the entropy.
 #[inline(always)]
 fn softmax_row(row: &mut [f32]) -> f32 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
@@ -253,7 +255,7 @@ fn softmax_row(row: &mut [f32]) -> f32 {
             let weight = exp(x);
             chunk[lane] = weight;
             weights[lane] += weight;
-            // 0 times minus infinity is no number, 0 times the least is 0.
+            // 0 times minus infinity is NaN, 0 times [`LEAST`] is 0.
             weighted[lane] = weight.mul_add(at_least(x), weighted[lane]);
         }
     }
@@ -274,7 +276,7 @@ fn norm_row(row: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     }
 }
 
-/// Combines `map` of all values, in [`LANES`] partial results.
+/// Reduces `map` of all values with `combine`, in [`LANES`] partial results.
 #[inline(always)]
 fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let mut partial = [start; LANES];
@@ -290,10 +292,10 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
     across(partial, combine)
 }
 
-/// Below this `e^x` leaves the normal numbers, and is taken for 0.
+/// Exponent below which `e^x` is subnormal in float32, and is taken as 0.
 const LEAST: f32 = -87.0;
 
-/// `x`, but [`LEAST`] below it; NaN stays NaN, so that damage is not hidden.
+/// The larger of `x` and [`LEAST`]; NaN stays NaN, so that damaged weights show.
 #[inline(always)]
 fn at_least(x: f32) -> f32 {
     if x < LEAST { LEAST } else { x }
@@ -304,7 +306,7 @@ fn at_least(x: f32) -> f32 {
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, to 1e-8; `2^n` by its exponent bits.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    /// Adding it rounds to a whole number and leaves that in the low bits: 1.5 * 2^23.
+    /// 1.5 * 2^23: adding it rounds to an integer, which the low bits then hold.
     const ROUND: f32 = 12_582_912.0;
     /// ln 2 in two parts: the first has so few bits that its product with n is exact (Cody & Waite 1980).
     const LN_2_HIGH: f32 = 0.693_359_375;
@@ -332,7 +334,7 @@ fn gelu(x: f32) -> f32 {
     if x < 0.0 { tail } else { x - tail }
 }
 
-/// The factors of `2 Phi(-|x|)`; the last one is `e^(-x^2 / 2)`.
+/// Three factors with product `2 Phi(-|x|)`; the last one is `e^(-x^2 / 2)`.
 ///
 /// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)` (Abramowitz &
 /// Stegun 7.1.26). P was fitted at Chebyshev nodes of `0 <= u <= 7.2` to a relative error of 2.5e-8.

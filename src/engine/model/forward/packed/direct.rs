@@ -1,4 +1,4 @@
-//! Direct effects: the parts of the residual stream along the vectors of tokens, before the final norm divides them.
+//! Direct effects on logits: products of the residual stream's parts with token vectors, before the final norm divides them.
 
 use anyhow::{Context, Result};
 
@@ -12,8 +12,8 @@ use crate::model::forward::{NO_DIRECT, Pass};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Works out the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector
-    /// of the token in the head that predicts, and shows the part that the residual stream begins with.
+    /// Computes the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector of the
+    /// token in the prediction head, and shows the direct effects of the embeddings.
     /// Fails if logits are not linear in the residual stream.
     pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
@@ -32,16 +32,16 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// The vector that a row has the product with before a norm that it has with `vector` after it, but for the scale of the row and
-    /// the norm's bias: without its mean where the norm subtracts that of the row, since `<x - mean x, v> = <x, v - mean v>`.
+    /// Pulls `vector` back through a norm: a row's product with the result equals the normalised row's product with `vector`, up
+    /// to the row's scale and the norm's bias. For layer norm the result is centred: `<x - mean x, v> = <x, v - mean v>`.
     fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
         let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
         let mean = self.mean_of(&scaled);
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of a block and of its biases; `update` is what it computed, its bias still missing, and
-    /// `contexts` has the contexts of all heads, `[tokens, heads * head_dim]`, if the block is attention.
+    /// Shows the direct effects of a block and of its biases. `update` is the block's output without its bias; `contexts` has the
+    /// contexts of all heads, `[tokens, heads * head_dim]`, if the block is attention.
     pub(super) fn show_direct(
         &self,
         number: usize,
@@ -73,7 +73,8 @@ impl PackedEncoder {
         Self::show_biases(number, norm, pass, &output.bias, direct);
     }
 
-    /// The vectors of the compared tokens before what a block writes is normalised, and the scales of its norm, if it has one.
+    /// Pulls the vectors of the compared tokens back through the norm of a block's output, if it has one, and computes its
+    /// scales.
     fn before_write(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, written, scales, .. } = direct;
         written.clear();
@@ -86,7 +87,7 @@ impl PackedEncoder {
         scales.extend(update.chunks_exact(bias.len()).map(|row| self.scale_of(&whole(row))));
     }
 
-    /// Shows the direct effects of the constants of a block, after [`Self::before_write`].
+    /// Shows the direct effects of the biases of a block; requires [`Self::before_write`].
     fn show_biases(number: usize, norm: Option<&Norm>, pass: &mut Pass, bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, written, scales, effects, .. } = direct;
         let of_bias: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
@@ -105,7 +106,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Lends the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`.
+    /// Shows the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`.
     pub(super) fn show_final_norm(&self, pass: &mut Pass<'_>, states: &[f32], direct: &DirectScratch) {
         let rows = states.chunks_exact(self.parameters.config.hidden_size);
         let scales: Vec<f32> = rows.map(|row| self.scale_of(row)).collect();
@@ -128,7 +129,8 @@ impl PackedEncoder {
     }
 }
 
-/// Shows the products of rows, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of rows, if there are any.
+/// Shows direct effects: products of rows, `[tokens, width]`, with vectors, `[width, compared]`, divided by the rows' `scales`,
+/// unless these are empty.
 fn show(pass: &mut Pass, part: ResidualPart, of: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
     let (rows, vectors) = of;
     for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {

@@ -14,15 +14,15 @@ use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
-/// Queries, keys and values, in the order in which [`Parameters`] have them.
+/// Indices of queries, keys and values in the fused projection of [`Parameters`].
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
 
-/// The queries, keys and, if they are needed, values of one sequence in all heads, as projected, without biases.
+/// The projected queries, keys and, if needed, values of one sequence in all heads.
 #[derive(Clone, Copy)]
 pub(super) struct Projected<'a> {
-    /// `[n, width]`: the parts one after the other, in each of them the heads.
+    /// `[n, width]`: queries, then keys, then values, each head after head, without biases unless normalised or rotated.
     pub rows: &'a [f32],
     pub n: usize,
     pub width: usize,
@@ -32,12 +32,12 @@ pub(super) struct Projected<'a> {
 }
 
 impl<'a> Projected<'a> {
-    /// Those of the sequence whose tokens are `span`, from the rows of all sequences.
+    /// The projections of the sequence whose tokens are `span`, from the rows of all sequences.
     pub(super) fn of(rows: &'a [f32], span: &Range<usize>, width: usize, (bias, head_dim): (&'a [f32], usize)) -> Self {
         Self { rows: &rows[span.start * width..span.end * width], n: span.len(), width, bias, head_dim }
     }
 
-    /// The beginning of a head's share of a part in each row.
+    /// The first column of a head's queries, keys or values.
     pub(super) fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
@@ -56,7 +56,7 @@ impl<'a> Projected<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// A part plus `bias`, times `scale`, in a buffer.
+    /// A head's queries, keys or values plus `bias`, times `scale`, in a buffer.
     fn biased<'b>(&self, part: usize, head: usize, bias: &[f32], scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
         let into = sized(into, self.n * self.head_dim);
         kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, bias, scale, into);
@@ -65,7 +65,7 @@ impl<'a> Projected<'a> {
 }
 
 impl PackedEncoder {
-    /// Prepares the buffers of a stored layer for its heads; they write contexts if anybody needs them.
+    /// Prepares the buffers for the heads of a stored layer; `writes` says whether contexts are needed.
     fn begin_layer(&self, place: usize, writes: bool, pass: &Pass<'_>, scratch: &mut Scratch) {
         let Parameters { config, layers, .. } = &self.parameters;
         let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
@@ -73,7 +73,7 @@ impl PackedEncoder {
             kernels::row_norms(&scratch.states, hidden, sized(&mut scratch.input_norms, tokens));
         }
         if writes {
-            // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
+            // A row's weights sum to 1, so the value bias passes through attention unchanged.
             let bias = &layers[place].query_key_value.bias[2 * heads_width..];
             let context = sized(&mut scratch.context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
@@ -83,7 +83,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Self-attention of all sequences of the batch, from `scratch.projected`; the contexts of the heads into `scratch.context`.
+    /// Self-attention of all sequences of the batch, from `scratch.projected`; puts the contexts of the heads into
+    /// `scratch.context`.
     pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
@@ -115,7 +116,7 @@ impl PackedEncoder {
                 let is_open = gate.is_none_or(|gate| !gate.is_closed());
                 let bare = sized(bare, n * head_dim);
                 if needs.outputs || needs.mixing || (writes && is_open) {
-                    // Rows in place of a head's own may have weights on what it does not see.
+                    // Patched rows may have weights on keys that the head does not see.
                     let weighed = if is_patched { Visibility::ALL } else { visibility };
                     weigh(bare, Matrix::strided(attention, n, n, stride), parts.matrix(VALUE, head), weighed);
                 }
@@ -137,7 +138,7 @@ impl PackedEncoder {
                     ..AttentionView::strided(number, head, stride, attention, entropies).into()
                 };
                 if needs.heads() && !needs.contexts {
-                    // At once, while attention is in cache.
+                    // Shown at once, while the attention is in cache.
                     pass.visitor.head(sequence, &view);
                 }
                 if !writes {
@@ -177,7 +178,7 @@ impl PackedEncoder {
         kernels::softmax(&mut into.attention, n, stride_of(n), sized(&mut into.entropies, n));
     }
 
-    /// The scores of one head before the softmax, minus infinity where keys are not seen; its scaled queries in `into.query`.
+    /// The scores of one head before the softmax, minus infinity for hidden keys; leaves the scaled queries in `into.query`.
     pub(super) fn score_between(
         &self,
         (number, head): (usize, usize),
@@ -192,7 +193,8 @@ impl PackedEncoder {
         let attention = sized(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
-        // Where keys are not turned or normalised, the softmax takes away what their bias adds to all scores of a query.
+        // Normalised or rotated keys have their bias already. Otherwise it adds a constant to all scores of a query, which
+        // cancels in the softmax.
         let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { keys.bias(part, head) };
         let query = queries.biased(QUERY, head, bias_of(QUERY), scale, query);
         score(attention, stride, query, keys.matrix(KEY, head), visibility);
@@ -233,7 +235,7 @@ impl PackedEncoder {
         let (grams, bias_products) = self.output_grams[place].get_or_init(|| {
             let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; heads_width]);
             let layer = &self.parameters.layers[place];
-            // Transposed, so that a head's part are rows.
+            // The weight is transposed, so a head's part is a block of rows.
             let parts = layer.attention_output.weight.chunks_exact(head_dim * hidden);
             let biases = layer.query_key_value.bias[2 * heads_width..].chunks_exact(head_dim);
             let into = grams.chunks_exact_mut(square).zip(bias_products.chunks_exact_mut(head_dim));
@@ -248,7 +250,7 @@ impl PackedEncoder {
     }
 }
 
-/// The heads of the layer of this number, at work on other rows than its input.
+/// The heads of one layer, applied to rows other than its input.
 pub(super) struct PackedLayer<'a> {
     pub encoder: &'a PackedEncoder,
     pub number: usize,
@@ -295,12 +297,12 @@ impl<'a> PackedLayer<'a> {
     }
 }
 
-/// The distance between rows of attention: whole vectors, so that the softmax has no remainder to see to.
+/// The stride of attention rows: `n` rounded up to whole vectors, so that the softmax has no remainder.
 pub(super) fn stride_of(n: usize) -> usize {
     n.next_multiple_of(LANES)
 }
 
-/// The products of queries with the keys that they see, into rows that begin `stride` values apart; others have no meaning.
+/// Products of queries with visible keys, in rows that begin `stride` values apart; entries of hidden keys are meaningless.
 fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
     for Tile { queries: rows, keys: columns } in visibility.tiles(queries.rows()) {
         let scores = &mut into[rows.start * stride + columns.start..];
@@ -309,7 +311,7 @@ fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>,
     }
 }
 
-/// The sums of the values that queries see by their weights, `[n, head_dim]`.
+/// The weighted sums of the values that each query sees, `[n, head_dim]`.
 fn weigh(into: &mut [f32], weights: Matrix<'_>, values: Matrix<'_>, visibility: Visibility) {
     let width = values.columns();
     for Tile { queries, keys } in visibility.tiles(weights.rows()) {

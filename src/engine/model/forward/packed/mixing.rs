@@ -1,4 +1,4 @@
-//! How much the heads of a layer mix into each token from others (Kobayashi et al. 2021).
+//! Mixing ratios: how much the heads of a layer mix into each token from other tokens (Kobayashi et al. 2021).
 
 use std::ops::Range;
 
@@ -10,14 +10,15 @@ use crate::model::forward::visitor::{Mixing, Values};
 use crate::model::parameters::Norm;
 
 impl MixingScratch {
-    /// Makes room for the heads of a layer, `width` values of each token together.
+    /// Sizes the buffers for a layer whose heads have `width` values per token together.
     pub fn begin(&mut self, tokens: usize, width: usize) {
         self.width = width;
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
 
-    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, its values, the contexts
-    /// that the two give without the value bias, `[n, head_dim]`, and the share that its gate keeps.
+    /// Keeps, for a head over one sequence whose tokens are `span`, the context's part from the token itself and its part from
+    /// other tokens. Takes the attention, `[n, n]`, the values, the contexts without value bias, `[n, head_dim]`, and the gate's
+    /// share.
     pub fn keep_head(
         &mut self,
         head: usize,
@@ -32,7 +33,7 @@ impl MixingScratch {
             let start = (span.start + query) * self.width + head * head_dim;
             for d in 0..head_dim {
                 own[start + d] = keep * weight * (value[d] + bias[d]);
-                // The weights of the other tokens sum to 1 - weight, and that often they have the bias.
+                // The weights of the other tokens sum to 1 - weight, which is their share of the bias.
                 others[start + d] = keep * (context[d] - weight * value[d] + (1.0 - weight) * bias[d]);
                 all[start + d] = keep * (value[d] + bias[d]);
             }
@@ -40,7 +41,7 @@ impl MixingScratch {
     }
 }
 
-/// The normalisations through which what the heads of a layer write goes into the residual stream.
+/// The norms between the output of a layer's heads and the residual stream: of the output, or of its sum with the stream.
 struct Through<'a> {
     kind: NormKind,
     epsilon: f64,
@@ -49,10 +50,11 @@ struct Through<'a> {
 }
 
 impl Through<'_> {
-    /// The mixing ratio of a token, from its row of the residual stream, and what is written of itself, of others and of neither.
+    /// The mixing ratio of a token, from its row of the residual stream and the parts of the heads' output: from the token
+    /// itself, from other tokens, and constant.
     ///
-    /// A normalisation divides both parts of a sum by the same deviation, so only that of what is written, to which the
-    /// residual stream is added afterwards, has to be known.
+    /// A norm divides all summands by one deviation. For a norm of the sum the deviation cancels in the ratio. For a norm of the
+    /// output it does not, because the residual stream is added afterwards.
     fn ratio(&self, residual: &[f32], [own, others, constant]: [&[f32]; 3]) -> f32 {
         let width = residual.len();
         let at = |row: &'_ [f32], d: usize| f64::from(row[d]);
@@ -67,7 +69,7 @@ impl Through<'_> {
         if mixed > 0.0 { (mixed / (mixed + preserved)) as f32 } else { 0.0 }
     }
 
-    /// A summand as a normalisation makes it, but for the deviation of the sum: centred where it centres, and weighted.
+    /// A summand after a norm, except for the division by the deviation: centred (layer norm only) and weighted.
     fn linear<'b>(
         &self,
         norm: Option<&'b Norm>,
@@ -90,7 +92,7 @@ impl Through<'_> {
 }
 
 impl PackedEncoder {
-    /// Shows how much the heads of a layer mix into each token, from what was kept of each and the states below the layer.
+    /// Shows the mixing ratios of a layer, from the contexts kept for its heads and the states below the layer.
     pub(super) fn show_mixing(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
@@ -125,7 +127,7 @@ impl PackedEncoder {
                 }
                 ratios[token] = through.ratio(residual, [own, others, constant]);
 
-                // Both ends of what a token sees move on with it.
+                // Both ends of the visible range only move forward, so `seen` is a running sum.
                 let keys = visibility.keys(query, span.len());
                 let mut add = |keys: Range<usize>, sign: f64| {
                     for key in keys {

@@ -1,5 +1,5 @@
-//! The encoder over slices, one worker per core, nothing allocated once warm. Its products are the `gemm` crate's, over
-//! all tokens of a batch; attention, looked at while in cache, goes over one sequence.
+//! The encoder over slices: one worker per core, no allocation once warm. Matrix products (crate `gemm`) run over all tokens
+//! of a batch. Attention runs over one sequence at a time, and is shown while in cache.
 
 mod backward;
 mod direct;
@@ -28,14 +28,14 @@ use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
 pub struct PackedEncoder {
-    /// The weights of linear layers are transposed, `[inputs, outputs]`: then the product reads them in order.
+    /// The weights of linear layers are transposed, `[inputs, outputs]`, so that products read them in order.
     parameters: Parameters,
-    /// The term of the scores of each stored layer that depends on the tokens' distance, where there is one.
+    /// For each stored layer, the score term that depends on the distance between tokens, if there is one.
     relative: Vec<Option<Relative>>,
-    /// `[head_dim]`: in place of a bias that has been added already.
+    /// `[head_dim]`: zeros, in place of a bias that has been added already.
     no_bias: Vec<f32>,
-    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head of each stored layer, made on first use, and `[heads * head_dim]`:
-    /// its products with the value biases.
+    /// For each stored layer, computed on first use: `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`, and its products
+    /// with the value biases, `[heads * head_dim]`.
     output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
 }
 
@@ -54,7 +54,7 @@ impl PackedEncoder {
         &self.parameters.config
     }
 
-    /// Word, position and segment embeddings, summed, normalised if they are and as wide as hidden states, into `states`.
+    /// Puts the sum of word, position and segment embeddings into `states`, normalised and projected if the model does so.
     fn embed(&self, batch: &Batch<'_>, Scratch { states, update, .. }: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
         let (tokens, width) = (batch.tokens(), config.embedding_width());
@@ -80,7 +80,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Queries, keys and, if there are three `projections`, values of all heads, without biases unless normalised or turned.
+    /// Projects the states to queries, keys and, with three `projections`, values of all heads. Biases are added only to queries
+    /// and keys that are normalised or rotated.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
         let (config, layer) = (&self.parameters.config, self.layer(number));
@@ -95,7 +96,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Adds their biases to queries and keys, rows of `width` values, normalises them and turns them by their positions.
+    /// Adds biases to queries and keys, in rows of `width` values, then normalises them and rotates them by position.
     fn prepare_keys(
         &self,
         layer: &Layer,
@@ -132,8 +133,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Shows the attention of all layers after `first` with what the gates of its heads change of the residual stream, and all
-    /// others wrote as it was, from the states that entered the first layer. Fails if more than attention is needed.
+    /// Shows the attention of all layers after `first`, from the states that entered `first`. All block outputs are held, except
+    /// the gated heads of `first`, whose change the residual stream carries on. Fails if more than attention is needed.
     fn run_held(&self, first: usize, writes: &Writes, pass: &mut Pass, scratch: &mut Scratch) -> Result<()> {
         ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
         let (config, layers) = (&self.parameters.config, self.parameters.order.len());
@@ -161,7 +162,8 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// The hidden states above a layer, from those below in `scratch.states` and the contexts of its heads in `scratch.context`.
+    /// Turns the hidden states below a layer, in `scratch.states`, into the states above it. `scratch.context` has the contexts
+    /// of its heads.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, direct, .. } = scratch;
         let config = &self.parameters.config;
@@ -173,7 +175,7 @@ impl PackedEncoder {
         if pass.needs.direct {
             self.show_direct(number, pass, (Some(context), update), direct);
         }
-        // Of blocks side by side, the second reads what the first has not been added to.
+        // A parallel feed-forward block reads the states before attention is added.
         if plan == BlockPlan::Parallel {
             self.normalised(states, &layer.output_norm, context);
         }
@@ -199,19 +201,20 @@ impl PackedEncoder {
         self.add_feed_forward(layer, update, states);
     }
 
-    /// Adds what the attention block computed, its bias still missing, to the hidden states.
+    /// Adds the output of the attention block, `update` without its bias, to the hidden states.
     fn add_attention(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
         self.add(update, &layer.attention_output.bias, [of_update, layer.attention_norm.as_ref()], states);
     }
 
-    /// Adds the output of the feed-forward block likewise.
+    /// Adds the output of the feed-forward block, `update` without its bias, to the hidden states.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
         self.add(update, &layer.output.bias, [of_update, Some(&layer.output_norm)], states);
     }
 
-    /// Adds what a block computed, its bias still missing, by itself normalised or the sum, unless layers are pre-norm.
+    /// Adds a block's output, `update` without its bias, to the hidden states. A norm applies to the output, or to the sum in
+    /// post-norm layers.
     fn add(&self, update: &mut [f32], bias: &[f32], [of_update, of_sum]: [Option<&Norm>; 2], states: &mut [f32]) {
         if let Some(norm) = of_update {
             add_bias(update, bias);
@@ -318,10 +321,10 @@ impl Encoder for PackedEncoder {
         if needs.direct {
             self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
-        // Whether the residual stream has the predicted positions alone.
+        // Whether the residual stream keeps the predicted positions alone after the last layer's heads.
         let are_predicted = needs.last_states() && !needs.every_last_state() && start.layer() < layers;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
-            // No attention depends on what the last layer writes.
+            // No attention reads the output of the last layer.
             let last = number + 1 == layers;
             let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
             self.project_heads(number, projections, &mut pass, scratch);
@@ -367,7 +370,7 @@ impl Encoder for PackedEncoder {
     }
 }
 
-/// The rows of the predicted positions, in their order: after the heads of the last layer no token reads another one.
+/// The rows of the predicted positions, in order. They suffice after the heads of the last layer, where no token reads another.
 fn predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
     into.clear();
     batch.predicted().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
@@ -382,7 +385,7 @@ fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
     &table[index * width..][..width]
 }
 
-/// The first `length` values of a buffer, which grows if it must.
+/// A buffer, resized to `length` values.
 fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.resize(length, 0.0);
     buffer
@@ -394,9 +397,9 @@ fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
     into
 }
 
-/// `[rows, columns]` as `[columns, rows]`.
+/// `[columns, rows]`: the transpose of `values`, `[rows, columns]`.
 fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
-    /// The rows of a block and its columns fit into the first-level cache together.
+    /// Block size: the rows and the columns of a block fit into the first-level cache together.
     const BLOCK: usize = 32;
     let columns = values.len() / rows;
     let mut out = vec![0.0; values.len()];
@@ -422,7 +425,7 @@ fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>,
     );
 }
 
-/// The derivatives by what a linear layer was given, from those by the first `outputs` values that it gave.
+/// Backward pass of [`project`]: from derivatives by the first `outputs` outputs to derivatives by the inputs.
 fn project_back(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(

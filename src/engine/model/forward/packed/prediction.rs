@@ -10,11 +10,11 @@ use crate::model::forward::kernels::{self, backward};
 use crate::model::forward::{NO_PREDICTION, check_finite};
 use crate::model::parameters::{PredictionHead, Transform};
 
-/// The most logits in memory at a time, 16 MB of them, but for one position at least.
+/// Largest number of logits in memory at a time, 16 MB, unless one position has more.
 const MOST_LOGITS: usize = 1 << 22;
 
 impl PackedEncoder {
-    /// The head that predicts, and the vectors of its classes, `[classes, width]`.
+    /// The prediction head, and the vectors of its classes, `[classes, width]`.
     fn prediction_head(&self) -> Result<(&PredictionHead, Matrix<'_>)> {
         let head = self.parameters.prediction.as_ref().context(NO_PREDICTION)?;
         let width = head.transform.as_ref().map_or(self.parameters.config.hidden_size, |part| part.dense.bias.len());
@@ -48,7 +48,7 @@ impl PackedEncoder {
         check_finite(logits, self.parameters.order.len())
     }
 
-    /// Lends the logits at the predicted positions, from the hidden states there in `scratch.states`.
+    /// Shows the logits at the predicted positions, whose hidden states are in `scratch.states`.
     pub(super) fn predict(&self, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
         let Scratch { states, update, logits, .. } = scratch;
@@ -62,7 +62,8 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// The derivatives of a score by the hidden states at the predicted positions, `[positions, hidden]`, into `scratch.states`.
+    /// Puts the derivatives of a score by the hidden states at the predicted positions, `[positions, hidden]`, into
+    /// `scratch.states`.
     pub(super) fn score_back(
         &self,
         (batch, states): (&Batch<'_>, &[f32]),
@@ -77,7 +78,7 @@ impl PackedEncoder {
             let count = states.len() / hidden;
             self.logits(states, update, logits)?;
             for (row, (sequence, position, _)) in logits.chunks_exact_mut(classes).zip(&mut places) {
-                // The place of what was bounded is needed after the score has put its derivatives there.
+                // The score overwrites the capped logits, which the cap's backward pass needs.
                 let bounded = head.cap.map(|cap| (cap, row.to_vec()));
                 score(sequence, position, row);
                 if let Some((cap, bounded)) = bounded {

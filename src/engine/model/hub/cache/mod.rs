@@ -1,4 +1,4 @@
-//! The cache shared with Python's `huggingface_hub`, in the form that it has there:
+//! The cache shared with Python's `huggingface_hub`, in its layout:
 //!
 //! ```text
 //! models--ORG--NAME/refs/REVISION              the commit a branch or tag stood for when last asked
@@ -26,19 +26,19 @@ mod tests;
 
 /// One model's part of the cache.
 pub(super) struct Cache {
-    /// The whole cache, for messages and for other models.
+    /// The folder of the whole cache, for messages and for ids of other models.
     all: PathBuf,
     name: String,
     folder: PathBuf,
-    /// Opened files whose content fits their name, by their paths: large ones are hashed once.
+    /// Opened files whose digest was checked, by path, so that large ones are hashed once.
     whole: RefCell<HashMap<PathBuf, ModelFile>>,
 }
 
-/// A model as the cache has it, if it does not have it whole.
+/// Why the cache cannot supply a model.
 pub(super) enum Unusable {
-    /// A clause that names the missing file.
+    /// A file is missing; the clause names it.
     Lacking(String),
-    /// A file is there, and this is wrong with it.
+    /// A file exists, but has this error.
     Wrong(Error),
 }
 
@@ -54,7 +54,7 @@ impl Cache {
         self.folder.join("snapshots").join(commit)
     }
 
-    /// The model as far as the cache goes.
+    /// The files of a model, from the cache alone.
     pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, Unusable> {
         let shown = self.all.display();
         let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
@@ -85,11 +85,12 @@ impl Cache {
         })
     }
 
-    /// Opens a file of a snapshot and checks it against the name of its blob and against `promised`. A file that
-    /// is no link to a blob, and of which nothing is promised, is accepted.
-    /// Fails if it cannot be opened, or does not fit.
+    /// Opens a file of a snapshot and checks it against the digest in its blob's name and against `promised`. Without either, the
+    /// file is accepted.
+    /// Fails if it cannot be opened, or has another digest.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
-        // What was opened before anything was promised is held against the promise as well; it may be another file by now.
+        // A file opened before its digest was known is checked now. If it differs, the path may hold another file, so it is
+        // reopened.
         let known = self.whole.borrow().get(path).cloned();
         if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_of(file).is_ok())) {
             return Ok(file);
@@ -104,9 +105,9 @@ impl Cache {
         Ok(file)
     }
 
-    /// The model of the cache whose id is most like `id`, if one is.
+    /// The cached model with the id most similar to `id`, if one is similar enough.
     pub(super) fn closest(&self, id: &str) -> Option<String> {
-        // Below it, two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
+        // Below this similarity two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
         const ALIKE: f64 = 0.85;
         // `bert-base-uncased` for `google-bert/bert-base-uncased` is a common slip.
         let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_lowercase();
@@ -125,8 +126,8 @@ impl Cache {
         best.map(|(_, other)| other)
     }
 
-    /// Keeps other processes, Python's among them, from fetching the same blob at the same time. The lock ends with
-    /// the file that is returned; `None` where the file system has no locks.
+    /// Locks a blob against simultaneous downloads by other processes, Python's included. Dropping the returned file releases the
+    /// lock; `None` if the file system has no locks.
     pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
         let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
         create_parent(&path)?;
@@ -142,7 +143,7 @@ impl Cache {
         Ok(Some(file))
     }
 
-    /// The commit that a branch or tag stood for when last asked, or the revision itself if it is one.
+    /// The commit of a branch or tag at the last request, or the revision itself if it is a commit.
     fn commit(&self, revision: &str) -> Option<String> {
         match self.read_ref(revision) {
             Ok(text) => Some(text.trim().to_owned()).filter(|commit| is_file_name(commit)),
@@ -155,14 +156,14 @@ impl Cache {
         input::read_regular(&self.folder.join("refs").join(revision), 1 << 10).and_then(input::text)
     }
 
-    /// Notes the commit of a branch or tag, unless it is known.
+    /// Records the commit of a branch or tag, unless it is already recorded.
     pub(super) fn write_ref(&self, revision: &str, commit: &str) -> Result<()> {
         if revision == commit || self.read_ref(revision).is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
         let path = self.folder.join("refs").join(revision);
         create_parent(&path)?;
-        // One step, because another process may be reading it.
+        // Replaced in one step, because another process may be reading the file.
         let write = || {
             let mut file = output::new_files(0o666).tempfile_in(path.parent().unwrap_or(&self.folder))?;
             io::Write::write_all(&mut file, commit.as_bytes())?;
@@ -177,7 +178,7 @@ impl Cache {
     }
 
     pub(super) fn partial(&self, etag: &str, lock: Option<&File>) -> PathBuf {
-        // A name of its own keeps two processes apart without a lock.
+        // Without a lock, the process id in the name keeps two processes apart.
         let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
         self.blob(&format!("{etag}{owner}.incomplete"))
     }
@@ -187,7 +188,7 @@ impl Cache {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;
         let target = Path::new(&"../".repeat(2 + file.matches('/').count())).join("blobs").join(etag);
-        // A link that leads nowhere or to another blob, or a damaged file in place of one.
+        // Removes a link that leads nowhere or to another blob, or a damaged file.
         if path.symlink_metadata().is_ok() && fs::read_link(&path).ok().as_deref() != Some(&target) {
             fs::remove_file(&path).map_err(|error| cannot_write(&path, error))?;
         }
@@ -195,11 +196,11 @@ impl Cache {
         let linked = std::os::unix::fs::symlink(&target, &path);
         #[cfg(not(unix))]
         let linked = Err::<(), _>(io::Error::from(io::ErrorKind::Unsupported));
-        // Another process may have been as fast.
+        // Another process may have made the link first.
         if linked.is_ok() || path.is_file() {
             return Ok(());
         }
-        // Not every system and file system has links; then the file itself moves, as in the Python client.
+        // Without support for links, the file itself moves, as in the Python client.
         fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error))
     }
 }
@@ -208,7 +209,6 @@ pub(super) fn create_parent(path: &Path) -> Result<()> {
     path.parent().map_or(Ok(()), |parent| fs::create_dir_all(parent).map_err(|error| cannot_write(parent, error)))
 }
 
-/// The error of a file of the cache that cannot be written.
 pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     const WAY_OUT: &str = "HF_HOME can name another place";
     let shown = path.display();
@@ -216,13 +216,13 @@ pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     error.about(shown).hinted(WAY_OUT)
 }
 
-/// Whether a name sent by a server, an `ETag` or a commit, can be used as a file's name as it is.
+/// Whether a name sent by a server, an `ETag` or a commit, is a valid file name.
 pub(super) fn is_file_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char))
 }
 
-/// Whether a name sent by a server is the path of a file below a folder, and of nothing else.
+/// Whether a name sent by a server is a relative path that stays below its folder.
 pub(super) fn is_relative_path(name: &str) -> bool {
     name.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains(['\\', ':', '\0']))
 }

@@ -17,7 +17,7 @@ mod tests;
 /// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The way out where an endpoint does not answer as the Hub does.
+/// The hint where an endpoint does not answer as the Hub does.
 pub(super) const WAY_OUT: &str =
     "set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder";
 
@@ -29,29 +29,29 @@ pub(super) struct Environment {
     /// `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
     pub(super) cache: PathBuf,
     pub(super) token: Option<Token>,
-    /// The file of the token if no variable gives one.
+    /// The file that holds the token if no variable does.
     pub(super) token_file: PathBuf,
-    /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, though there may be one.
+    /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, even if there is one.
     pub(super) token_withheld: bool,
-    /// Why the Hub may not be asked, if it may not: `HF_HUB_OFFLINE`, or an option.
+    /// The setting that forbids requests to the Hub, if any: `HF_HUB_OFFLINE`, or an option.
     pub(super) offline: Option<Offline>,
     /// `HF_HUB_ETAG_TIMEOUT`: how long to wait for a connection, and for an answer to begin.
     pub(super) answer_timeout: Duration,
     /// `HF_HUB_DOWNLOAD_TIMEOUT`: how long to wait for each further piece of an answer.
     pub(super) piece_timeout: Duration,
-    /// `HEADSCOPE_HUB_WAIT` is its first pause.
+    /// The retries; `HEADSCOPE_HUB_WAIT` is their first pause.
     pub(super) backoff: Backoff,
-    /// The variable that names a proxy, if one does. Its value can hold a password, and is in no message.
+    /// The variable that names a proxy, if one is set. Messages omit its value, which can hold a password.
     pub(super) proxy: Option<&'static str>,
 }
 
-/// The variables that can name a proxy, in the order in which the HTTP client asks them.
+/// The variables that can name a proxy, in the HTTP client's order of precedence.
 const PROXIES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) value: String,
-    /// A name for messages, which must never show the value itself.
+    /// Where the token comes from, for messages, which must never show its value.
     pub(super) origin: String,
 }
 
@@ -75,7 +75,7 @@ impl Environment {
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
         let path = |name: &str| {
             let path = variable(name).filter(|value| !value.is_empty())?;
-            // No shell has expanded the text of a settings file.
+            // Values from a settings file have not been expanded by a shell.
             let path =
                 PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
             let in_home = path.strip_prefix("~").ok().zip(home.as_ref()).map(|(rest, home)| home.join(rest));
@@ -123,7 +123,7 @@ impl Environment {
         })
     }
 
-    /// The place of the token, as the end of a sentence that says to put one there.
+    /// The places for a token, as the end of a sentence that says to put one there.
     pub(super) fn token_places(&self) -> String {
         const WITHHELD: &str = ", and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent";
         let also = if self.token_withheld { WITHHELD } else { "" };
@@ -131,7 +131,7 @@ impl Environment {
     }
 }
 
-/// Puts in the values of `$NAME` and `${NAME}`; a name that is not set stays as it is, as in Python's `expandvars`.
+/// Substitutes `$NAME` and `${NAME}`; unset names stay, as in Python's `expandvars`.
 fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut parts = path.split('$');
     let mut expanded = parts.next().unwrap_or_default().to_owned();
@@ -165,10 +165,10 @@ impl Token {
         }
     }
 
-    /// The text without the space around it; `None` if it is empty.
+    /// Trims white space; `None` if nothing is left.
     fn checked(self) -> Result<Option<Self>> {
         let value = self.value.trim().to_owned();
-        // It becomes part of a header (RFC 6750, section 2.1).
+        // The token becomes part of a header (RFC 6750, section 2.1).
         ensure!(
             value.chars().all(|char| char.is_ascii_graphic()),
             anyhow!("the access token from {} has a character that no token has", self.origin)

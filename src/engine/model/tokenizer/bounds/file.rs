@@ -1,4 +1,4 @@
-//! Checks of `tokenizer.json`, and of the lengths of tokens, before the library builds anything of them.
+//! Checks of `tokenizer.json`, and of the lengths of tokens, before the library builds a tokenizer from them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,20 +16,20 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::machine::memory;
 
-/// The most parts of a normaliser, a pre-tokenizer, a post-processor or a decoder: each may hold a regular expression.
+/// Largest number of parts of a normaliser, pre-tokenizer, post-processor or decoder; each may hold a regular expression.
 const MOST_PARTS: usize = 64;
 
-/// The longest regular expression, in bytes. Those of published tokenizers have a few hundred.
+/// The longest regular expression, in bytes. Published tokenizers have a few hundred.
 const LONGEST_PATTERN: usize = 1 << 13;
 
-/// The largest automaton of a regular expression, in bytes: 1 MiB. A search takes up to its size for each byte of text.
-/// A class of letters of all scripts takes some 30 KB.
+/// The largest automaton of a regular expression, in bytes: 1 MiB. Its size bounds the time of a search per byte of text; a
+/// class of the letters of all scripts takes some 30 KB.
 const LARGEST_AUTOMATON: usize = 1 << 20;
 
-/// The most special tokens around a text.
+/// Largest number of special tokens around a text.
 const MOST_AROUND: usize = 64;
 
-/// The parts of `tokenizer.json` whose sizes cost.
+/// The parts of `tokenizer.json` whose sizes cost memory or time.
 #[derive(Deserialize)]
 struct TokenizerFile<'a> {
     added_tokens: Option<Vec<AddedToken>>,
@@ -50,15 +50,14 @@ struct ModelPart<'a> {
     end_of_word_suffix: Option<String>,
 }
 
-/// The tokens of a vocabulary.
 enum Vocabulary<'a> {
-    /// A map from tokens to ids: the bytes of the longest.
+    /// A map from tokens to ids, reduced to the byte length of the longest token.
     Map(usize),
-    /// The tokens with their scores, of a unigram model, which looks for them in a tree.
+    /// The tokens of a unigram model, which the library looks up in a trie.
     Scored(Vec<Cow<'a, str>>),
 }
 
-/// A token, copied only where it is written with escapes.
+/// A token, copied only if it is written with escapes.
 #[derive(Deserialize)]
 struct VocabularyToken<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -94,8 +93,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
     }
 }
 
-/// Makes sure that nothing in `tokenizer.json` is longer or larger than what its bounds allow.
-/// Fails if something is, or if it is no JSON.
+/// Fails if a part of `tokenizer.json` exceeds its bounds, or the file is no JSON.
 pub(in crate::model::tokenizer) fn ensure_bounded(json: &[u8]) -> Result<()> {
     let file: TokenizerFile =
         serde_json::from_slice(json).map_err(|error| anyhow!("{error}").in_line(error.line() as u64))?;
@@ -129,7 +127,7 @@ pub(in crate::model::tokenizer) fn ensure_bounded(json: &[u8]) -> Result<()> {
         let mut kinds = Vec::new();
         ensure_part(&step, &mut kinds)?;
         ensure!(kinds.len() <= MOST_PARTS, "its {name} has {} parts, at most {MOST_PARTS} are read", kinds.len());
-        // They write a text anew, with up to three times the bytes, and no more than once.
+        // These parts rewrite a text, with up to three times its bytes, so each may occur once.
         let rewritten = |kind: &str| name == "pre_tokenizer" && kinds.iter().filter(|other| *other == kind).count() > 1;
         if let Some(kind) = ["ByteLevel", "Metaspace"].into_iter().find(|kind| rewritten(kind)) {
             bail!("its {name} has more than one part of type {kind}");
@@ -138,7 +136,7 @@ pub(in crate::model::tokenizer) fn ensure_bounded(json: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that a part of a tokenizer is within its bounds, those within it as well, and collects the types of these.
+/// Fails if a part of a tokenizer, or any part nested in it, exceeds its bounds; collects the types of all these parts.
 fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
     let parts = match part {
         Value::Object(fields) => {
@@ -152,7 +150,7 @@ fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
                 ensure_pattern(pattern)?;
             }
             if let Some(map) = fields.get("precompiled_charsmap").and_then(Value::as_str) {
-                // One that is none is an error of the library.
+                // An invalid map is left to the library, which reports it.
                 ensure_short_replacements(&BASE64_STANDARD.decode(map).unwrap_or_default())?;
             }
             for template in ["single", "pair"].iter().filter_map(|name| fields.get(*name)?.as_array()) {
@@ -181,7 +179,7 @@ fn ensure_pattern(pattern: &Value) -> Result<()> {
     })
 }
 
-/// Makes sure that a template has each text once: with more of them it makes several texts of one.
+/// Fails if a template contains a text more than once, which would multiply the text.
 fn ensure_template(template: &[Value]) -> Result<()> {
     ensure!(template.len() <= MOST_AROUND, "a template has {} parts, at most {MOST_AROUND} are read", template.len());
     for text in ["A", "B"] {
@@ -191,9 +189,8 @@ fn ensure_template(template: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that what sentencepiece replaces characters by is short. `map` is a `precompiled_charsmap`: the length of a
+/// Fails if a replacement in sentencepiece's `precompiled_charsmap` is longer than the longest token. The map is the length of a
 /// trie, the trie, and the replacements, each with a zero at its end (sentencepiece, `normalizer.cc`).
-/// Fails if one is longer than the longest token.
 pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Result<()> {
     let trie = map.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
     let texts = map.get(trie.saturating_add(4)..).unwrap_or_default();
@@ -205,15 +202,14 @@ pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Resu
     Ok(())
 }
 
-/// The longest token, prefix or suffix, in bytes; sentencepiece models have the same bound. The longest of published
-/// vocabularies are runs of 128 spaces, each two bytes.
+/// The longest token, prefix or suffix, in bytes, sentencepiece models included. The longest tokens of published vocabularies
+/// are runs of 128 spaces, two bytes each.
 pub(super) const LONGEST_TOKEN: usize = 1 << 10;
 
-/// The most bytes of all added tokens: 1 MiB. The library takes some 80 bytes for each, to find them in a text.
+/// Largest total length of added tokens, in bytes: 1 MiB. The library takes some 80 bytes for each byte, to find them in a text.
 const MOST_ADDED: usize = 1 << 20;
 
-/// Makes sure that a token, or a part of one, is no longer than any of a language.
-/// Fails if it is.
+/// Fails if a token, or a part of one, is longer than [`LONGEST_TOKEN`].
 fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     ensure!(
         bytes <= LONGEST_TOKEN,
@@ -222,23 +218,21 @@ fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure of the same of every token of a vocabulary.
-/// Fails if one is longer.
+/// Fails if a token of a vocabulary is longer than [`LONGEST_TOKEN`].
 pub(in crate::model::tokenizer) fn ensure_short_tokens<'a>(tokens: impl IntoIterator<Item = &'a String>) -> Result<()> {
     tokens.into_iter().try_for_each(|token| ensure_short("a token of its vocabulary", token.len()))
 }
 
-/// The bytes that the library takes for each node of the tree in which it looks for the tokens of a unigram model: a table of the
-/// nodes after it (measured; `tokenizers` 0.23, `models/unigram/trie.rs`).
+/// Bytes per node of the library's trie over the tokens of a unigram model: a table of child nodes (measured; `tokenizers` 0.23,
+/// `models/unigram/trie.rs`).
 const NODE: u64 = 340;
 
-/// The most nodes of a tree that any vocabulary may have, and the most for each token of a larger vocabulary. Published
-/// vocabularies have three to five nodes a token.
+/// Largest number of trie nodes: the bound for any vocabulary, and the bound per token for larger ones. Published vocabularies
+/// have three to five nodes a token.
 const MOST_NODES: (usize, usize) = (1 << 20, 16);
 
-/// Makes sure that the tree of the tokens of a unigram model is no larger than that of any language, and that there is memory for it.
-/// It has a node for each different beginning of a token.
-/// Fails if it is, or there is not.
+/// Fails if the trie over the tokens of a unigram model has more than [`MOST_NODES`], or memory is too small for it. The trie has
+/// a node for each distinct prefix of a token.
 pub(in crate::model::tokenizer) fn ensure_small_tree<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut tokens: Vec<&[u8]> = tokens.into_iter().map(str::as_bytes).collect();
     tokens.sort_unstable();
@@ -261,8 +255,7 @@ pub(in crate::model::tokenizer) fn ensure_small_tree<'a>(tokens: impl IntoIterat
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
-/// Makes sure that added tokens are short, each and all together.
-/// Fails if they are not.
+/// Fails if an added token, or all of them together, are too long.
 pub(in crate::model::tokenizer) fn ensure_few<'a>(added: impl IntoIterator<Item = &'a AddedToken>) -> Result<()> {
     let mut all = 0_usize;
     for token in added {

@@ -1,5 +1,5 @@
-//! Bounds on memory and time, whatever a tokenizer's files say: a file is checked before the library builds anything of it
-//! (`file.rs`), the result of a step on a text before the step (`steps.rs`).
+//! Bounds on memory and time, whatever a tokenizer's files say. A file is checked before the library builds a tokenizer from it
+//! (`file.rs`), and the cost of a step on a text before the step runs (`steps.rs`).
 
 mod file;
 mod steps;

@@ -1,5 +1,5 @@
-//! The steps of a tokenizer, each of which looks at what it is given before the library does its work.
-//! The library passes over an error of a normaliser, so a step [breaks off](break_off) instead.
+//! The steps of a tokenizer; each checks its input before the library processes it.
+//! The library ignores errors of a normaliser, so a step [breaks off](break_off) instead.
 
 use std::collections::HashMap;
 use std::iter;
@@ -23,24 +23,24 @@ use crate::system::time_limit;
 pub(in crate::model::tokenizer) type Tokenizer =
     TokenizerImpl<BoundedModel, BoundedNormalizer, BoundedPreTokenizer, PostProcessorWrapper, DecoderWrapper>;
 
-/// The most bytes that a normaliser may make of a text: four times those of the longest text that is tokenised. The
-/// library takes 17 bytes for each, two or three times over.
+/// The longest normalised text, in bytes: four times the longest text that is tokenised. The library takes 17 bytes for each
+/// byte, two or three times over.
 const LONGEST_NORMALIZED: usize = 4 << 20;
 
-/// How many times its own bytes a text may have once it is normalised, and how many more: a ligature of Arabic becomes
-/// eleven times its bytes in Unicode's compatibility forms, more than any other character (Unicode Standard Annex 15).
+/// Largest growth of a text by normalisation: a factor, and bytes on top. An Arabic ligature grows elevenfold in Unicode's
+/// compatibility forms, more than any other character (Unicode Standard Annex 15).
 const MOST_GROWTH: (usize, usize) = (64, 1 << 10);
 
-/// The longest piece of a text, in bytes, that a part of a normaliser is given without a look at what it makes of it: no
-/// replacement is longer than the longest token.
+/// The longest text, in bytes, that a part of a normaliser gets without an estimate of the result: no replacement is longer than
+/// the longest token.
 const PIECE: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 
-/// A normaliser that makes no more of a text than can be tokenised.
+/// A normaliser that breaks off if its result would be too long to tokenise.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "NormalizerWrapper")]
 pub(in crate::model::tokenizer) struct BoundedNormalizer {
     pub whole: NormalizerWrapper,
-    /// Its innermost parts, in order.
+    /// The innermost parts, in order.
     pub parts: Vec<NormalizerWrapper>,
 }
 
@@ -83,17 +83,17 @@ fn too_long(bytes: usize, most: usize) -> Error {
     anyhow!("of {bytes} bytes of text its normaliser makes more than {most}, the most that are tokenised")
 }
 
-/// The bytes that one part of a normaliser may need for a text; 0 if they are few anyhow.
+/// The bytes that one part of a normaliser may need for a text; 0 if they are certainly few.
 fn needed(part: &NormalizerWrapper, text: &str) -> usize {
     match part {
-        // A match may be empty: there is one before each character at most, and one at the end.
+        // A match may be empty: at most one before each character, and one at the end.
         NormalizerWrapper::Replace(replace) => {
             let matches = text.chars().count() + 1;
             text.len().saturating_add(matches.saturating_mul(replace.content.len()))
         }
         NormalizerWrapper::Prepend(prepend) => text.len() + prepend.prepend.len(),
         _ if text.len() <= PIECE => 0,
-        // The others work on few characters at a time, and make of all what they make of its pieces.
+        // Other parts work on few characters at a time, so the result is as long as the results of the pieces together.
         part => {
             let of_piece = |piece: &str| {
                 let mut piece = NormalizedString::from(piece);
@@ -120,7 +120,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A pre-tokenizer that breaks off between its parts when the time is over.
+/// A pre-tokenizer that breaks off between its parts when the time limit has passed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
 pub(in crate::model::tokenizer) struct BoundedPreTokenizer(pub PreTokenizerWrapper);
@@ -138,22 +138,22 @@ impl PreTokenizer for BoundedPreTokenizer {
     }
 }
 
-/// The most characters of a word that `WordPiece` cuts: it tries every part of a word, of which there are half the
-/// square, and looks for each in the vocabulary. BERT cuts words of up to 100.
+/// The longest word that `WordPiece` cuts, in characters: it looks up every substring, half the square of the length in number.
+/// BERT cuts words of up to 100.
 const LONGEST_WORD: usize = 1 << 10;
 
-/// The most bytes that the library compares or copies for a word: 256 MiB. Of the longest text that is tokenised those
-/// are 256 a byte.
+/// The most bytes that the library compares or copies for a word: 256 MiB, or 256 for each byte of the longest text that is
+/// tokenised.
 const MOST_WORK: usize = 1 << 28;
 
-/// A model that is given no word on which it takes more than its share.
+/// A model that breaks off at a word that could take too much time or memory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "ModelWrapper")]
 pub(in crate::model::tokenizer) struct BoundedModel {
     pub model: ModelWrapper,
-    /// The bytes of the longest token.
+    /// The byte length of the longest token.
     longest: usize,
-    /// The `bpe.codes` by which words are cut into the pieces that the model looks up, where it does not cut them itself.
+    /// The `bpe.codes` that cut words into pieces for the model to look up; `None` if the model cuts words itself.
     pub codes: Option<Arc<Codes>>,
 }
 
@@ -161,7 +161,7 @@ impl From<ModelWrapper> for BoundedModel {
     fn from(model: ModelWrapper) -> Self {
         let longest = match &model {
             ModelWrapper::Unigram(model) => model.iter().map(|(token, _)| token.len()).max(),
-            // Its words are short.
+            // `WordPiece` has a bound on words instead.
             ModelWrapper::WordPiece(_) => None,
             model => model.get_vocab().keys().map(String::len).max(),
         };
@@ -170,7 +170,6 @@ impl From<ModelWrapper> for BoundedModel {
 }
 
 impl BoundedModel {
-    /// The tokens of the pieces of a word.
     fn of_pieces(&self, pieces: Vec<String>) -> tokenizers::Result<Vec<Token>> {
         let mut tokens = Vec::new();
         let mut start = 0;
@@ -184,8 +183,7 @@ impl BoundedModel {
         Ok(tokens)
     }
 
-    /// Makes sure that a word is cut in time.
-    /// Fails if it may not be.
+    /// Fails if cutting a word may take too much time or memory.
     fn ensure_cuts(&self, word: &str) -> anyhow::Result<()> {
         let (bytes, longest) = (word.len(), self.longest);
         if self.codes.is_some() {
@@ -198,14 +196,14 @@ impl BoundedModel {
         match &self.model {
             ModelWrapper::WordPiece(model) => {
                 let (characters, most) = (word.chars().count(), model.max_input_chars_per_word);
-                // Of a word that has more than the model cuts it makes the unknown token.
+                // A word that is too long for the model becomes the unknown token.
                 ensure!(
                     characters <= LONGEST_WORD || characters > most,
                     "it has a word of {characters} characters, and max_input_chars_per_word is {most}: at most \
                      {LONGEST_WORD} are cut"
                 );
             }
-            // From each byte on it copies and looks for every token that the text begins with there.
+            // At each byte it copies and looks up every token that the rest of the word begins with.
             ModelWrapper::Unigram(_) => {
                 let work = bytes.saturating_mul(longest.min(bytes).pow(2) / 2);
                 ensure!(
@@ -214,7 +212,7 @@ impl BoundedModel {
                      others may take too long"
                 );
             }
-            // Each token of a word is copied, and may be the longest.
+            // Each token of a word is copied, and may be as long as the longest.
             ModelWrapper::BPE(_) | ModelWrapper::WordLevel(_) => ensure!(
                 bytes.saturating_mul(longest) <= MOST_WORK,
                 "it has a word of {bytes} bytes, and the vocabulary tokens of {longest}: the one in the others may take \

@@ -1,5 +1,5 @@
-//! The classes of transformers whose tokenizer is made of a sentencepiece model, and what each makes of it.
-//! The classes are taken from transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
+//! The classes of transformers that build a tokenizer from a sentencepiece model, and how each does so. They follow
+//! transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
 
 use anyhow::{Result, anyhow, ensure};
 use tokenizers::NormalizerWrapper;
@@ -15,7 +15,7 @@ use super::proto::SentencePiece;
 use crate::model::tokenizer::config::{ROLES, TokenizerConfig, named};
 use crate::system::errors::Facts;
 
-/// A class of transformers whose tokenizer is made of a sentencepiece model.
+/// A class of transformers that builds a tokenizer from a sentencepiece model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Albert,
@@ -28,8 +28,7 @@ pub(super) enum Class {
     XlmRoberta,
 }
 
-/// Each class by its name in transformers, with the families that have it where no file names one, by their
-/// `model_type`.
+/// Each class by its name in transformers, with the families (`model_type`) that have it as default.
 const CLASSES: [(&str, Class, &[&str]); 8] = [
     ("AlbertTokenizer", Class::Albert, &["albert"]),
     ("BigBirdTokenizer", Class::BigBird, &["big_bird"]),
@@ -38,15 +37,16 @@ const CLASSES: [(&str, Class, &[&str]); 8] = [
     ("LlamaTokenizer", Class::Llama, &[]),
     ("RemBertTokenizer", Class::RemBert, &["rembert"]),
     ("T5Tokenizer", Class::T5, &["t5", "mt5"]),
-    // transformers 5 names no class of XLM-RoBERTa-XL; that of transformers 4 is XLM-RoBERTa's.
+    // transformers 5 names no class for XLM-RoBERTa-XL; transformers 4 takes XLM-RoBERTa's.
     ("XLMRobertaTokenizer", Class::XlmRoberta, &["xlm-roberta", "xlm-roberta-xl"]),
 ];
 
-/// The most sentinels of T5 that are added to a vocabulary; it has 100.
+/// Largest number of T5 sentinels that are added to a vocabulary; T5 has 100.
 const MOST_SENTINELS: u64 = 1 << 16;
 
 impl Class {
-    /// The class of a tokenizer, by its name or, where no file names one, its family's; an error names those there are.
+    /// The class of a tokenizer, by its name or, if no file names one, its family. Fails for an unknown class; the error lists
+    /// the known ones.
     pub fn of(settings: &TokenizerConfig) -> Result<Self> {
         let family = settings.model_type.as_str();
         let found = CLASSES.iter().find(|(name, _, families)| match &settings.class {
@@ -64,7 +64,7 @@ impl Class {
         })
     }
 
-    /// The special tokens where no file names them, in the order of [`ROLES`]; empty where the class has none.
+    /// The default special tokens, in the order of [`ROLES`]; empty for a role that the class lacks.
     fn special(self) -> [&'static str; 7] {
         match self {
             Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
@@ -76,20 +76,19 @@ impl Class {
         }
     }
 
-    /// Whether a mask in a text takes the space before it along, where no file says so.
+    /// Whether a mask in a text absorbs the space before it, unless a file says otherwise.
     pub fn mask_takes_space(self) -> bool {
         matches!(self, Self::BigBird | Self::Camembert)
     }
 
-    /// The pieces with their scores by the ids of the class, and the id of the unknown token.
+    /// The pieces with their scores, in the order of the class's ids, and the id of the unknown token.
     pub fn vocabulary(self, model: SentencePiece, settings: &TokenizerConfig) -> Result<(Vec<(String, f64)>, usize)> {
         let special = |role: &str| (self.named(settings, role).unwrap_or_default(), 0.0);
         let own_unknown = usize::try_from(model.unknown).unwrap_or(0);
         let pieces = model.pieces.into_iter().map(|piece| (piece.text, f64::from(piece.score)));
         let unknown = special("unk_token");
         Ok(match self {
-            // Its ids are those of fairseq, which has four special tokens before the pieces, and those of
-            // sentencepiece three.
+            // The class has fairseq's ids, with four special tokens before the pieces; sentencepiece has three.
             Self::XlmRoberta => {
                 let first = ["bos_token", "pad_token", "eos_token", "unk_token"].map(special);
                 (first.into_iter().chain(pieces.skip(3)).chain([special("mask_token")]).collect(), 3)
@@ -122,7 +121,7 @@ impl Class {
         })
     }
 
-    /// The steps that a text goes through before it is cut; `replacements` are those of the model, if it has any.
+    /// The normalisers of a text, in order; `replacements` are the model's replacements of characters, if it has any.
     pub fn normalizers(
         self,
         replacements: Option<Precompiled>,
@@ -176,8 +175,8 @@ impl Class {
         })
     }
 
-    /// The special tokens around a text and around a pair of texts, with `$A` and `$B` for the texts, and the segment
-    /// of each after a colon.
+    /// Templates with the special tokens around a text and around a pair of texts; `$A` and `$B` stand for the texts, and each
+    /// part's segment follows after a colon.
     pub fn frames(self, settings: &TokenizerConfig) -> Result<[Vec<String>; 2]> {
         let token = |role: &str, segment: u32| format!("{}:{segment}", self.named(settings, role).unwrap_or_default());
         let [first, second] = ["$A:0", "$B:0"].map(str::to_owned);
@@ -213,7 +212,7 @@ impl Class {
         })
     }
 
-    /// The token of a role: what a file names, or that of the class.
+    /// The token of a role, from a file or by the class's default.
     pub fn named(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
         let own = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
         let default = || own().filter(|token| !token.is_empty());
@@ -221,7 +220,7 @@ impl Class {
     }
 }
 
-/// The tokens that stand for gaps in a text of T5: `extra_ids` many.
+/// The sentinels of T5, which stand for gaps in a text; `extra_ids` is their number.
 pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     let wanted = settings.values.get("extra_ids").filter(|wanted| !wanted.is_null());
     let count = wanted.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MOST_SENTINELS);

@@ -1,4 +1,4 @@
-//! A tokenizer of a sentencepiece model, as the model's class in transformers makes it.
+//! Builds a tokenizer from a sentencepiece model, as the model's class in transformers does.
 
 mod class;
 mod proto;
@@ -25,8 +25,7 @@ use crate::system::errors::Facts;
 use class::{Class, sentinels};
 use proto::{Algorithm, CONTROL, SentencePiece, USER_DEFINED};
 
-/// The tokenizer of a sentencepiece model.
-/// Fails if it is none, no class here is made of it, or its tokens do not fit those that the files beside it name.
+/// Fails if the file is no sentencepiece model, its class is unknown, or its tokens do not fit the tokens in files beside it.
 pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();
@@ -51,7 +50,7 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     Ok(tokenizer)
 }
 
-/// How to make a file of it that is read.
+/// The hint how to convert the model to `tokenizer.json`.
 fn way_out(path: &Path) -> String {
     let folder = path.parent().unwrap_or(path).display().to_string();
     format!(
@@ -61,15 +60,15 @@ fn way_out(path: &Path) -> String {
     )
 }
 
-/// The model's vocabulary with the way text is cut by it.
+/// The vocabulary with its algorithm, BPE or unigram.
 fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result<ModelWrapper> {
     let wanted = if class == Class::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
-    // transformers 5 takes the class's algorithm whatever the model's is, and cuts text as the model was not trained to.
+    // transformers 5 always uses the class's algorithm, even if the model was trained for the other one.
     if model.algorithm != wanted {
         bail!("{class:?} tokenizers cut text by {wanted:?}, and this model is trained for {:?}", model.algorithm);
     }
     let (vocabulary, unknown) = class.vocabulary(model, settings)?;
-    // Special tokens are named by other files.
+    // Files beside the model can name special tokens of any length.
     ensure_short_tokens(vocabulary.iter().map(|(token, _)| token))?;
     if class != Class::Llama {
         ensure_small_tree(vocabulary.iter().map(|(token, _)| token.as_str()))?;
@@ -81,8 +80,8 @@ fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result
     Ok(bpe.build().map_err(|error| anyhow!("{error}"))?.into())
 }
 
-/// Every way to put a piece together of two others, the pieces in the order of their ids, the shortest first part first
-/// (`generate_merges` in transformers' `tokenization_utils_base.py`): sentencepiece does not store its merges.
+/// Every split of a piece into two other pieces, by id of the piece and then by length of the first part (`generate_merges` in
+/// transformers' `tokenization_utils_base.py`): sentencepiece does not store its merges.
 fn merges(ids: &Vocab) -> Vec<(String, String)> {
     let mut pieces: Vec<(&String, &u32)> = ids.iter().collect();
     pieces.sort_unstable_by_key(|(_, id)| **id);
@@ -94,13 +93,13 @@ fn merges(ids: &Vocab) -> Vec<(String, String)> {
     pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
 }
 
-/// The replacements of characters by the model; `None` if it has none.
+/// The model's replacements of characters; `None` if it has none.
 fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
     let map = &model.replacements;
     if map.is_empty() {
         return Ok(None);
     }
-    // The library makes room for a trie of the length that stands first, and only then looks whether it is there.
+    // The library allocates a trie of the stated length before it checks that length.
     let trie = map.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
     ensure!(
         trie.is_some_and(|trie| (4..=map.len() - 4).contains(&trie)),
@@ -112,9 +111,9 @@ fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
     Precompiled::from(map).map(Some).map_err(|error| anyhow!("{error}"))
 }
 
-/// The model's own tokens that are whole wherever a text has them.
+/// The model's tokens that stay whole wherever a text contains them.
 fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -> Result<Vec<AddedToken>> {
-    // What a file lists counts in their place.
+    // A list in a file replaces the model's own tokens.
     if let Some(tokens) = &settings.extra {
         return Ok(tokens.clone());
     }
@@ -127,8 +126,8 @@ fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -
     Ok(tokens)
 }
 
-/// Makes tokens whole in a text that has them literally, and adds those that the vocabulary lacks, in the order in which
-/// transformers does: those with ids of their own, those with a role, the model's own.
+/// Marks tokens, so that they stay whole where a text contains them literally, and adds tokens that the vocabulary lacks. The
+/// order is that of transformers: tokens listed with ids, tokens with a role, the model's own.
 fn add_tokens(
     tokenizer: &mut Tokenizer,
     class: Class,

@@ -1,16 +1,16 @@
-//! A sentencepiece model as it is stored: the fields of `ModelProto` (`sentencepiece_model.proto`) that make a tokenizer.
-//! The format is protocol buffers' (<https://protobuf.dev/programming-guides/encoding>).
+//! Parser of a stored sentencepiece model: the fields of `ModelProto` (`sentencepiece_model.proto`) that make a tokenizer, in the
+//! format of protocol buffers (<https://protobuf.dev/programming-guides/encoding>).
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A sentencepiece model: its vocabulary, and the settings that make a tokenizer of it.
+/// A sentencepiece model: its vocabulary, and the settings of its tokenizer.
 #[derive(Debug, PartialEq)]
 pub(super) struct SentencePiece {
     /// The vocabulary, by id.
     pub pieces: Vec<Piece>,
     /// How text is cut into pieces.
     pub algorithm: Algorithm,
-    /// The id of the piece for what is not in the vocabulary.
+    /// The id of the unknown piece.
     pub unknown: i64,
     /// The replacements of characters before a text is cut: a trie and its values; empty if there are none.
     pub replacements: Vec<u8>,
@@ -19,18 +19,18 @@ pub(super) struct SentencePiece {
 /// An entry of the vocabulary.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Piece {
-    /// Its text, with `▁` for a space.
+    /// The text of the piece, with `▁` for a space.
     pub text: String,
-    /// The logarithm of its probability, or the negative rank of its merge.
+    /// The logarithm of the piece's probability (unigram), or the negative rank of its merge (BPE).
     pub score: f32,
-    /// Its `SentencePiece.Type`.
+    /// `SentencePiece.Type`; see [`CONTROL`] and [`USER_DEFINED`].
     pub kind: Option<u64>,
 }
 
 /// The type of a piece that stands for no text, as `<s>` does.
 pub(super) const CONTROL: Option<u64> = Some(3);
 
-/// The type of a piece that the user of the trainer named, which is whole wherever a text has it.
+/// The type of a piece that the trainer's user named, which stays whole wherever a text contains it.
 pub(super) const USER_DEFINED: Option<u64> = Some(4);
 
 /// How text is cut into pieces: `TrainerSpec.ModelType`.
@@ -38,22 +38,22 @@ pub(super) const USER_DEFINED: Option<u64> = Some(4);
 pub(super) enum Algorithm {
     Unigram,
     Bpe,
-    /// Words or characters.
+    /// A model of words or of characters.
     Other,
 }
 
-/// The most pieces of a model that is read: the largest vocabulary has a million (XLM-V, Liang et al. 2023).
+/// Largest number of pieces: the largest published vocabulary has a million (XLM-V, Liang et al. 2023).
 const MOST_PIECES: usize = 1 << 22;
 
-/// The longest piece, in bytes. The trainer's own limit is 16 characters (`max_sentencepiece_length`), and pieces that
-/// a user names are tags.
+/// The longest piece, in bytes. The trainer's default limit is 16 characters (`max_sentencepiece_length`); pieces named by a user
+/// are tags.
 const LONGEST_PIECE: usize = 1 << 10;
 
 impl SentencePiece {
     /// Parses the bytes of a `.model`.
-    /// Fails if they are no message of protocol buffers, or hold no vocabulary or a piece that cannot be in one.
+    /// Fails if they are no protocol buffers message, or hold no vocabulary or an invalid piece.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        // What is not written has the default of sentencepiece_model.proto.
+        // Missing fields have the defaults of sentencepiece_model.proto.
         let mut model = Self { pieces: vec![], algorithm: Algorithm::Unigram, unknown: 0, replacements: vec![] };
         for field in Fields(bytes) {
             match field? {
@@ -122,7 +122,7 @@ enum Field<'a> {
     Fixed32([u8; 4]),
 }
 
-/// The fields of a message by their numbers, one after the other; it ends with the first error.
+/// Iterates over the fields of a message, with their numbers; ends after the first error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -144,7 +144,7 @@ impl<'a> Fields<'a> {
         Ok((tag >> 3, field))
     }
 
-    /// A number in groups of seven bits, the lowest first; the highest bit of a byte tells that another follows.
+    /// A number in groups of seven bits, lowest first; the highest bit of a byte is set if another byte follows.
     fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         // Ten groups hold 64 bits.

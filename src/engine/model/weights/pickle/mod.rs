@@ -1,11 +1,11 @@
 //! The pickle of a PyTorch state dict, read without executing anything.
 //!
-//! A pickle is a program for a small stack machine (Python's `pickletools` describes it), which may call any function by
-//! name. The reader accepts only the programs that `torch.save` writes for a state dict: protocol 2, with calls of the few
-//! functions that rebuild a tensor, which are interpreted here and not called. Anything else is an error that names it.
+//! A pickle is a program for a small stack machine (described by Python's `pickletools`), which may call any function by name.
+//! The reader accepts only the programs that `torch.save` writes for a state dict: protocol 2, with calls of the few functions
+//! that rebuild a tensor. It interprets these calls and executes nothing. Anything else is an error that names it.
 //!
-//! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
-//! other by number, and nothing is ever copied or visited in depth.
+//! The cost of a hostile program is linear in its length: an instruction makes at most one object, objects refer to each other by
+//! number, and nothing is copied or visited in depth.
 
 mod object;
 
@@ -27,38 +27,38 @@ pub struct PickledTensor<'a> {
     pub storage_type: &'a str,
     /// The storage's name in the archive.
     pub key: &'a str,
-    /// The first value, counted in values from the storage's start.
+    /// The offset of the first value in the storage, in values.
     pub offset: u64,
     pub shape: Vec<u64>,
     /// The number of values between one index and the next, for each dimension.
     pub strides: Vec<u64>,
 }
 
-/// The tensors of a pickled state dict by name. Entries that are no tensors are left out.
-/// Fails if the pickle is damaged, or is not that of a state dict.
+/// The tensors of a pickled state dict by name; other entries are left out.
+/// Fails if the pickle is damaged, or holds no state dict.
 pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
     let mut machine = Machine::new(pickle);
     let top = machine.run()?;
     machine.state_dict(top)
 }
 
-/// A file of `torch.save` of before PyTorch 1.6: pickles one after the other, and the storages behind them.
+/// A `torch.save` file from before PyTorch 1.6: several pickles, followed by the storages.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Legacy<'a> {
     pub tensors: HashMap<&'a str, PickledTensor<'a>>,
-    /// The storages in the order in which they lie in the file: the name and the type of each.
+    /// The name and the type of each storage, in the order of the file.
     pub storages: Vec<(&'a str, &'a str)>,
-    /// The bytes of the pickles.
+    /// The length of all pickles in bytes.
     pub bytes: usize,
 }
 
-/// The first bytes of such a file: a pickle of a number that says so (`MAGIC_NUMBER` of `torch/serialization.py`), then one
-/// of the version of the format, 1001.
+/// The first bytes of a [`Legacy`] file: a pickle of `MAGIC_NUMBER` (`torch/serialization.py`), then a pickle of the format's
+/// version, 1001.
 pub const LEGACY_MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.";
 
-/// Reads the pickles at the beginning of a file that begins with [`LEGACY_MAGIC`]: facts on the system that wrote it, the
+/// Reads the pickles at the beginning of a file that begins with [`LEGACY_MAGIC`]: facts about the system that wrote it, the
 /// state dict, and the names of its storages.
-/// Fails if one is damaged, or the state dict is none, or the system had another byte order.
+/// Fails if a pickle is damaged, there is no state dict, or the system had another byte order.
 pub fn legacy(pickles: &[u8]) -> Result<Legacy<'_>> {
     let rest = pickles.strip_prefix(LEGACY_MAGIC).context("it is no file of torch.save of before PyTorch 1.6")?;
     let mut system = Machine::new(rest);
@@ -82,7 +82,7 @@ struct Machine<'a> {
     rest: Bytes<'a>,
     objects: Vec<Object<'a>>,
     stack: Vec<Id>,
-    /// How high the stack was at each mark.
+    /// The height of the stack at each mark.
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
 }
@@ -92,7 +92,7 @@ impl<'a> Machine<'a> {
         Self { rest: Bytes(pickle), ..Self::default() }
     }
 
-    /// Runs one pickle, and gives the object that it makes.
+    /// Runs one pickle, and returns the object that it makes.
     fn run(&mut self) -> Result<Id> {
         let whole = self.rest.0.len();
         loop {
@@ -105,7 +105,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The storages that it refers to: the name and the type of each.
+    /// The name and the type of each storage that the pickle refers to.
     fn storages(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.objects.iter().filter_map(|object| match *object {
             Object::Storage { storage_type, key } => Some((key, storage_type)),
@@ -123,14 +123,14 @@ impl<'a> Machine<'a> {
         items.iter().map(text).collect()
     }
 
-    /// Whether a dict says that the system is not little-endian.
+    /// Whether the facts about the writing system say that it is not little-endian.
     fn is_big_endian(&self, facts: Id) -> bool {
         let Object::Dict(items) = &self.objects[facts] else { return false };
         let mut parts = items.iter().map(|(key, value)| (&self.objects[*key], &self.objects[*value]));
         parts.any(|part| matches!(part, (Object::Text("little_endian"), Object::Bool(false))))
     }
 
-    /// The tensors of an object that is a state dict.
+    /// The tensors of a state dict. Fails if the object is none.
     fn state_dict(&self, top: Id) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
         let Object::Dict(items) = &self.objects[top] else {
             bail!("it holds {}, not a state dict", self.describe(top));
@@ -147,11 +147,11 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The keys that lead from a dict without tensors to the nearest that has some. Each dict is visited once.
+    /// The keys that lead from a dict without tensors to the nearest nested dict with some. Each dict is visited once.
     fn nested(&self, top: Id) -> Option<Vec<String>> {
-        /// Programs that train models put them no deeper.
+        /// Largest depth at which training programs put a state dict.
         const DEPTH: usize = 3;
-        // Each with the place of the dict that it is in, and its key there.
+        // Each dict, the index of the dict that contains it, and its key there.
         let mut found: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
         let mut seen = HashSet::from([top]);
         let mut next = 0;
@@ -178,7 +178,7 @@ impl<'a> Machine<'a> {
         Some(keys).filter(|keys| (1..=DEPTH).contains(&keys.len()))
     }
 
-    /// Does what one instruction says: puts an object onto the stack, or rearranges what is there.
+    /// Executes one instruction: pushes an object onto the stack, or rearranges the stack.
     fn step(&mut self, instruction: u8) -> Result<()> {
         let object = match instruction {
             b'N' => Object::None,
@@ -215,7 +215,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Does what an instruction says that makes no new object, or makes it by a call.
+    /// Executes an instruction that makes no new object, or makes it by a call.
     fn rearrange(&mut self, instruction: u8) -> Result<()> {
         match instruction {
             // PROTO
@@ -294,8 +294,8 @@ impl<'a> Machine<'a> {
         Ok(Some(PickledTensor { storage_type, key, offset: self.number(offset)?, shape, strides }))
     }
 
-    /// The storage that `torch.save` refers to as `("storage", type, key, device, number of values)`; before version 1.6 what
-    /// part of another storage it is follows, which is None in all but the oldest files.
+    /// The storage that `torch.save` refers to as `("storage", type, key, device, number of values)`. Before version 1.6 a sixth
+    /// part makes it a view of another storage; it is None except in the oldest files.
     fn storage(&self, id: Id) -> Result<Object<'a>> {
         if let Object::Tuple(parts) = &self.objects[id]
             && parts.get(5).is_none_or(|view| matches!(self.objects[*view], Object::None))
@@ -308,7 +308,7 @@ impl<'a> Machine<'a> {
     }
 
     fn numbers(&self, id: Id) -> Result<Vec<u64>> {
-        /// No parameter of an encoder has more than two.
+        /// Largest number of dimensions of a tensor; parameters of an encoder have at most two.
         const MOST_DIMENSIONS: usize = 8;
         match &self.objects[id] {
             Object::Tuple(items) if items.len() <= MOST_DIMENSIONS => items.iter().map(|id| self.number(*id)).collect(),
@@ -331,7 +331,7 @@ impl<'a> Machine<'a> {
         self.stack.push(self.objects.len() - 1);
     }
 
-    /// How far the stack may be taken down: to the last mark.
+    /// The height below which the stack must not be popped: that of the last mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -343,7 +343,7 @@ impl<'a> Machine<'a> {
 
     fn pop_to_mark(&mut self) -> Result<Vec<Id>> {
         let mark = self.marks.pop().context("a mark is missing")?;
-        // Values below a mark are never taken, so the stack still reaches to it.
+        // Values below a mark are never popped, so the stack is at least that high.
         Ok(self.stack.split_off(mark))
     }
 
@@ -364,7 +364,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The longest text that has a place in a state dict; names of tensors are the longest, with about 100 bytes.
+/// The longest text in a state dict, in bytes; the longest real ones are names of tensors, with about 100.
 const LONGEST_TEXT: u32 = 1000;
 
 #[derive(Default)]
@@ -384,7 +384,7 @@ impl<'a> Bytes<'a> {
         Ok(bytes)
     }
 
-    /// A text that its length stands before.
+    /// A text, preceded by its length.
     fn text(&mut self) -> Result<&'a str> {
         let length = u32::from_le_bytes(self.take()?);
         ensure!(length <= LONGEST_TEXT, "a text of {length} bytes has no place in a state dict");
@@ -409,7 +409,7 @@ impl<'a> Bytes<'a> {
         Ok(i64::from_le_bytes(value))
     }
 
-    /// The place of a remembered object, in one byte or in four.
+    /// The memo index of an object, in one byte or in four.
     fn place(&mut self, wide: bool) -> Result<u32> {
         if wide {
             return Ok(u32::from_le_bytes(self.take()?));

@@ -1,4 +1,5 @@
-//! The objects that a pickle of a state dict makes, and what the file holds in place of one, each with its own remedy.
+//! The objects that a pickle of a state dict makes, and the kinds of files that are no plain state dict, which need different
+//! hints.
 
 use std::error::Error;
 use std::fmt;
@@ -22,7 +23,7 @@ pub(super) enum Object<'a> {
     Tensor { storage: Id, offset: Id, shape: Id, strides: Id },
 }
 
-/// Python's names that a pickle may use.
+/// The Python names that a pickle may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Global<'a> {
     OrderedDict,
@@ -44,7 +45,7 @@ impl<'a> Global<'a> {
 }
 
 impl Object<'_> {
-    /// Its kind, for messages.
+    /// The kind of the object, for messages.
     pub(super) fn describe(&self) -> &'static str {
         match self {
             Self::None => "None",
@@ -61,20 +62,19 @@ impl Object<'_> {
     }
 }
 
-/// A file of `torch.save` that holds something other than a plain state dict.
+/// Why a `torch.save` file is no plain state dict.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::model::weights) enum Unusual {
     /// The tensors are in a dict within the dict, under these keys.
     Nested(Vec<String>),
-    /// It refers to a class or a function of this name, as a whole module does.
+    /// The pickle refers to a class or a function of this name, as a pickled module does.
     Name(String),
     Protocol(u8),
     Tar,
 }
 
 impl Unusual {
-    /// Whether it takes more than PyTorch's reader of weights alone to load it: a whole module, a tar archive, a newer
-    /// protocol.
+    /// Whether PyTorch cannot load the file with `weights_only`: a whole module, a tar archive, or a newer protocol.
     pub(in crate::model::weights) fn needs_all_of_pickle(&self) -> bool {
         const MODULES: [&str; 3] = ["transformers.models.", "torch.nn.modules.", "sentence_transformers."];
         match self {

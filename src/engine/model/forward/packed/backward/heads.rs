@@ -1,4 +1,4 @@
-//! The way back through the heads of a layer.
+//! Backward pass through the heads of a layer.
 
 use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
 use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, sized};
@@ -12,8 +12,8 @@ use crate::model::grid::visibility::{Tile, Visibility};
 use crate::model::parameters::Layer;
 
 impl PackedEncoder {
-    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer and, above the
-    /// first, to those by queries, keys and values as they meet, in `forward.projected`.
+    /// From derivatives by the contexts of all heads, in `forward.context`, computes derivatives by the gates of the layer. Above
+    /// the first layer it also puts derivatives by queries, keys and values (after norms and rotation) into `forward.projected`.
     pub(super) fn heads_back(
         &self,
         number: usize,
@@ -50,10 +50,12 @@ impl PackedEncoder {
         }
     }
 
-    /// The derivative by a head's gate over one sequence; those by its queries, keys and values into `derivatives`, 0 before.
+    /// Returns the derivative by a head's gate over one sequence. Puts derivatives by the head's queries, keys and values into
+    /// `derivatives`, which starts at 0.
     ///
-    /// With `z = A v + b` the context of the head, `r` what replaces it and `d` the derivatives by `r + keep (z - r)`, the one by
-    /// `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`; its first term is part of the way back through the softmax.
+    /// With `z = A v + b` the context of the head, `r` its replacement and `d` the derivatives by `r + keep (z - r)`, the
+    /// derivative by `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`. The backward pass of the softmax computes the first term
+    /// anyway.
     fn head_back(
         &self,
         (number, head, sequence): (usize, usize, usize),
@@ -72,7 +74,7 @@ impl PackedEncoder {
         let entropies = sized(&mut weights.entropies, n);
         kernels::softmax(&mut weights.attention, n, stride, entropies);
         let is_patched = gates.patch_weights((number, head, sequence), (&mut weights.attention, stride), entropies);
-        // Rows in place of a head's own may have weights on what it does not see.
+        // Patched rows may have weights on keys that the head does not see.
         let visibility = if is_patched { Visibility::ALL } else { config.visibility.of_layer(number) };
         let attention = weights.attention.as_slice();
         let gate = gates.of(number, head);
@@ -138,14 +140,14 @@ impl PackedEncoder {
         slope
     }
 
-    /// Back through the turns and norms of queries and keys, from the derivatives in `forward.projected`.
+    /// Backward pass of the rotation and norms of queries and keys, in place in `forward.projected`.
     pub(super) fn keys_back(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
         let (config, bias) = (&self.parameters.config, &layer.query_key_value.bias);
         let (heads, width) = (config.heads_width(), bias.len());
         let Scratch { projected, angles, update, .. } = forward;
         let pairs = layer.rotary.as_ref().map_or(0, |rotary| rotary.frequencies.len());
         if pairs > 0 {
-            // The transpose of a turn is the turn by minus the angle.
+            // The transpose of a rotation is the rotation by minus the angle.
             for angles in angles.chunks_exact_mut(2 * pairs) {
                 angles[pairs..].iter_mut().for_each(|sine| *sine = -*sine);
             }

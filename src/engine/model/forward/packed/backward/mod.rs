@@ -1,7 +1,7 @@
-//! Derivatives over packs: the products of the forward pass are kept, and derivatives go back through the same weights.
+//! Backpropagation over packs, from the matrix products that the forward pass kept.
 //!
-//! Only what depends on gates is differentiated. What is between two products is computed again, so that what is kept grows with
-//! tokens and not with pairs of them. One way back gives the gradients of all sequences of a batch.
+//! Only values that depend on gates are differentiated. Everything between two products is recomputed, so that memory grows with
+//! the number of tokens, not of token pairs. One backward pass gives the gradients of all sequences of a batch.
 
 mod heads;
 
@@ -22,7 +22,7 @@ use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
 use crate::model::parameters::Norm;
 
-/// Bytes that are kept of a forward pass at a time: larger batches go by parts, of a sequence at least.
+/// Largest number of bytes kept of a forward pass: larger batches are split into parts of at least one sequence.
 const MOST_KEPT: u64 = 1 << 28;
 
 impl Differentiable for PackedEncoder {
@@ -36,7 +36,7 @@ impl Differentiable for PackedEncoder {
         ensure!(self.parameters.prediction.is_some(), NO_PREDICTION);
         let mut found = Vec::with_capacity(batch.inputs.len());
         let parts = self.parts(batch, scratch.most_kept.unwrap_or(MOST_KEPT));
-        // Gates name sequences by their places in the whole batch.
+        // Patched rows and exchanges refer to sequences by their index in the whole batch.
         let by_parts =
             parts.len() < 2 || !gates.name_sequences() && batch.inputs.iter().all(|input| input.exchange.is_none());
         ensure!(by_parts, "a batch with patched rows or exchanges is too large for derivatives: take fewer sequences");
@@ -88,7 +88,7 @@ impl Visitor for ScoreSums<'_, '_> {
 }
 
 impl PackedEncoder {
-    /// The sequences of a batch in parts: a part leaves no more than `most_kept` bytes, or is one sequence.
+    /// Splits the sequences of a batch into parts, each of which keeps at most `most_kept` bytes or is a single sequence.
     fn parts(&self, batch: &Batch<'_>, most_kept: u64) -> Vec<Range<usize>> {
         let most = usize::try_from(most_kept / self.parameters.config.kept_bytes(1)).unwrap_or(usize::MAX);
         let (mut parts, mut start, mut tokens) = (Vec::new(), 0, 0);
@@ -130,8 +130,8 @@ impl PackedEncoder {
         Ok(found)
     }
 
-    /// The derivatives by the gates of a layer; `scratch.forward.states` has those by the states above it, at the predicted
-    /// positions alone if it is the last one, and then those by the states below it, if there is a layer below.
+    /// Computes derivatives by the gates of a layer. `scratch.forward.states` holds the derivatives by the states above the layer
+    /// (at the predicted positions alone in the last layer), and afterwards those by the states below, if there is a layer below.
     fn layer_back(
         &self,
         number: usize,
@@ -178,7 +178,7 @@ impl PackedEncoder {
             BlockPlan::Pre => self.norm_back(attended, &layer.output_norm, inputs),
             BlockPlan::Parallel => self.norm_back(states, &layer.output_norm, inputs),
         }
-        // Of blocks side by side, the second read the states below the layer.
+        // A parallel feed-forward block reads the states below the layer.
         if plan != BlockPlan::Parallel {
             add_to(derivatives, inputs);
         }
@@ -208,7 +208,8 @@ impl PackedEncoder {
         add_to(&mut forward.states, inputs);
     }
 
-    /// Through [`PackedEncoder::add`]: `derivatives` become those by the residual stream, and `update` those by what was added.
+    /// Backward pass of [`PackedEncoder::add`]: `derivatives` become derivatives by the residual stream, `update` derivatives by
+    /// the block output that was added.
     fn add_back(&self, bias: &[f32], norms: [Option<&Norm>; 2], below: &[f32], [update, derivatives]: [&mut [f32]; 2]) {
         let [of_update, of_sum] = norms;
         let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
@@ -233,7 +234,7 @@ impl PackedEncoder {
     }
 }
 
-/// Puts the rows of the predicted positions back among all rows, 0 at the others: the derivatives through [`predicted_rows`].
+/// Backward pass of [`predicted_rows`]: puts the rows of the predicted positions among all rows, which are 0 elsewhere.
 fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
     buffer.clear();
     buffer.resize(batch.tokens() * width, 0.0);
