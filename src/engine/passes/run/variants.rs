@@ -30,8 +30,8 @@ impl Variants {
         Self { first, ..Self::default() }
     }
 
-    /// The vector that replaces each head in tokens of the first class, `[layers * heads, head_dim]`: in all tokens where it is a
-    /// constant.
+    /// The constant that replaces each head, `[layers * heads, head_dim]`, taken from the first token class; constant ablation
+    /// has one vector for all classes.
     pub fn constants(&self) -> Vec<Vec<f32>> {
         let of_first_class = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
         self.replacements.iter().map(of_first_class).collect()
@@ -65,7 +65,7 @@ impl Variants {
         Self { replacements: gates.to_vec(), ..varied }
     }
 
-    /// The baseline and one variant for each of these sets of heads, with a change of each head.
+    /// The baseline and one variant for each of these sets of heads, in which `change` is applied to each head.
     fn varied(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
         let variant = |removed: HeadSet| {
             let mut gates = self.first.clone();
