@@ -46,7 +46,7 @@ impl Pack {
 /// Groups encoded sentences into packs as they come; the grouping depends on the corpus alone.
 pub struct Packs<I> {
     sentences: I,
-    /// A sentence that did not fit the pack before.
+    /// A sentence that did not fit into the previous pack.
     held: Option<Sequence>,
 }
 
