@@ -14,7 +14,7 @@ use super::terminal::say;
 /// Time limit of the final message: standard error may be a pipe that nobody reads.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// What an interrupted run leaves, and the hint, if the command says more than [`OUTPUTS_ARE_REMOVED`].
+/// The remains of an interrupted run, and the hint, if the command says more than [`OUTPUTS_ARE_REMOVED`].
 static LEFT: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";

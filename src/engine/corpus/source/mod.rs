@@ -63,7 +63,7 @@ pub struct Corpus {
     failed: bool,
 }
 
-/// What a run reads in addition to words and trees: annotation columns, links, word classes.
+/// Further inputs of a run beside words and trees: annotation columns, links, word classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FurtherColumns<'a> {
     pub requested: &'a [String],
