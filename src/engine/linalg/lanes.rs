@@ -18,7 +18,7 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
     lanes[0]
 }
 
-/// The sum of weights, in whole vectors. Each lane sums in f32: of a row of 512 weights it has 32.
+/// The sum of weights, in whole vectors. Each lane sums its part in f32: 32 weights of a row of 512.
 #[inline(always)]
 pub fn sum(weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];

@@ -15,13 +15,13 @@ use crate::stats::blocks::merge_fields;
 pub struct Ablation {
     /// The replacement of a removed head's context.
     pub removal: Replacement,
-    /// Variants of each sentence with masked words: 1 to 7; in 7 of them every word is masked once.
+    /// The number of variants of each sentence with masked words: 1 to 7; 7 variants mask every word once.
     #[schemars(range(min = 1, max = 7))]
     pub phases: u8,
     /// The number of sentences of the corpus at most, drawn by their numbers.
     #[schemars(range(min = 1))]
     pub sample: u64,
-    /// The heads whose effect is measured; absent if it is that of all heads.
+    /// The heads whose effect is measured; absent for all heads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_of: Option<Choice>,
     /// The steps of the path from no head to all heads along which derivatives were integrated; absent if they were not.

@@ -93,7 +93,8 @@ impl Sequence {
         self.words[word].start() == 0 && self.kinds[0] == TokenKind::First
     }
 
-    /// The words that metrics count, as queries and as keys: all except the words that it [begins with](Self::begins_with).
+    /// The words that metrics count, as queries and as keys: all except the words that the sequence [begins
+    /// with](Self::begins_with).
     pub fn counted_words(&self) -> Range<usize> {
         let begin = (0..self.words.len()).take_while(|&word| self.begins_with(word)).count();
         begin..self.words.len()

@@ -1,4 +1,4 @@
-//! Agreement of two sides on the categories of things, and by chance: Cohen's kappa and random orders.
+//! Agreement of two sides on the categories of things: Cohen's kappa, and the agreement expected by chance.
 
 use std::collections::BTreeMap;
 

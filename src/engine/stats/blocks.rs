@@ -1,4 +1,4 @@
-//! Blocks of sampling units, documents or families of sentences, which the jackknife leaves out.
+//! Blocks of documents or of families of sentences: the jackknife leaves out one block at a time.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -16,7 +16,6 @@ pub fn block_of(family: u64) -> usize {
     usize::try_from(family % BLOCKS as u64).expect("less than BLOCKS")
 }
 
-/// One number for each block.
 pub type PerBlock = [f64; BLOCKS];
 
 pub trait Merge {
@@ -118,7 +117,7 @@ impl<B: Merge + Clone> Blocks<B> {
         WithTotal { blocks: self, total: self.total() }
     }
 
-    /// Whether there are [`BLOCKS`] of them, and `fits` is true of each: blocks from a file may be invalid.
+    /// Whether there are [`BLOCKS`] blocks, and each one `fits`: blocks from a file may be invalid.
     pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
     }
@@ -144,7 +143,6 @@ impl<B> DerefMut for Blocks<B> {
     }
 }
 
-/// Blocks, and their total.
 pub struct WithTotal<'a, B> {
     blocks: &'a Blocks<B>,
     total: B,

@@ -24,7 +24,6 @@ pub fn leaves(what: impl Into<String>, way_out: impl Into<String>) {
     *LEFT.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
 }
 
-/// The temporary files that this process writes.
 pub struct TemporaryFiles {
     paths: Vec<PathBuf>,
     /// Whether any output has become permanent.
@@ -47,7 +46,7 @@ pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock();
     for path in &outputs.paths {
-        // One of them may be a folder.
+        // An output may be a folder.
         let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     }
     last_word(outputs.paths.is_empty() && outputs.some_are_whole);
@@ -55,7 +54,7 @@ pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
 }
 
 fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
-    // As shells report it.
+    // Shells report a signal by this status.
     let status = 128 + signal;
     clean_up(status, |are_whole| {
         let error = interrupted_by(name, are_whole);

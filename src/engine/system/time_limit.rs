@@ -14,8 +14,8 @@ use super::contained::break_off;
 use super::errors::Class;
 use super::{interrupt, terminal};
 
-/// Interval of the watching thread. It counts with the processor time of the process, but at most this long. So time stands still
-/// while the process is stopped, the machine asleep, or the processor busy with other programs.
+/// Interval of the watching thread. An interval counts as the processor time that the process used in it, but at most as this
+/// long. Time stands still while the process is stopped, the machine asleep, or the processor busy with other programs.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Time after the limit in which work may still abort by itself.

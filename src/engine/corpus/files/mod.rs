@@ -103,7 +103,7 @@ impl Identity {
 }
 
 /// Lists the files of all inputs in reading order, and counts the skipped entries of folders: subfolders, hidden files, pipes,
-/// and files whose extension is not that of the requested format (or of any format).
+/// and files without an extension of the requested format (or of any format).
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;

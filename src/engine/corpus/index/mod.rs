@@ -39,7 +39,7 @@ pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
 
-/// Raised, once a release has written this version, when the bytes or the rules for finding sentences and families change.
+/// Raised when the bytes, or the rules for finding sentences and families, change after a release with this version.
 const FORMAT_VERSION: u32 = 2;
 
 const DIGEST_BYTES: usize = 32;

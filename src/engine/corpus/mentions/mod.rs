@@ -53,7 +53,7 @@ impl Fields {
     }
 }
 
-/// The head and the parts.
+/// The head field, and the parts so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
 struct Finder<'a> {

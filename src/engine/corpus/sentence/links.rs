@@ -21,7 +21,7 @@ pub struct LinkSet {
     pub targets: BTreeMap<usize, BTreeSet<usize>>,
     /// Words among which targets are sought, if the corpus names them.
     pub candidates: Option<BTreeSet<usize>>,
-    /// Links that lost a word for which the tokenizer has no token.
+    /// Number of links dropped because a word is missing: it has no token, or is an empty node.
     pub lost: u64,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Decided {
 pub(super) enum ReadPart {
     All,
     First(u64),
-    /// This many first sentences of each file.
+    /// The number of sentences from the beginning of each file.
     OfFiles(Vec<u64>),
     /// Whole documents, by their numbers in ascending order.
     Documents {

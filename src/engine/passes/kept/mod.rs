@@ -1,6 +1,6 @@
 //! Activations kept from a pass and replayed to a later pass over its sequences, in place of a forward pass. They are kept
-//! unchanged, so that the later pass gets equal numbers to the last digit. The packs for which there was room decide only its
-//! time (docs/decisions/02-stream-the-corpus.md).
+//! unchanged, so that the later pass gets equal numbers to the last digit. Which packs had room affects only its time
+//! (docs/decisions/02-stream-the-corpus.md).
 
 mod pack;
 
@@ -18,7 +18,7 @@ use crate::system::machine::memory;
 use pack::PackWidths;
 pub use pack::{Keep, KeptPack};
 
-/// Default divisor of free memory; packs in progress get [half](super::run) of the rest.
+/// By default, the free memory divided by this may be kept; packs in progress get [half](super::run) of the rest.
 const SHARE: u64 = 4;
 
 /// Most bytes to keep: `asked`, but at most half of the free memory; without `asked` a quarter of it, or nothing if it is

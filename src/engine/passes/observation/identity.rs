@@ -59,7 +59,7 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Parting")]
     pub residues: Option<Parting>,
-    /// How a decoder read the corpus; absent of an encoder, which reads each sentence by itself.
+    /// How a decoder read the corpus; absent for an encoder, which reads each sentence by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Reading")]
     pub reading: Option<Reading>,
@@ -75,7 +75,7 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Ablation")]
     pub ablation: Option<Ablation>,
-    /// The task of the user's own that was scored; absent if there is none.
+    /// The user's task that was scored; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskInfo")]
     pub task: Option<TaskInfo>,
@@ -303,7 +303,7 @@ pub struct RunInfo {
     pub started_at: String,
     /// How long it took, or all shards and the merging together, in seconds.
     pub duration_seconds: f64,
-    /// The part of that after the model was loaded: all sentences, and the intervals and labels.
+    /// The part of that time after the model was loaded: all sentences, and the intervals and labels.
     pub analysis_seconds: f64,
     /// Worker threads, or the most that a shard had.
     pub threads: usize,

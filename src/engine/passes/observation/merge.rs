@@ -85,7 +85,7 @@ pub struct MissingShards {
     pub damaged: Vec<String>,
 }
 
-/// Finds the shards, of `of`, for which one stage of a run has no partial; sums are not read. Fails if two partials are from
+/// Finds which of the `of` shards have no partial from one stage of a run; sums are not read. Fails if two partials are from
 /// different runs or stages or are one shard, one has another number of shards, or a file was never a partial.
 pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());

@@ -19,7 +19,6 @@ use identity::{Identity, RunInfo};
 /// The sums of all passes, with their identity.
 pub struct Observation {
     pub identity: Identity,
-    /// The corpus in numbers.
     pub tally: Tally,
     pub stage: Stage,
     pub passes: Vec<PassSums>,
@@ -66,7 +65,6 @@ impl Stage {
     }
 }
 
-/// The sums of one pass.
 pub struct PassSums {
     pub pass: Pass,
     /// Encoded sentences that are in no sequence of the pass.

@@ -27,7 +27,7 @@ pub enum Event<'a> {
         /// The encoder, whose heads can also attend from other inputs.
         encoder: &'a dyn Encoder,
     },
-    /// How much the heads of a layer mix into each token from others, after its heads.
+    /// How much the heads of a layer mix other tokens into each token, after its heads.
     Mixing {
         layer: usize,
         mixing: Mixing<'a>,

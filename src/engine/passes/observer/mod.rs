@@ -68,7 +68,7 @@ impl Demands {
     pub const ATTENTION: Self =
         Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
 
-    /// These activations in the baseline run.
+    /// Demands for only these activations of the baseline run.
     pub fn of(needs: Needs) -> Self {
         Self { needs, ..Self::default() }
     }

@@ -1,5 +1,5 @@
-//! Further runs that observers request: ablation variants, as the heads that they remove, and patched runs, in which a
-//! sequence runs again with other rows of attention in place of one head's own.
+//! Further runs that observers request. An ablation variant is given by its removed heads. In a patched run, a sequence runs
+//! again with some attention rows of one head replaced.
 
 use std::collections::BTreeSet;
 

@@ -90,10 +90,8 @@ pub struct Runner<'a> {
     pub later: Vec<Pass>,
 }
 
-/// A pass to run, with all its observers.
 pub type PassToRun = (Pass, Vec<Box<dyn Observer>>);
 
-/// The results of the passes over a corpus.
 pub struct RunOutcome {
     pub tally: Tally,
     pub corpus: CorpusIdentity,
@@ -415,7 +413,6 @@ type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 /// A part of a corpus, and the number of its sequences if it is known.
 type CountedPart = (CorpusPart, Option<u64>);
 
-/// A pass with its observers, in its variants.
 struct PassRun<'a> {
     pass: &'a Pass,
     observers: Vec<Box<dyn Observer>>,

@@ -7,7 +7,7 @@ use crate::sequences::pack::Pack;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
-/// Attention weights of a pack from which on the user is told that it takes a minute or more. With the default studies a weight
+/// Attention weights of a pack above which the user is told of a wait of a minute or more. With the default studies a weight
 /// takes 0.3 µs of one core, measured over a sentence of 1,500 words.
 const MANY_WEIGHTS: u64 = 1 << 28;
 

@@ -65,9 +65,9 @@ impl CorpusPart {
 /// The sequences of a shard, in order, as the tokenizer encodes them.
 pub struct TokenizedSentences<'a> {
     pub corpus: Corpus,
-    /// Encodes them and keeps the tally.
+    /// Encodes the sentences and keeps the tally.
     pub encoder: SentenceTokenizer<'a>,
-    /// The part that is taken; other sentences are skipped.
+    /// Sentences outside this part are skipped.
     pub part: CorpusPart,
     /// Whether a sentence was an error. Reading ends there: the next line may be the middle of a broken sentence.
     pub failed: bool,

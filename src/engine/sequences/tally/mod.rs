@@ -116,7 +116,7 @@ pub struct Tally {
     /// Tokens of the encoded sentences that words share.
     #[serde(default)]
     pub shared_tokens: u64,
-    /// Whether the words of the encoded sentences could be read.
+    /// Counts of how well the tokenizer could read the encoded sentences.
     #[serde(default)]
     pub legibility: Legibility,
     /// Sentences of plain text that were cut to the limit.

@@ -132,7 +132,7 @@ impl<'a> SentenceTokenizer<'a> {
                 self.written((words, &mut links), &written, before, &mut left_out)
             }
         });
-        // A skip has no facts attached before this: the downcast would not find it.
+        // A skip must get no facts before this downcast, which would not find it.
         let sequence = match tokenized.map_err(Error::downcast::<SkipReason>) {
             Ok(sequence) => sequence,
             Err(Ok(reason)) if self.strict => {

@@ -19,7 +19,6 @@ pub enum Class {
     Temporary,
 }
 
-/// The facts about a class that users and programs read.
 struct ClassFacts {
     status: u8,
     /// Machine-readable name.

@@ -15,7 +15,7 @@ use crate::system::errors::{Facts, io_error};
 pub(super) struct FileId {
     device: u64,
     inode: u64,
-    /// Birth time: a deleted file's inode goes to a later file. `None` if births are not recorded.
+    /// Birth time, since a new file may reuse the inode of a deleted file. `None` if births are not recorded.
     born: Option<SystemTime>,
 }
 

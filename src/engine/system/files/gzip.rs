@@ -26,7 +26,7 @@ pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Decompresses bytes if they are compressed. Fails if they are damaged, or exceed `most` bytes or [`LARGEST_RATIO`];
+/// Decompresses bytes if they are compressed. Fails if they are damaged, or exceed `most` bytes or 256 times their size;
 /// decompression stops there.
 pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {

@@ -127,7 +127,7 @@ pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Opens an earlier output. No output is a pipe, whose opening would wait for a writer.
+/// Opens an earlier output, which is a regular file: opening a pipe would wait for a writer.
 fn open_earlier(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         let error = anyhow!("it is no file").hint("remove it, or name another place");
@@ -196,7 +196,7 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
     let mut list = interrupt::lock();
     loop {
         let created = builder.tempfile_in(folder).map_err(|error| unwritable(folder, &error))?;
-        // Another process may take it for a leftover, lock it and remove it between its creation and its lock. A file
+        // Another process may take the file for a leftover, lock it and remove it between its creation and its lock. A file
         // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
         if !locked_by_another && created.path().exists() {

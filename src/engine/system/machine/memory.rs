@@ -74,10 +74,10 @@ fn left_of_address_space() -> Option<u64> {
 /// Names in a control group: the files of its limit and its usage, and the key of reclaimable memory in `memory.stat`.
 type GroupFiles = [&'static str; 3];
 
-/// Version 2 (cgroups(7), `memory.max`).
+/// cgroup version 2 (cgroups(7), `memory.max`).
 const GROUP: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
 
-/// Version 1.
+/// cgroup version 1.
 const OLD_GROUP: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
 /// Bytes left in the tightest control group of the process; a container is a control group.

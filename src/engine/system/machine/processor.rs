@@ -1,6 +1,6 @@
 //! The instruction set of this machine, among those that the program is compiled for.
 
-/// The widest vector instructions for matrix products on this machine; `gemm` chooses them in this way at run time.
+/// The widest vector instructions for matrix products on this machine; `gemm` makes this choice at run time.
 pub fn path() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {

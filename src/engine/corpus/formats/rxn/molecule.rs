@@ -269,7 +269,7 @@ fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<us
 }
 
 /// Implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs brackets.
-/// Hydrogens fill the smallest sufficient valence. An aromatic atom takes one more, and has only its first valence.
+/// Hydrogens fill the smallest sufficient valence. An aromatic atom uses one more, and only its first valence counts.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
     let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);

@@ -56,7 +56,7 @@ impl LinkSources {
 }
 
 impl LinkOptions {
-    /// The sources as a report names them, without [`LinkOptions::from`], which has another place in it.
+    /// The sources as a report names them, without [`LinkOptions::from`], which the report has elsewhere.
     pub fn sources(&self) -> LinkSources {
         LinkSources {
             file: self.file.as_ref().map(|file| file.digest().clone()),
@@ -91,7 +91,7 @@ pub(super) struct LinksBeside {
 }
 
 impl LinksBeside {
-    /// No links given yet; `requested` columns of a word precede those for rules.
+    /// A word's `requested` columns precede its columns for rules.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());

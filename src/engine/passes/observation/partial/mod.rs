@@ -37,7 +37,7 @@ pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC.as_bytes())
 }
 
-/// Raised when the header or the sums change and a release has written them; a test compares their layout with it.
+/// Raised when the header or the sums change after a release with this version; a test guards their layout.
 pub const FORMAT_VERSION: u32 = 11;
 
 const CHECKSUM_BYTES: usize = 32;
@@ -91,7 +91,7 @@ fn damaged() -> Error {
     Error::new(DamagedPartial).hint("run its shard again")
 }
 
-/// Default file name of a shard's partial, marked in the second of two stages.
+/// Default file name of a shard's partial; `is_after` marks the second of two stages.
 pub fn file_name(shard: Shard, is_after: bool) -> String {
     let stage = if is_after { "-after" } else { "" };
     format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.of())

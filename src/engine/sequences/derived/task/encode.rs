@@ -84,7 +84,7 @@ impl TaskReader<'_> {
                     items.push(sequences);
                 }
                 Err(error) => {
-                    // A skip has no facts attached before this: the downcast would not find it.
+                    // A skip must get no facts before this downcast, which would not find it.
                     let reason = error.downcast::<ItemSkip>().class(Class::Input)?;
                     let label = self.unknown_label(&item.content).filter(|_| reason == ItemSkip::UnknownLabel);
                     let item = SkippedItem { reason, line: item.line, label: label.map(str::to_owned) };
