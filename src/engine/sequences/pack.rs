@@ -5,7 +5,7 @@ use crate::corpus::SEGMENT_SENTENCES;
 use crate::model::forward::batch::{Batch, Input, TokenClass};
 use crate::sequences::sequence::Sequence;
 
-/// A pack is closed when the next sentence would take it beyond this many tokens, measured to be the fastest of 64, 256, 512 and 1024
+/// A pack is closed when the next sentence would take it beyond this many tokens: the fastest of 64, 256, 512 and 1024
 /// (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 

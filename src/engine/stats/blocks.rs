@@ -102,7 +102,7 @@ impl<B: Merge + Clone> Blocks<B> {
         [0, 1].map(|fold| self.every(fold, 2))
     }
 
-    /// One number for each block, by `part`.
+    /// Applies `part` to each block.
     pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.0[block]))
     }

@@ -9,7 +9,7 @@ use super::blocks::{BLOCKS, PerBlock};
 pub const SEED: u64 = 1979;
 
 /// The count of each block in each of `draws` draws of [`BLOCKS`] blocks; every call gives equal draws. Each draw of a block is
-/// one byte of the `ChaCha8` stream modulo 64, which has no bias, and depends on no library's way of drawing from a range.
+/// one byte of the `ChaCha8` stream modulo 64, which has no bias and needs no library to draw from a range.
 pub fn block_counts(draws: usize) -> Vec<PerBlock> {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&SEED.to_le_bytes());

@@ -2,9 +2,9 @@
 
 use statrs::distribution::{Binomial, Discrete};
 
-/// The exact one-sided McNemar test (McNemar 1947): the chance that a head is right on at least `head_only` of the words on which
-/// just one of head and baseline is right, if both are equally good. The tail of the binomial is summed from its largest term,
-/// which keeps small values exact; statrs stops after 140 terms of its continued fraction.
+/// The exact one-sided McNemar test (McNemar 1947): the chance of at least `head_only` words on which only the head is right,
+/// among the words where head and baseline differ, if both are equally good. The tail of the binomial is summed from its largest
+/// term, which keeps small values exact; statrs stops after 140 terms of its continued fraction.
 pub fn mcnemar(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)
@@ -46,8 +46,8 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
 /// The q-values of the verdicts that a number is above its margin. `p` has the one-sided p-values of numbers whose estimate is
 /// above; the others are `None` and get no q-value.
 ///
-/// Given that the estimate is above, a p-value is at most one half if the number is not, so twice the p-value is valid
-/// again (Zhao, Small & Su 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
+/// An estimate above the margin has a p-value of at most one half. Given that selection, twice the p-value is valid again (Zhao,
+/// Small & Su 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
 pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
     q_of_those_tested(&doubled)

@@ -1,7 +1,7 @@
-//! Observers: exact sums over the attention and the activations of each head in a pass. A study's sums implement
-//! [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s. All sums are exact (integers, or
-//! [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of addition, and the sums of workers
-//! and shards add up to the sums of one run.
+//! Observers: exact sums over the attention and the activations of each head in a pass. A study's sums implement [`Sums`]; a pass
+//! holds them as [`Observer`]s of any type and shows them [`Event`]s. All sums are exact (integers, or
+//! [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of addition. The sums of workers and shards add
+//! up to the sums of one run.
 
 pub mod by_class;
 pub mod event;

@@ -1,7 +1,7 @@
 //! Links from outside the corpus: a file of links, rules, and options of link types.
 //!
 //! The file and the rules are read once, before the corpus, and shared. Each sentence gets its links when it is read, by its id
-//! or its number in the corpus, so that neither a shard nor a limit changes its links.
+//! or its number in the corpus. So neither a shard nor a limit changes its links.
 
 pub(in crate::corpus) mod file;
 pub(in crate::corpus) mod rules;
