@@ -1,8 +1,8 @@
 //! The engine of headscope: from the files of a model and a corpus to exact sums over every head's attention.
 //!
-//! [`model`] loads a model, [`corpus`] reads sentences, [`sequences`] makes token ids of them, and [`passes`] runs them
-//! through the model and shows each head to observers, whose sums are an [`observation`](passes::observation).
-//! [`stats`] and [`linalg`] are what sums and intervals are made with; [`system`] is files, errors and the terminal.
+//! [`model`] loads a model, [`corpus`] reads sentences, [`sequences`] makes token ids of them, and [`passes`] runs them through
+//! the model and shows each head to observers, whose sums are an [`observation`](passes::observation). [`stats`] and [`linalg`]
+//! compute sums and intervals; [`system`] has files, errors and the terminal.
 
 pub mod corpus;
 pub mod linalg;

@@ -18,13 +18,13 @@ pub struct Annotation {
     /// The beginnings and ends of entity mentions: the value of `Entity=` in MISC
     /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
     pub entity: Option<Box<str>>,
-    /// Its class of the user's own, where there is one: the element of an atom, the kind of a token of a program.
+    /// User-defined class of the word, if any: the element of an atom, the kind of a token of a program.
     pub class: Option<Arc<WordClass>>,
-    /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order.
+    /// Values of the columns or keys requested by [`Corpus::keeping`](super::Corpus::keeping), in that order.
     pub requested: Box<[Option<Box<str>>]>,
 }
 
-/// A class of words of the user's own.
+/// A user-defined class of words (docs/methodology/classes.md).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WordClass {
     /// The kind of class: `element`.
@@ -33,7 +33,7 @@ pub struct WordClass {
 }
 
 impl WordClass {
-    /// Fails if no label can name it.
+    /// Makes a shared class. Fails if a label cannot name it: `key` is empty or has `=`, or `name` is empty or too long.
     pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
         ensure!(
             !key.is_empty() && !key.contains('='),
@@ -51,7 +51,7 @@ impl WordClass {
     }
 }
 
-/// The value of an entry in features and similar lists: `Sing` of `Number` in `Case=Nom|Number=Sing`.
+/// Looks up an entry of a list: `Number` in `Case=Nom|Number=Sing` gives `Sing`.
 pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
     let of_entry = |pair: &'a str| pair.split_once('=').filter(|(name, _)| *name == entry).map(|(_, value)| value);
     entries.split('|').find_map(of_entry)
@@ -66,7 +66,7 @@ macro_rules! upos {
         }
 
         impl Upos {
-            /// All of them, by their tags in the order of the alphabet.
+            /// All parts of speech, sorted by tag.
             pub const ALL: [Self; [$($tag),*].len()] = [$(Self::$name),*];
 
             /// The tag: `NOUN`.
@@ -74,7 +74,7 @@ macro_rules! upos {
                 match self { $(Self::$name => $tag,)* }
             }
 
-            /// The part of speech of a tag; `None` if it is none of Universal Dependencies'.
+            /// Parses a tag; `None` unless Universal Dependencies has it.
             pub fn of(tag: &str) -> Option<Self> {
                 match tag { $($tag => Some(Self::$name),)* _ => None }
             }

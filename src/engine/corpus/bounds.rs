@@ -4,12 +4,12 @@ use anyhow::{Result, ensure};
 
 use crate::system::errors::Facts;
 
-/// The longest line that is read, in bytes, so that a file without line ends is refused instead of filling the memory.
-/// A line is held in memory whole, and the longest sentences have some ten kilobytes.
+/// Longest line that is read, in bytes. A line is held whole, so a file without line ends is refused instead of filling the
+/// memory. The longest sentences have some ten kilobytes.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// The most bytes of the words of a sentence, annotations included, and of running text that is given to a tokenizer at once, which
-/// takes up to 500 bytes of memory for one of text (measured on dots). No encoder takes more than some ten kilobytes.
+/// Most bytes of a sentence's words with annotations, and of running text tokenized at once. A tokenizer takes up to 500 bytes of
+/// memory per byte of text (measured on dots). No encoder takes more than some ten kilobytes.
 pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
 
 /// The most words of a sentence: no encoder takes more than some thousand tokens.
@@ -31,17 +31,17 @@ pub const MAX_LINKS: usize = 100_000;
 /// The most links of a file of links, which is held in memory, 16 bytes each: a training set of contacts has some 10 million.
 pub const MAX_FILE_LINKS: usize = 1 << 24;
 
-/// The most pairs of words of a sentence that a rule of links is held against: a second's work.
+/// Most word pairs of a sentence that a link rule may test: a second's work.
 pub const MAX_RULE_PAIRS: usize = 10_000_000;
 
-/// The longest name of what generated a corpus, in bytes; it stands in the report.
+/// Longest `# global.generated` (the name of a corpus generator), in bytes; it stands in the report.
 pub const MAX_GENERATOR_BYTES: usize = 256;
 
-/// The longest name of a sentence that is kept, in bytes: longer ones are left out, for nothing depends on them.
+/// Longest sentence id that is kept, in bytes. Longer ids are dropped: nothing depends on them.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
-/// The most different sentences, and names of families, that are remembered: so many fill a hash table of 2^22 places to the seven
-/// eighths at which it grows, 71 MB at 17 bytes a place, and half as much again while it grows for the last time.
+/// Most entries, distinct sentences and family names, in the hash table that finds repeats. They fill 2^22 slots to 7/8, just
+/// before the table would grow: 71 MB at 17 bytes a slot, and half as much again during the last growth.
 pub const MAX_REMEMBERED: usize = 7 << 19;
 
 const TOO_MUCH: &str = "no encoder takes that much";
@@ -53,7 +53,7 @@ pub(super) struct SentenceSize {
 }
 
 impl SentenceSize {
-    /// Counts one more word, with these pieces of it kept.
+    /// Counts one word, with the bytes of its kept `pieces`. Fails above the bounds.
     pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
         self.bytes += pieces.into_iter().map(str::len).sum::<usize>();
@@ -78,8 +78,8 @@ impl SentenceSize {
     }
 }
 
-/// How many times its compressed bytes a corpus may have. Text compresses to a tenth, and treebanks to a twentieth.
+/// Largest ratio of decompressed to compressed bytes. Text compresses to a tenth, and treebanks to a twentieth.
 pub(super) const LARGEST_RATIO: u64 = 256;
 
-/// The decompressed bytes that are read of any compressed corpus, 64 MiB: a second's work.
+/// Decompressed bytes up to which [`LARGEST_RATIO`] is not checked, 64 MiB: a second's work.
 pub(super) const SMALLEST_UNPACKED: u64 = 64 << 20;

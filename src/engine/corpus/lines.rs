@@ -1,4 +1,5 @@
-//! The lines of one file: decompressed as its name tells, bounded, checked to be UTF-8; its bytes hashed and counted on the way.
+//! The lines of one file: decompressed by its extension, bounded in length, checked to be UTF-8. The stored bytes are hashed and
+//! counted.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ impl Compression {
     /// The number of bytes that identify every format.
     pub(super) const LONGEST_MAGIC: usize = 4;
 
-    /// How such a file begins: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
+    /// First bytes of such a file: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
     const fn magic(self) -> &'static [u8] {
         match self {
             Self::None => b"",
@@ -39,7 +40,7 @@ impl Compression {
         }
     }
 
-    /// Whether a file of this kind may have these first bytes, which may be too few to decide.
+    /// Whether `start`, perhaps too short to decide, may begin a file of this kind.
     pub(super) fn may_begin(self, start: &[u8]) -> bool {
         self.magic().iter().zip(start).all(|(expected, byte)| expected == byte)
     }
@@ -57,7 +58,7 @@ impl Compression {
         }
     }
 
-    /// The compression that a file's name tells, and its name without that extension.
+    /// Compression by the extension of a file, and the file's name without that extension.
     pub(super) fn of(path: &Path) -> (Self, PathBuf) {
         let extension = lower_extension(path);
         match Self::EXTENSIONS.iter().find(|(known, _)| *known == extension) {
@@ -77,9 +78,9 @@ struct StoredBytes {
     hash: Sha256,
     read: Arc<AtomicU64>,
     bytes: u64,
-    /// Whether the bytes could not be read: an error of the decoder is then not about them.
+    /// Whether reading the stored bytes failed: a decoder's error then does not mean damaged data.
     failed: bool,
-    /// The first bytes, as many as tell how a file is compressed.
+    /// First bytes, enough to recognise a compression.
     start: Vec<u8>,
 }
 
@@ -137,7 +138,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Lines of `source`, file number `file` of its corpus, `path` in messages; `read` counts its bytes.
+    /// Reads `source`, file number `file` of its corpus, named `path` in messages; `read` counts the stored bytes.
     pub(super) fn new(
         file: usize,
         path: Arc<str>,
@@ -155,19 +156,19 @@ impl Lines {
         Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), place: 0, piece: None })
     }
 
-    /// Lines that begin after this many unread lines.
+    /// Numbers lines as if `lines` lines came before.
     pub(super) fn after(mut self, lines: u64) -> Self {
         self.number = lines;
         self
     }
 
-    /// Begins to digest the bytes that are read, after this many decompressed bytes and lines.
+    /// Starts a digest. Returns the decompressed bytes and the lines read before.
     pub(super) fn begin_piece(&mut self) -> (u64, u64) {
         self.piece = Some((self.place, Sha256::new()));
         (self.place, self.number)
     }
 
-    /// How many bytes were read since then, decompressed, and their digest.
+    /// Ends the digest of [`Lines::begin_piece`]: the number of decompressed bytes since then, and their SHA-256.
     pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
         let (start, hash) = self.piece.take().unwrap_or_default();
         (self.place - start, hash.finalize().into())
@@ -215,7 +216,7 @@ impl Lines {
         self.line(read).at(&self.path, self.number).map(Some)
     }
 
-    /// Fails if a few compressed bytes become so many lines that reading them is all that a run would ever do.
+    /// Fails on a decompression bomb: more than [`LARGEST_RATIO`] bytes for each stored byte.
     fn ensure_plausible(&mut self) -> Result<()> {
         if self.place <= SMALLEST_UNPACKED {
             return Ok(());
@@ -233,7 +234,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The line whose bytes were read last, so many of them.
+    /// Decodes the line in the buffer, `read` bytes with its end. Fails if it is too long, not UTF-8 or a pointer of git LFS.
     fn line(&self, read: usize) -> Result<&str> {
         ensure!(
             read <= MAX_LINE_BYTES,
@@ -279,7 +280,7 @@ impl Lines {
         error.in_line(*number).about(path)
     }
 
-    /// SHA-256 of all of the file's bytes as they are stored; those not read yet are read now.
+    /// SHA-256 of all stored bytes of the file; unread bytes are read now.
     pub(super) fn into_sha256(mut self) -> Result<String> {
         let stored = self.source.get_mut().stored();
         io::copy(stored, &mut io::sink()).cannot("read", &self.path)?;

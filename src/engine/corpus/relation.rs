@@ -12,7 +12,7 @@ use crate::system::printable::excerpt;
 /// The relation that pools all others but `punct`.
 pub const ALL: &str = "all";
 
-/// The relation of punctuation marks: scored by itself, left out of [`ALL`] and of trees.
+/// The relation of punctuation marks: scored separately, left out of [`ALL`] and of trees.
 pub const PUNCT: &str = "punct";
 
 /// A relation's base name: `nsubj` of `nsubj:pass`.
@@ -32,7 +32,7 @@ pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
 pub(super) struct RelationNames(HashSet<Box<str>>);
 
 impl RelationNames {
-    /// Checks the relation of a word with this head; the error gives the fault, to follow its place.
+    /// Checks the relation of a word with this head. An error reads as a predicate, to follow the place: "is empty".
     pub(super) fn check(&mut self, head: TreeHead, relation: &str) -> Result<()> {
         ensure!(!relation.is_empty(), "is empty");
         if self.0.contains(relation) {

@@ -17,7 +17,7 @@ impl Cholesky {
             let (done, rest) = matrix.split_at_mut((row + 1) * size);
             let own = &mut done[row * size..];
             let pivot = own[row];
-            // Not of NaN either.
+            // The negation also rejects NaN.
             if !(pivot > 0.0 && pivot.is_finite()) {
                 return None;
             }

@@ -18,7 +18,7 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
     lanes[0]
 }
 
-/// The sum of weights, in whole vectors; each lane sums in f32, and a row of 512 has 32 of them.
+/// The sum of weights, in whole vectors. Each lane sums its part in f32: 32 weights of a row of 512.
 #[inline(always)]
 pub fn sum(weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
@@ -30,7 +30,7 @@ pub fn sum(weights: &[f32]) -> f64 {
     across(partial.map(f64::from), |a, b| a + b)
 }
 
-/// The sum of values of any number, in f64.
+/// The sum of any number of values, in f64.
 #[inline(always)]
 pub fn total<T: Copy + Into<f64>>(values: &[T]) -> f64 {
     let mut partial = [0.0; LANES];
@@ -68,7 +68,7 @@ pub fn centred_dot(a: &[f32], mean: f32, b: &[f32]) -> f32 {
     across(partial, |a, b| a + b)
 }
 
-/// `(a + a_shift) · (b + b_shift)` of rows: what a shift mostly cancels is not lost in the rounding of larger terms.
+/// `(a + a_shift) · (b + b_shift)` of rows. Shifting first keeps the digits that would be lost in the rounding of larger terms.
 #[inline(always)]
 pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use gemm::{Parallelism, gemm};
 
-/// The numbers that matrices are of.
+/// The element types of matrices.
 pub trait Number: Copy + From<f32> + 'static {}
 
 impl Number for f32 {}
 
 impl Number for f64 {}
 
-/// A matrix to read, with room between its rows.
+/// A matrix to read, possibly with gaps between its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T = f32> {
     values: &'a [T],
@@ -66,13 +66,13 @@ impl<'a, T: Number> Matrix<'a, T> {
         Self { rows, columns, row_stride, column_stride, ..self }
     }
 
-    /// The values from a row and a column on.
+    /// A pointer to the values from a row and a column on.
     fn from(&self, row: usize, column: usize) -> *const T {
         self.values[row * self.row_stride + column * self.column_stride..].as_ptr()
     }
 }
 
-/// A row-major matrix to write, with room between its rows.
+/// A row-major matrix to write, possibly with gaps between its rows.
 #[derive(Debug)]
 pub struct MatrixMut<'a, T = f32> {
     values: &'a mut [T],
@@ -96,16 +96,16 @@ impl<'a, T: Number> MatrixMut<'a, T> {
     }
 }
 
-/// How many values it takes to the end of the last row; `None` if that overflows.
+/// The number of values up to the end of the last row; `None` if that overflows.
 fn reach(rows: usize, columns: usize, row_stride: usize) -> Option<usize> {
     rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(row_stride)?.checked_add(columns))
 }
 
-/// The columns of `b` that one call of gemm gets: with them its packed part of `b` stays in the second-level cache.
-/// Of 128 to 768 the best for the shapes of small and base models (docs/PERFORMANCE.md).
+/// Columns of `b` per call of gemm, so that its packed part of `b` stays in the second-level cache. The best of 128 to 768 for
+/// the shapes of small and base models (docs/PERFORMANCE.md).
 const COLUMNS: usize = 256;
 
-/// The rows of `b` that one call of gemm gets, measured likewise.
+/// Rows of `b` per call of gemm, measured likewise.
 const INNER: usize = 512;
 
 /// `into = a b`, on this thread. Panics if the shapes do not fit.

@@ -16,7 +16,7 @@ pub fn largest<T: Copy + PartialOrd + From<f32>>(values: &[T]) -> T {
     across(most, |a, b| if b > a { b } else { a })
 }
 
-/// The largest of `values` times `kept`, which is 1 or 0 for each; whole vectors of both.
+/// The largest of `values` times `kept`, whose values are 1 or 0; both are whole vectors.
 #[inline(always)]
 pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
     let mut most = [0.0; LANES];

@@ -15,22 +15,22 @@ use crate::stats::blocks::merge_fields;
 pub struct Ablation {
     /// The replacement of a removed head's context.
     pub removal: Replacement,
-    /// So many variants of each sentence have words masked: 1, or up to 7, in which every word is masked once.
+    /// The number of variants of each sentence with masked words: 1 to 7; 7 variants mask every word once.
     #[schemars(range(min = 1, max = 7))]
     pub phases: u8,
     /// The number of sentences of the corpus at most, drawn by their numbers.
     #[schemars(range(min = 1))]
     pub sample: u64,
-    /// The heads whose effect is measured, where it is not that of all; absent if it is.
+    /// The heads whose effect is measured; absent for all heads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_of: Option<Choice>,
-    /// The steps of the path from no head to all of them along which derivatives were integrated; absent if they were not.
+    /// The steps of the path from no head to all heads along which derivatives were integrated; absent if they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_steps: Option<NonZeroU16>,
 }
 
-/// Some of the heads: those with the largest sensitivity of the loss to first order, those with the smallest, and some of
-/// the others at random. They are chosen on the blocks of even number of the sample and removed on those of odd number.
+/// Some of the heads by the first-order sensitivity of the loss: the most sensitive, the least sensitive, and some of the others
+/// at random. They are chosen on the even-numbered blocks of the sample and removed on the odd-numbered ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// How many of the largest.
@@ -44,7 +44,7 @@ pub struct Choice {
 impl FromStr for Choice {
     type Err = String;
 
-    /// Reads `top:20,bottom:20,random:20`, or some of these.
+    /// Parses `top:20,bottom:20,random:20`, or some of its parts.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = "expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these";
         let mut choice = Self::default();
@@ -64,22 +64,22 @@ impl FromStr for Choice {
 }
 
 impl Default for Ablation {
-    /// Each sentence goes through the model as often as there are heads: 500 of 25 tokens through BERT-base are 75 passes over
-    /// 12,500 tokens, a matter of minutes, with some 1,700 masked tokens.
+    /// Each sentence runs once for each head, from its layer on: 500 sentences of 25 tokens cost BERT-base 75 full passes over
+    /// 12,500 tokens. That is a matter of minutes, with some 1,700 masked tokens.
     fn default() -> Self {
         Self { removal: Replacement::Mean, phases: 1, sample: 500, effect_of: None, gradient_steps: None }
     }
 }
 
-/// A head is negligible whose effect is surely below this share of that of all heads together: one hundredth.
+/// Equivalence margin for a negligible head, as a share of the effect of all heads together: one hundredth.
 const LARGEST: f64 = 0.01;
 
-/// And below this part of an equal share of it, which in a model of many heads is less: one half, so that the average head
-/// never is negligible.
+/// Second margin, as a part of one head's equal share of that effect: one half, so that the average head is never negligible. It
+/// is the smaller margin in a model of many heads.
 const OF_EQUAL_SHARE: f64 = 0.5;
 
-/// The band of negligible effects in a model whose heads, so many, are together worth `worth`, in the unit of `worth`; 0 where
-/// they are worth nothing.
+/// Equivalence margin of a head's effect, in the unit of `worth`, the effect of all `heads` together; 0 if they are worth
+/// nothing.
 pub fn band(worth: f64, heads: usize) -> f64 {
     LARGEST.min(OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
 }
@@ -89,23 +89,23 @@ pub fn band(worth: f64, heads: usize) -> f64 {
 pub struct Conditions {
     /// The replacement of heads that are ablated one by one; `None` in a pass that ablates none, or before it begins.
     pub removal: Option<Replacement>,
-    /// The task that its losses are of; `None` in a pass that predicts nothing.
+    /// Prediction task of the losses; `None` in a pass that predicts nothing.
     pub objective: Option<Objective>,
-    /// The kind of the task of the user's own that is scored; `None` in a pass over other sequences.
+    /// Kind of the user's task that is scored; `None` in a pass over other sequences.
     pub task: Option<TaskKind>,
 }
 
-// A worker that began no pass knows none of them.
+// A worker that began no pass knows no conditions.
 merge_fields!(Conditions { removal, objective, task });
 
 /// The replacement of a removed head's context, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Replacement {
-    /// Its mean over the positions of the same class in the sentences at hand, in the model as it is.
+    /// Its mean over the positions of the same token class in the sampled sentences, in the model without ablation.
     Mean,
-    /// One mean over all positions, which a model file can hold: the bias of the output projection takes it in. Where layers
-    /// share their weights, so do their heads the mean.
+    /// One mean over all positions, which a model file can hold in the bias of the output projection. Layers that share their
+    /// weights share the mean.
     Constant,
     /// Zeros.
     Zero,

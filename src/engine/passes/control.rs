@@ -1,4 +1,4 @@
-//! Controls: the same analysis without something that labels are thought to rest on (docs/methodology/controls.md).
+//! Controls: the analysis repeated without something that labels are thought to rest on (docs/methodology/controls.md).
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum ControlKind {
     RandomInit,
     /// The learned weights, but not how sharply each layer attends.
     RandomSharp,
-    /// Takes away that later layers read what heads write: the outputs of heads are turned at random.
+    /// The reading of heads' outputs by later layers: these outputs are rotated at random.
     Rotated,
     /// The order of words: each sentence's words are shuffled, and their arcs go with them.
     ShuffledWords,

@@ -1,4 +1,4 @@
-//! Gates of heads that were fitted together (docs/methodology/gates.md): the starts, and where each of them led.
+//! Gates of all heads, fitted jointly (docs/methodology/gates.md): the starting points, and the fit from each.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 
 use crate::stats::blocks::{Merge, merge_fields};
 
-/// Starts in each fold of blocks: as many as show whether they end in one minimum.
+/// Starting points in each fold of blocks: enough to show whether fits end in one minimum.
 pub const STARTS: u64 = 5;
 
-/// The gate from which on a head is kept: the middle between its replacement and itself.
+/// Least gate of a kept head: midway between its replacement and the intact head.
 pub const KEPT_FROM: f64 = 0.5;
 
 /// Gates fitted to the blocks of one parity.
@@ -18,7 +18,7 @@ pub const KEPT_FROM: f64 = 0.5;
 pub struct GateFits {
     /// Losses shared by all fits of the fold; `None` before the pass.
     pub known: Option<FittedLoss>,
-    /// The fits by the numbers of their starts; none where heads are worth nothing together. Each shard has some of them.
+    /// Fits by the number of the starting point; empty if all heads together are worth nothing. Each shard has some of them.
     pub fits: BTreeMap<u64, GateFit>,
 }
 
@@ -28,23 +28,23 @@ merge_fields!(GateFits { known, fits });
 pub struct FittedLoss {
     /// Tokens that are scored, or items of a task.
     pub units: u64,
-    /// The mean loss with all gates open; 0 of no units.
+    /// The mean loss with all gates open; 0 without units.
     pub loss: f64,
     pub loss_without_heads: f64,
-    /// The price of one whole head.
+    /// The price of one fully open gate.
     pub band: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateFit {
-    /// `[layers * heads]`: the gate of each head; `None` of a head that the model lacks, or that the whole pass removes.
+    /// `[layers * heads]`: the gate of each head; `None` for a head that the model lacks, or that the whole pass removes.
     pub gates: Vec<Option<f64>>,
-    /// The loss and the price of what is open.
+    /// The loss plus the price of the open gates.
     pub objective: f64,
     pub loss: f64,
     /// How often the loss and its derivatives were computed.
     pub evaluations: u64,
-    /// Whether the fit ended in a minimum, and not because evaluations did.
+    /// Whether the fit reached a minimum within the limit of evaluations.
     pub converged: bool,
 }
 
@@ -61,9 +61,9 @@ impl GateFit {
     }
 }
 
-/// The gate of a head at a start, drawn evenly from .5 to 1 by SHA-256, so that any other program begins at the same.
-/// All heads are kept at first, and a fit gives heads up: of heads that are worth something through each other alone,
-/// none is worth anything where the others are nearly closed, so that lower starts lead to none of them.
+/// The gate of a head at a starting point, uniform from .5 to 1 by SHA-256, so that other programs can reproduce it. All heads
+/// are kept at first, and a fit gives heads up. Lower starts would lose heads that need each other: each is worth nothing while
+/// the others are nearly closed.
 pub fn start_of(fold: usize, start: u64, place: usize) -> f64 {
     let digest = Sha256::digest(format!("headscope/gates/{fold}/{start}/{place}"));
     let first = digest.first_chunk().expect("a digest has 32 bytes");

@@ -21,10 +21,10 @@ pub struct Pass {
 pub enum Shown {
     /// The activations and logits of each sequence, in all variants.
     Activations,
-    /// For each sequence the derivatives of its loss by the gates of all heads: each gate goes from the head as it is towards what
-    /// the [`Ablation`](super::ablation::Ablation) puts in its place.
+    /// For each sequence the derivatives of its loss by the gates of all heads. A gate leads from the intact head to its
+    /// replacement by the [`Ablation`](super::ablation::Ablation).
     Derivatives,
-    /// No sequence, but the [gates](super::gate_fits) that were fitted to the loss of all sequences, of all shards.
+    /// No sequences, but the [gates](super::gate_fits) fitted to the loss of the sequences of all shards.
     Fits,
 }
 
@@ -44,15 +44,15 @@ pub enum Sequences {
     Windows,
     /// Pairs of sentences, as [`crate::sequences::derived::sentence_pairs`] makes them.
     SentencePairs,
-    /// Each sentence as the model was trained, by [`crate::sequences::derived::corrupted`]: with whole words masked or replaced, whose
-    /// tokens it predicts or tells from others, or of a decoder as it is, each token predicted from those before it.
+    /// Each sentence as in training, by [`crate::sequences::derived::corrupted`]. Whole words are masked, to be predicted, or
+    /// replaced, to be detected. A decoder predicts each token of the intact sentence from those before it.
     Corrupted(Phases),
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::derived::repeats`] makes them.
     Repeats(Repeats),
     /// No sentences of the corpus: the items of the run's [`Task`](crate::sequences::derived::task::Task).
     Task,
-    /// The texts of these items, each followed by its corrupted text: instead of being removed, heads exchange their contexts between
-    /// the two.
+    /// The texts of the task's items, each followed by its corrupted text; heads exchange their contexts between the two, and
+    /// none is removed.
     Interchange,
 }
 
@@ -73,11 +73,11 @@ pub enum Weights {
     Fresh {
         seed: u64,
     },
-    /// Those of an untrained model, whose layers attend as sharply as the trained ones.
+    /// The weights of an untrained model, sharpened so that its layers attend as sharply as the trained ones.
     Sharp {
         seed: u64,
     },
-    /// The checkpoint's, with what each head writes turned at random.
+    /// The checkpoint's weights, with the output of each head rotated at random.
     Rotated {
         seed: u64,
     },
@@ -86,16 +86,16 @@ pub enum Weights {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
     All,
-    /// A sample of the size that the [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
+    /// A sample of the size in the [`Ablation`](super::ablation::Ablation), for passes that run each sequence many times.
     Sample,
-    /// The sentences of the sample in blocks of even number, for choices.
+    /// The sentences of the sample in even-numbered blocks, for making choices.
     EvenSample,
-    /// The sentences of the sample in blocks of odd number, for choices that were made on the others.
+    /// The sentences of the sample in odd-numbered blocks, for testing choices made on the even-numbered ones.
     OddSample,
 }
 
 impl Portion {
-    /// The parity of the blocks that the sentences are in, if it is one.
+    /// The parity of the sentences' blocks; `None` for all blocks.
     pub fn parity(self) -> Option<usize> {
         match self {
             Self::All | Self::Sample => None,
@@ -110,7 +110,7 @@ impl Portion {
 pub enum Phases {
     /// As many as [`Ablation`](super::ablation::Ablation) says.
     Asked,
-    /// Enough for every word to be masked or replaced in one.
+    /// Enough that every word is masked or replaced in one of them.
     All,
 }
 
@@ -124,7 +124,7 @@ impl Pass {
         shown: Shown::Activations,
     };
 
-    /// Its name for a reader: its sequences, the change of its weights, what is done to heads.
+    /// Name for readers: the sequences, the change of the weights, and the treatment of heads.
     pub fn name(&self) -> String {
         let sequences = match self.sequences {
             Sequences::Sentences => "sentences",
@@ -158,7 +158,7 @@ impl Pass {
         are_of_corpus || self.sequences.are_items()
     }
 
-    /// This pass without these heads as well.
+    /// Also removes these heads.
     pub fn without(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
@@ -166,7 +166,7 @@ impl Pass {
         self
     }
 
-    /// The interventions that remove its heads.
+    /// The interventions that remove the pass's heads.
     pub fn gates(&self) -> Gates {
         let mut gates = Gates::default();
         self.removed.iter().for_each(|place| gates.set(place.layer, place.head, Gate::scale(0.0)));
@@ -198,7 +198,7 @@ impl Pass {
     }
 }
 
-/// Combines the needs of equal passes, in the order in which passes are first needed.
+/// Merges equal passes and collects their needs, in the order of first need.
 pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
     let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
     for (pass, want) in wanted {

@@ -19,8 +19,8 @@ pub struct PassSetup<'a> {
     pub conditions: Conditions,
     /// The places of the heads that are removed one by one, ascending; `None` if all heads are.
     pub chosen: Option<Vec<usize>>,
-    /// The constant that replaces each head, `[layers * heads, head_dim]`, where that is how heads are removed.
+    /// The constant that replaces each head, `[layers * heads, head_dim]`, under constant ablation.
     pub constants: Option<Vec<Vec<f32>>>,
-    /// The gates that were fitted, in a pass that shows nothing else.
+    /// The fitted gates, in a pass that shows nothing else.
     pub fits: Option<GateFits>,
 }

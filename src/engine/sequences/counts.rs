@@ -1,4 +1,4 @@
-//! How often each token is in a corpus, and how rare that makes it.
+//! Token counts of a corpus, and how rare they make each token.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Counting {
         self.0.is_empty()
     }
 
-    /// The counts as a file holds them: a JSON object from each token to its count. Fails if an id is no token's.
+    /// The counts as a JSON object from token to count. Fails if the vocabulary has no token of an id.
     pub fn to_json(&self, tokenizer: &ModelTokenizer) -> Result<String> {
         let named = self.0.iter().map(|(&id, count)| {
             let token = tokenizer.token(id).ok_or_else(|| anyhow!("no token of the vocabulary has the id {id}"))?;
@@ -43,7 +43,7 @@ impl Counting {
         Ok(serde_json::to_string_pretty(&named)? + "\n")
     }
 
-    /// The counts of a file as [`Counting::to_json`] writes it, and its SHA-256. Fails if it has a token that the vocabulary lacks.
+    /// Reads a file of [`Counting::to_json`]. Returns also its SHA-256. Fails if it has a token that the vocabulary lacks.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).cannot("read the counts", &file)?;
@@ -78,7 +78,7 @@ impl Counting {
             *by_count.entry(count).or_default() += 1;
         }
         let total: u64 = by_count.iter().map(|(count, types)| count * types).sum();
-        // Counted from the rarest: occurrences of rarer tokens, and types that are at least as common.
+        // From the rarest token up: the occurrences of rarer tokens, and the number of types left.
         let (mut below, mut left) = (0, by_count.values().sum::<u64>());
         let mut known = BTreeMap::from([(0, Frequency { count: 0, rank: left + 1, commonness: 0.0 })]);
         for (&count, &types) in &by_count {
@@ -95,15 +95,15 @@ impl Counting {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     pub count: u64,
-    /// One more than the number of tokens that are there more often.
+    /// One more than the number of more frequent tokens.
     pub rank: u64,
-    /// The share of occurrences that are of rarer tokens, and half of that of tokens as common as it: 0 to 1.
+    /// Share of occurrences that belong to rarer tokens, plus half the share of equally frequent tokens: 0 to 1.
     pub commonness: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unigrams {
-    /// Each token that is there with the occurrences of it and of all before it, ascending by id.
+    /// Cumulative count and id of each occurring token, ascending by id.
     tokens: Vec<(u64, u32)>,
 }
 
@@ -122,7 +122,7 @@ impl Unigrams {
         Self { tokens }
     }
 
-    /// The token of the occurrence with this number, in the order of ids and, after the last, from the first again.
+    /// The token of occurrence `number`, modulo their total; occurrences are in the order of ids.
     pub fn token(&self, number: u64) -> u32 {
         let total = self.tokens[self.tokens.len() - 1].0;
         let at = self.tokens.partition_point(|(up_to, _)| *up_to <= number % total);

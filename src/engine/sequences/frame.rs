@@ -1,4 +1,4 @@
-//! The special tokens that a tokenizer puts around a text, or around and between the two of a pair.
+//! The special tokens that a tokenizer puts around a text, or around and between both texts of a pair.
 
 use anyhow::Result;
 use tokenizers::Encoding;
@@ -7,10 +7,10 @@ use super::sequence::{Sequence, Token};
 use super::tokenize::kinds;
 use crate::model::tokenizer::ModelTokenizer;
 
-/// A text of one token: what stands around it is what stands around any text.
+/// A text of one token, by which the special tokens around any text are found.
 const SHORT: &str = "a";
 
-/// The special tokens around texts that go through the model together, and the segments of all.
+/// The special tokens around the texts of one sequence, and the segments of all tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The special tokens before each text, and after the last of them, each with its segment; `[texts + 1]`.
@@ -19,12 +19,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of one text; `None` if it is not clear.
+    /// The frame of one text; `None` if it cannot be told.
     pub fn of_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
     }
 
-    /// The frame of two texts as a pair, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if it is not clear.
+    /// The frame of two texts as a pair, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if it cannot be told.
     pub fn of_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
     }
@@ -47,7 +47,7 @@ impl Frame {
         self.special.iter().map(Vec::len).sum()
     }
 
-    /// This frame for a model with so many segments, if it has any: a missing segment becomes the last one.
+    /// Adapts the frame to a model with `count` segments: higher segments become the last one.
     pub fn with_segments(mut self, count: usize) -> Self {
         let last = u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1);
         let all = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);
@@ -55,7 +55,7 @@ impl Frame {
         self
     }
 
-    /// The texts with the special tokens around and between them. Panics if they are not as many as the frame has room for.
+    /// The texts with the special tokens around and between them. Panics if the frame is for another number of texts.
     pub fn around(&self, texts: &[Vec<Token>]) -> Sequence {
         assert_eq!(texts.len(), self.segments.len(), "a frame of so many texts");
         let mut sequence = Sequence::default();

@@ -5,7 +5,7 @@ use crate::corpus::SEGMENT_SENTENCES;
 use crate::model::forward::batch::{Batch, Input, TokenClass};
 use crate::sequences::sequence::Sequence;
 
-/// A pack is closed when the next sentence would take it beyond this many tokens, measured to be the fastest of 64, 256, 512 and 1024
+/// A pack is closed when the next sentence would take it beyond this many tokens: the fastest of 64, 256, 512 and 1024
 /// (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 
@@ -46,7 +46,7 @@ impl Pack {
 /// Groups encoded sentences into packs as they come; the grouping depends on the corpus alone.
 pub struct Packs<I> {
     sentences: I,
-    /// A sentence that did not fit the pack before.
+    /// A sentence that did not fit into the previous pack.
     held: Option<Sequence>,
 }
 

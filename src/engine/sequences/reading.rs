@@ -1,4 +1,5 @@
-//! How a corpus is read: how its words are given to the tokenizer, and what is one sequence of a decoder (docs/methodology/causal.md).
+//! How a corpus is read: how the tokenizer gets its words, and which text is one sequence of a decoder
+//! (docs/methodology/causal.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ pub enum Spacing {
 }
 
 impl Spacing {
-    /// The reading of reports that do not name theirs: they were written before there was another.
+    /// The value for reports without this field, which are older than the choice.
     pub fn before() -> Self {
         Self::Spaced
     }
@@ -59,17 +60,17 @@ pub enum Bos {
     Never,
 }
 
-/// The most tokens of a window where nobody says how many. Some studies keep the rows of all heads over a sequence, which grow with
-/// its square: 144 heads over 512 tokens are 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
+/// Default for the most tokens of a window. Some studies keep the rows of all heads over a sequence, which grow with its square:
+/// 144 heads over 512 tokens are 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
 pub const WINDOW_TOKENS: usize = 512;
 
-/// The windows of a corpus in numbers; nothing where each sentence is read by itself.
+/// Counts of the windows of a corpus; zeros if each sentence is read by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowTally {
     pub windows: u64,
     pub sentences: u64,
     pub most_sentences: u64,
-    /// Their tokens, special tokens included.
+    /// Tokens of all windows, special tokens included.
     pub tokens: u64,
     pub longest: u64,
 }

@@ -1,14 +1,14 @@
-//! Some of the sentences of a corpus, drawn by their numbers.
+//! A sample of the sentences of a corpus, drawn by their numbers.
 
 use std::collections::BinaryHeap;
 
 use sha2::{Digest, Sha256};
 
-/// At most so many sentences: those whose numbers have the lowest digests, so that all shards, and any other program, draw the same.
-/// Sentences at even distances would go in step with whatever goes by number: blocks, folds, and which word is masked.
+/// The sentences whose numbers have the lowest digests, so that all shards, and any other program, draw the same sentences.
+/// Evenly spaced sentences would correlate with everything that depends on their numbers: blocks, folds, and masked words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The highest digest of a sentence that is drawn; `None` if all are.
+    /// The highest digest of a drawn sentence; `None` if all sentences are drawn.
     highest: Option<[u8; 32]>,
 }
 
@@ -19,12 +19,12 @@ fn digest(sentence: u64) -> [u8; 32] {
 impl Sample {
     pub const ALL: Self = Self { highest: None };
 
-    /// `most` of `of` sentences, all of them if there are no more.
+    /// Draws `most` of `of` sentences, or all if there are no more.
     pub fn new(most: u64, of: u64) -> Self {
         if most >= of {
             return Self::ALL;
         }
-        // The lowest ones so far, the highest of them on top.
+        // The lowest digests so far, the highest of them on top.
         let mut lowest = BinaryHeap::new();
         for digest in (0..of).map(digest) {
             lowest.push(digest);
@@ -32,7 +32,7 @@ impl Sample {
                 lowest.pop();
             }
         }
-        // No digest is as low as that, so nothing is drawn.
+        // The default is 0, which no digest reaches, so that nothing is drawn.
         Self { highest: Some(lowest.peek().copied().unwrap_or_default()) }
     }
 

@@ -13,17 +13,18 @@ use crate::model::forward::batch::{Exchange, TokenClass};
 pub struct Sequence {
     /// 0-based position in the corpus, skipped sentences counted.
     pub index: u64,
-    /// Its document, by the index of its first sentence in the same segment: documents end there, so that shards are apart.
+    /// Its document, by the index of the document's first sentence in the segment: documents end there, so that shards are
+    /// independent.
     pub document: u64,
-    /// The number of its document in the whole corpus; `None` where documents are not the unit.
+    /// The number of its document in the whole corpus; `None` where documents are not the sampling unit.
     pub document_number: Option<u64>,
-    /// The sentences that it is no independent evidence beside: they are in one block.
+    /// The group of sentences that count as one observation together with this one: all are in one block.
     pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
     pub segments: Vec<u32>,
     pub kinds: Vec<TokenKind>,
-    /// The tokens of each word, in order; special tokens belong to none, and words that follow each other may share one.
+    /// The tokens of each word, in order; special tokens belong to no word, and neighbouring words may share a token.
     pub words: Vec<WordSpan>,
     /// The token range of each text, where several are put into one [frame](super::frame), or of each sentence of a
     /// [window](super::derived::windows); empty for a sentence as it is.
@@ -44,12 +45,13 @@ pub struct Sequence {
     pub predictions: Vec<PredictedToken>,
     /// The tokens on whose logits the direct effects of heads are compared.
     pub compared: Vec<u32>,
-    /// The part of an item of a [task](super::derived::task) that it is; `None` for text of a corpus.
+    /// Its part of an item of a [task](super::derived::task); `None` for text of a corpus.
     pub item: Option<ItemPart>,
 }
 
 impl Sequence {
-    /// The family of a text that begins with the sentence and goes on in its document, which is the one whose block it is in.
+    /// The family of a longer text that begins with this sentence; where documents are the unit, it has the number of the
+    /// document.
     pub fn family_of_text(&self) -> SentenceFamily {
         SentenceFamily { number: self.document_number.unwrap_or(self.family.number), ..self.family }
     }
@@ -65,7 +67,7 @@ impl Sequence {
         self.forms.get(word).or_else(|| self.spelled.get(word)).map_or("", String::as_str)
     }
 
-    /// Whether it is scored together with the sequence before it, so that both must go through the model side by side.
+    /// Whether it is scored together with the sequence before it, so that both must run in one pack.
     pub fn follows_its_item(&self) -> bool {
         let is_later = |rule| matches!(rule, ScoreRule::Embeds(TripleText::Positive | TripleText::Negative, _));
         self.item.as_ref().is_some_and(|item| is_later(item.rule))
@@ -85,18 +87,20 @@ impl Sequence {
         self
     }
 
-    /// Whether a word has the first token of what a decoder reads: attention to it may be to the place rather than to the word.
+    /// Whether a word has the first token of a decoder's sequence: attention to it may be to the position rather than to the
+    /// word.
     pub fn begins_with(&self, word: usize) -> bool {
         self.words[word].start() == 0 && self.kinds[0] == TokenKind::First
     }
 
-    /// The words that metrics are about, as queries and as keys: all but those that it [begins with](Self::begins_with).
+    /// The words that metrics count, as queries and as keys: all except the words that the sequence [begins
+    /// with](Self::begins_with).
     pub fn counted_words(&self) -> Range<usize> {
         let begin = (0..self.words.len()).take_while(|&word| self.begins_with(word)).count();
         begin..self.words.len()
     }
 
-    /// The word of each token, `[tokens]`: of several that share it the one with most of its characters, the first of equal ones.
+    /// The word of each token, `[tokens]`; for a shared token the word with most of its characters, the first on a tie.
     pub fn word_of_tokens(&self) -> Vec<Option<usize>> {
         let mut words: Vec<Option<(usize, f64)>> = vec![None; self.ids.len()];
         for (word, span) in self.words.iter().enumerate() {
@@ -147,14 +151,14 @@ impl Sequence {
         self.texts.iter().map(of_sentence).collect()
     }
 
-    /// The [candidates](Self::candidates) of each word, itself among them, `[words]`; none of a word that is not counted.
+    /// The [candidates](Self::candidates) of each word, itself among them, `[words]`; none for a word that is not counted.
     pub fn candidates_of_words(&self) -> Vec<Range<usize>> {
         let mut of_words = vec![0..0; self.words.len()];
         self.candidates().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
         of_words
     }
 
-    /// The class of each token, `[tokens]`, by which a removed head is replaced.
+    /// The class of each token, `[tokens]`, which selects the replacement of a removed head.
     pub fn classes(&self) -> Vec<TokenClass> {
         let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
         for token in self.predictions.iter().filter(|token| token.shown == InputToken::Mask) {
@@ -175,21 +179,23 @@ impl Sequence {
 /// How the logits at a predicted position add to the score of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreRule {
-    /// The logit of the truth less that of this token.
+    /// The logit of the truth minus the logit of this token.
     Against(u32),
     Gains,
     Loses,
-    /// The log-probability of the truth, less that of its foil where it has one; right where the truth has the largest.
+    /// The log-probability of the truth, minus that of its foil if there is one. The prediction is right if the truth has the
+    /// largest.
     Class,
-    /// The cosine of its pooled states with those of the item's anchor, less that of the negative text.
+    /// The cosine of the text's pooled states with the anchor's; an item scores the positive text's cosine minus the negative
+    /// text's.
     Embeds(TripleText, Pooling),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TripleText {
-    /// The one that the others are compared with.
+    /// The text that the others are compared with.
     Anchor,
-    /// The one that should be nearer.
+    /// The text that should be nearer to the anchor.
     Positive,
     Negative,
 }
@@ -197,16 +203,16 @@ pub enum TripleText {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemPart {
     pub rule: ScoreRule,
-    /// The right answer, where items may share it.
+    /// The right answer, for kinds of items that may share it.
     pub answer: Option<u32>,
-    /// The class that each prediction is held against; empty where classes are held against all others.
+    /// The foil class of each prediction; empty if classes are compared with all others.
     pub foils: Vec<u32>,
     pub group: Option<Arc<str>>,
-    /// How the next sequence, its text again, was corrupted; `None` where the text is there once.
+    /// How the next sequence corrupts this text; `None` without a corrupted text.
     pub corruption: Option<Corruption>,
 }
 
-/// How a text was corrupted that has as many tokens afterwards.
+/// A corruption of a text that keeps its number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
     pub name: Option<Arc<str>>,
@@ -216,7 +222,7 @@ pub struct Corruption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedToken {
-    /// The place in the sequence whose logits predict it: its own, or where it is the next token the one before.
+    /// The position whose logits predict the token: its own, or for next-token prediction the one before.
     pub position: usize,
     pub word: usize,
     pub shown: InputToken,
@@ -235,7 +241,7 @@ pub enum InputToken {
     Mask,
     Replacement,
     Itself,
-    /// Nothing yet: the prediction is of the next token, from those before it.
+    /// No input: the token is predicted from the tokens before it.
     Unread,
 }
 
@@ -245,7 +251,7 @@ pub struct Token {
     pub kind: TokenKind,
 }
 
-/// The kind of a token to the metrics (docs/methodology/units.md).
+/// The kind of a token in metrics (docs/methodology/units.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     Text,
@@ -261,7 +267,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// Whether this is no token of the text to the metrics: one around the text, or with which a decoder begins.
+    /// Whether metrics do not count the token as text: it stands around the text, or a decoder's sequence begins with it.
     pub fn is_special(self) -> bool {
         !matches!(self, Self::Text | Self::Punctuation)
     }

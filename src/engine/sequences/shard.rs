@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::system::printable::shortened;
 
-/// Each has a segment at least, so that a corpus for as many has 16 million sentences.
+/// Most shards of a corpus. Each has at least one segment, so that a corpus for this many has 16 million sentences.
 const MOST: u32 = 1 << 16;
 
 /// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs depend

@@ -1,16 +1,16 @@
-//! The tokens of a word, and its share in those that it has together with other words.
+//! The tokens of a word, and its share in tokens that it shares with other words.
 
 use std::ops::Range;
 
-/// The tokens of a word. One that reaches over the end of a word (`didn't` as one token, for did and n't) is of each of these words,
-/// in shares by the characters that each has in it, which sum to 1; only the first and the last token of a word can be such.
+/// The tokens of a word. A token across the end of a word (`didn't` as one token, for did and n't) belongs to each of these
+/// words, in shares by their characters, which sum to 1. Only the first and the last token of a word can be shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordSpan {
     /// The places of its tokens; at least one.
     pub tokens: Range<usize>,
     /// The share of the word in its first token, above 0 and at most 1.
     pub first: f64,
-    /// The share in its last token, likewise; that of the first if there is no other.
+    /// The share of the word in its last token, likewise; equal to `first` for a single token.
     pub last: f64,
 }
 
@@ -59,7 +59,7 @@ impl WordSpan {
         })
     }
 
-    /// The sum of its shares; the number of its tokens if no other word has any.
+    /// The sum of its shares; the number of its tokens if none is shared.
     pub fn size(&self) -> f64 {
         self.mass(self.tokens.clone())
     }
@@ -72,7 +72,7 @@ impl WordSpan {
         self.shares().filter(|(token, _)| both.contains(token)).map(|(_, share)| share).sum()
     }
 
-    /// The span `tokens` further on.
+    /// The span moved from the token `from` to the token `to`.
     #[must_use]
     pub fn moved(self, from: usize, to: usize) -> Self {
         let Range { start, end } = self.tokens;

@@ -1,4 +1,4 @@
-//! Agreement of two sides on the categories of the same things, beyond that of chance.
+//! Agreement of two sides on the categories of things: Cohen's kappa, and the agreement expected by chance.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use super::interval::Interval;
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// How far two sides agree on the categories of `things`.
+/// The agreement of two sides on the categories of `things`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CategoryAgreement {
     /// How many things both put into a category.
     pub things: usize,
-    /// The share of them that both put into the same; null of none.
+    /// The share of them that both put into one category; null without things.
     pub share: Option<f64>,
-    /// Its 95 % interval (Wilson 1927), which takes the things as drawn independently; null of none.
+    /// Its 95 % interval (Wilson 1927), for independently drawn things; null without things.
     pub share_ci95: Option<Interval>,
-    /// The share that would agree if the two sides had nothing to do with each other: the sum over categories of the product
-    /// of their shares; null of none.
+    /// The share that would agree if the two sides were independent: the sum over categories of the product of their shares; null
+    /// without things.
     pub expected: Option<f64>,
-    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960); null where a side has a single category, and of
-    /// none: the share is then `expected` whatever the other side says, and there is nothing to agree on.
+    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960); null without things, or where a side has a single
+    /// category: the share is then `expected` whatever the other side says.
     pub kappa: Option<f64>,
-    /// Its 95 % interval: that of the share, with the shares of categories taken as known. It ends at the lowest kappa that these
-    /// allow, which lies between -1 and 0 (Cohen 1960).
+    /// The 95 % interval of kappa: that of the share, with the shares of categories taken as known. It ends at the lowest kappa
+    /// that these shares allow, which lies between -1 and 0 (Cohen 1960).
     pub kappa_ci95: Option<Interval>,
 }
 
@@ -47,13 +47,13 @@ impl CategoryAgreement {
             sizes.entry(a).or_default()[0] += 1;
             sizes.entry(b).or_default()[1] += 1;
         }
-        // Whole numbers as long as they can be: the shares of one category are 1 exactly.
+        // Integers as long as possible, so that the share of a single category is exactly 1.
         let products: usize = sizes.values().map(|[a, b]| a * b).sum();
         let (share, expected, ci95) = (same as f64 / count, products as f64 / (count * count), wilson(same, things));
         let beyond = |share: f64| (share - expected) / (1.0 - expected);
         let has_both = |side: usize| sizes.values().filter(|of| of[side] > 0).count() > 1;
         let is_defined = has_both(0) && has_both(1);
-        // Of things that both sides call by a name so often, so many at least are the same ones.
+        // The least possible number of agreements, given how often each side uses each category.
         let fewest: usize = sizes.values().map(|[a, b]| (a + b).saturating_sub(things)).sum();
         let lowest = beyond(fewest as f64 / count);
         Self {
@@ -72,7 +72,7 @@ const ORDERS: usize = 1000;
 /// The seed of the orders: the year of the Hungarian method (Kuhn 1955).
 const ORDERS_SEED: u64 = 1955;
 
-/// The share of things that two sides put into the same category where one side is in random order.
+/// The share of things that two sides put into one category when one side is in random order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShareByChance {
     /// The mean over 1,000 orders.
@@ -82,7 +82,7 @@ pub struct ShareByChance {
 }
 
 impl ShareByChance {
-    /// The share in random orders within groups of `size` things that follow each other; of none 0.
+    /// The share in random orders within groups of `size` consecutive things; 0 without things.
     pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(ORDERS_SEED);
         let mut order: Vec<usize> = (0..pairs.len()).collect();
@@ -99,13 +99,13 @@ impl ShareByChance {
     }
 }
 
-/// The 95 % interval of a share of `all` independent things (Wilson 1927): it has a width where all agree, and where none does.
+/// The 95 % interval of a share of `all` independent things (Wilson 1927), which has a width even at the shares 0 and 1.
 fn wilson(count: usize, all: usize) -> Interval {
     let (share, all, z2) = (count as f64 / all as f64, all as f64, Z * Z);
     let centre = share + z2 / (2.0 * all);
     let half = Z * (share * (1.0 - share) / all + z2 / (4.0 * all * all)).sqrt();
     let [low, high] = [centre - half, centre + half].map(|end| end / (1.0 + z2 / all));
-    // The ends are 0 and 1 where none and all agree, but for rounding.
+    // Except for rounding, the ends are 0 and 1 at the shares 0 and 1.
     Interval(low.max(0.0).min(share), high.min(1.0).max(share))
 }
 

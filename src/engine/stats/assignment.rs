@@ -1,4 +1,4 @@
-//! Which partner each of `n` things has, of `n` others, so that all costs together are least.
+//! The assignment problem: pairs `n` rows with `n` columns at the least total cost.
 
 /// The column of each row, every column once, with the least sum of `costs`, `[n, n]` and finite: the Hungarian method (Kuhn 1955) by
 /// shortest augmenting paths (Jonker & Volgenant 1987), in time `n³`.

@@ -1,5 +1,5 @@
 //! Student's test of a number against a margin, and its interval, by leaving out one block at a time (the jackknife: Efron &
-//! Tibshirani 1993, chapter 11). An interval crosses a margin just where the test finds nothing.
+//! Tibshirani 1993, chapter 11). An interval excludes a margin exactly when the test is significant.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ pub const FEWEST_BLOCKS: usize = 10;
 /// is 12.7: below, one large document decides both the number and its standard error.
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
-/// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
+/// The largest difference that counts as rounding: unequal ratios of counts below 10^9 differ by more.
 pub(super) const ROUNDING: f64 = 1e-12;
 
 /// The distance from 1 below which a share counts as 1: it is a ratio of sums of f32, whose last digit is 6e-8.
@@ -24,12 +24,12 @@ const SINGLE: f64 = 1e-6;
 /// The share of a distribution below a 95 % interval, and above it.
 pub const TAIL: f64 = 0.025;
 
-/// The values that a number can have, and so the scale on which its `t` is symmetric.
+/// The range of a number, which decides the scale of its `t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// A share, from 0 to 1: `t` is of its logit, so that an interval stays within 0 and 1.
+    /// A share, from 0 to 1: `t` is on the scale of its logit, so that an interval stays within 0 and 1.
     Share,
-    /// The difference of two shares: `t` is of the number itself, and an interval ends at -1 and 1.
+    /// The difference of two shares: `t` is on the scale of the number itself, and an interval ends at -1 and 1.
     Difference,
     #[default]
     Real,
@@ -42,13 +42,13 @@ pub struct Estimate {
     pub standard_error: f64,
     /// The blocks with a denominator.
     pub blocks: usize,
-    /// `(sum n)² / sum n²` of their denominators `n` (Kish 1965, section 11.2), one more than there are degrees of freedom.
+    /// `(sum n)² / sum n²` of their denominators `n` (Kish 1965, section 11.2), one more than the degrees of freedom.
     pub effective_blocks: f64,
     pub scale: Scale,
 }
 
 impl Estimate {
-    /// The estimate, if it has blocks enough for a test: [`FEWEST_BLOCKS`], and [`FEWEST_EFFECTIVE_BLOCKS`].
+    /// The estimate, if its blocks suffice for a test: [`FEWEST_BLOCKS`], and [`FEWEST_EFFECTIVE_BLOCKS`].
     pub fn testable(self) -> Option<Self> {
         is_testable(self.blocks, self.effective_blocks).then_some(self)
     }
@@ -63,7 +63,7 @@ impl Estimate {
         if within { self.scale } else { Scale::Real }
     }
 
-    /// The number and its standard error on its scale; of a share the delta method gives the standard error of the logit.
+    /// The number and its standard error on its scale; for a share, the delta method gives the standard error of the logit.
     fn on_scale(&self) -> (f64, f64) {
         match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
@@ -71,7 +71,7 @@ impl Estimate {
         }
     }
 
-    /// Whether the blocks do not vary: a share of 0 or 1 cannot.
+    /// Whether the number does not vary between blocks, as at a share of 0 or 1.
     fn is_constant(&self) -> bool {
         let at_end = self.value <= ROUNDING || 1.0 - self.value <= SINGLE;
         (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING
@@ -106,7 +106,7 @@ impl Estimate {
         (2.0 * self.p_above(margin).min(self.p_below(margin))).min(1.0)
     }
 
-    /// The p-value of the number being between two margins: the larger of the two one-sided ones (Schuirmann 1987).
+    /// The p-value of the number being between two margins (TOST): the larger of the two one-sided p-values (Schuirmann 1987).
     pub fn p_between(&self, low: f64, high: f64) -> f64 {
         if low < high { self.p_above(low).max(self.p_below(high)) } else { 1.0 }
     }
@@ -124,12 +124,12 @@ impl Estimate {
     }
 }
 
-/// Whether so many blocks, as good as so many of equal size, are enough for a test.
+/// Whether blocks and effective blocks are enough for a test.
 pub(super) fn is_testable(blocks: usize, effective_blocks: f64) -> bool {
     blocks >= FEWEST_BLOCKS && effective_blocks >= FEWEST_EFFECTIVE_BLOCKS
 }
 
-/// `ln(share / (1 - share))`; without end at 0 and 1, and beyond them.
+/// `ln(share / (1 - share))`; infinite at 0 and 1, and beyond them.
 fn logit(share: f64) -> f64 {
     let share = share.clamp(0.0, 1.0);
     (share / (1.0 - share)).ln()
@@ -143,9 +143,9 @@ fn logistic(logit: f64) -> f64 {
 /// that nothing is significant; no analysis has more than 64 blocks, and with more it is the normal distribution to four digits.
 const FREEDOM: RangeInclusive<f64> = 0.1..=1e4;
 
-/// Degrees of freedom within [`FREEDOM`], whatever a saved report has.
+/// Clamps degrees of freedom to [`FREEDOM`]: a saved report may have any.
 fn within_freedom(freedom: f64) -> f64 {
-    // `max` and `min` pass over what is no number, `clamp` does not.
+    // `max` and `min` ignore NaN, `clamp` does not.
     freedom.max(*FREEDOM.start()).min(*FREEDOM.end())
 }
 
@@ -155,16 +155,16 @@ pub(super) fn critical(freedom: f64) -> f64 {
     student.inverse_cdf(1.0 - TAIL)
 }
 
-/// The standard error that half of a 95 % interval implies.
+/// The standard error implied by half of a 95 % interval.
 pub fn error_of_half(half: f64, freedom: f64) -> f64 {
     half.max(0.0) / critical(freedom)
 }
 
-/// A ratio over all blocks, or a difference of two, and the same without each block.
+/// A ratio over all blocks, or a difference of two ratios, and its value without each block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jackknife {
     all: f64,
-    /// `[blocks]`: without the block; `None` of a block that has no denominator, and so nothing to leave out.
+    /// `[blocks]`: the value without the block; `None` for a block without a denominator.
     without: Vec<Option<f64>>,
     /// As [`Estimate::effective_blocks`].
     effective_blocks: f64,
@@ -177,8 +177,8 @@ impl Jackknife {
         Self::of_parts([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
     }
 
-    /// A ratio of `[numerator, denominator]` over all blocks, and what each block adds to the two; the blocks need not
-    /// add up to a numerator that is no sum, such as a product of two.
+    /// A ratio by its `[numerator, denominator]` over all blocks, and the contributions of each block. Contributions need not add
+    /// up to a numerator that is no sum, such as a product.
     pub fn of_parts([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
@@ -186,8 +186,8 @@ impl Jackknife {
         Self::of(above / below, numerators.iter().zip(denominators).map(without).collect(), denominators)
     }
 
-    /// A number that is no ratio of sums, the same without each block, `None` of one that has nothing to leave out, and
-    /// how much of the corpus each has, both `[blocks]`.
+    /// A number that is no ratio of sums: over all blocks, without each block (`None` for an empty block), and the size of each
+    /// block, both `[blocks]`.
     pub fn of(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
         Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }
@@ -199,7 +199,7 @@ impl Jackknife {
     /// This ratio less another over the same sentences in the same blocks.
     pub fn minus(&self, other: &Self) -> Self {
         let difference = |(here, there): (&Option<f64>, &Option<f64>)| {
-            // If only one of the two has something to leave out, the other stays as it is.
+            // If only one side can leave out the block, the other side stays as it is.
             (here.is_some() || there.is_some()).then(|| here.unwrap_or(self.all) - there.unwrap_or(other.all))
         };
         let without = self.without.iter().zip(&other.without).map(difference).collect();
@@ -247,7 +247,7 @@ impl Jackknife {
     }
 }
 
-/// `(sum n)² / sum n²` of the denominators of blocks: as many as there are if all are equal, and fewer the more they differ.
+/// `(sum n)² / sum n²` of the denominators of blocks: the number of blocks if all are equal, and fewer the more they differ.
 pub fn effective_blocks(denominators: &[f64]) -> f64 {
     let sum: f64 = denominators.iter().sum();
     let squares: f64 = denominators.iter().map(|denominator| denominator * denominator).sum();

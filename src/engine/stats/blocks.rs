@@ -1,4 +1,4 @@
-//! Blocks of documents or of sentences: the unit that is left out.
+//! Blocks of documents or of families of sentences: the jackknife leaves out one block at a time.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (docs/methodology/units.md). It is
+/// Number of blocks: document `f`, or family `f` of sentences, belongs to block `f mod 64` (docs/methodology/units.md). It is
 /// even, so that the two folds are whole blocks.
 pub const BLOCKS: usize = 64;
 
@@ -16,7 +16,6 @@ pub fn block_of(family: u64) -> usize {
     usize::try_from(family % BLOCKS as u64).expect("less than BLOCKS")
 }
 
-/// A quantity of each block.
 pub type PerBlock = [f64; BLOCKS];
 
 pub trait Merge {
@@ -41,7 +40,7 @@ impl<T: Merge, const N: usize> Merge for [T; N] {
     }
 }
 
-/// Sums at the same place are added; what the shorter list lacks are sums of nothing.
+/// Adds sums by index; sums that the shorter list lacks count as empty.
 impl<T: Merge + Clone> Merge for Vec<T> {
     fn merge(&mut self, other: &Self) {
         let common = self.len().min(other.len());
@@ -50,7 +49,7 @@ impl<T: Merge + Clone> Merge for Vec<T> {
     }
 }
 
-/// Sums of the same key are added, and keys that only the other has are taken over.
+/// Adds sums by key, and takes over the keys that only `other` has.
 impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     fn merge(&mut self, other: &Self) {
         for (key, sums) in other {
@@ -62,7 +61,7 @@ impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     }
 }
 
-/// A missing value comes from the other: both have the same facts.
+/// Takes a missing value from `other`: two present values are equal.
 impl<T: Clone> Merge for Option<T> {
     fn merge(&mut self, other: &Self) {
         if self.is_none() {
@@ -103,7 +102,7 @@ impl<B: Merge + Clone> Blocks<B> {
         [0, 1].map(|fold| self.every(fold, 2))
     }
 
-    /// A number of each block.
+    /// Applies `part` to each block.
     pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.0[block]))
     }
@@ -118,7 +117,7 @@ impl<B: Merge + Clone> Blocks<B> {
         WithTotal { blocks: self, total: self.total() }
     }
 
-    /// Whether there are [`BLOCKS`] of them, and `fits` is true of each: blocks from a file may be invalid.
+    /// Whether there are [`BLOCKS`] blocks, and each one `fits`: blocks from a file may be invalid.
     pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
     }
@@ -144,7 +143,6 @@ impl<B> DerefMut for Blocks<B> {
     }
 }
 
-/// Blocks, and all of them in one.
 pub struct WithTotal<'a, B> {
     blocks: &'a Blocks<B>,
     total: B,
@@ -155,7 +153,7 @@ impl<B> WithTotal<'_, B> {
         &self.total
     }
 
-    /// The block of this number, or all of them in one.
+    /// The block of this number, or the total for `None`.
     pub fn at(&self, block: Option<usize>) -> &B {
         block.map_or(&self.total, |block| &self.blocks[block])
     }

@@ -3,13 +3,13 @@
 //!
 //! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found.
 
-/// Values that a step may not exceed: the last so many (Birgin et al. 2000, section 3).
+/// Number of last values, whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
 const REMEMBERED: usize = 10;
 
-/// The share of the expected fall that a step must have (ibid.).
+/// The share of the predicted decrease that a step must reach (ibid.).
 const SUFFICIENT: f64 = 1e-4;
 
-/// A step that is taken back keeps between these shares of its length (ibid.).
+/// Bounds of the factor that shortens a rejected step (ibid.).
 const SHORTER: [f64; 2] = [0.1, 0.9];
 
 /// The least and the greatest length of a step, as a multiple of the gradient (ibid.).
@@ -24,16 +24,16 @@ pub type Valued = (f64, Vec<f64>);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxMinimum {
-    /// The point with the lowest value of all that were tried.
+    /// The point with the lowest value among all that were evaluated.
     pub point: Vec<f64>,
     pub value: f64,
     pub evaluations: usize,
-    /// Whether no coordinate of the projected gradient is larger than the tolerance; otherwise evaluations ended.
+    /// Whether no coordinate of the projected gradient is larger than the tolerance; otherwise the evaluations were used up.
     pub converged: bool,
 }
 
-/// The minimum that is reached from `start`, where no coordinate of the projected gradient `P(x - g) - x` is beyond `tolerance`,
-/// or after `most` evaluations. Fails if the function does.
+/// Minimises from `start`, until no coordinate of the projected gradient `P(x - g) - x` is beyond `tolerance`, or for `most`
+/// evaluations. Fails if the function does.
 pub fn box_minimum<E>(
     start: &[f64],
     (tolerance, most): (f64, usize),
@@ -66,7 +66,7 @@ pub fn box_minimum<E>(
             if next_value <= highest + SUFFICIENT * share * slope || best.evaluations >= most {
                 break (next, next_value, next_gradient);
             }
-            // The least point of the parabola through both values and the slope.
+            // The minimum of the parabola through both values and the slope.
             let least = -share * share * slope / (2.0 * (next_value - value - share * slope));
             let [low, high] = SHORTER.map(|part| part * share);
             share = if (low..=high).contains(&least) { least } else { share / 2.0 };
@@ -82,12 +82,12 @@ pub fn box_minimum<E>(
     }
 }
 
-/// From a point along the gradient downwards, as long as this, to the nearest point of the box: less the point.
+/// The projected step: from a point down the gradient times `length`, to the nearest point of the box, minus the point.
 fn direction(point: &[f64], gradient: &[f64], length: f64) -> Vec<f64> {
     point.iter().zip(gradient).map(|(at, slope)| (at - length * slope).clamp(0.0, 1.0) - at).collect()
 }
 
-/// A point moved by a share of a direction, within the box whatever is rounded.
+/// A point moved by a share of a direction, and clamped to the box against rounding.
 fn moved(point: &[f64], direction: &[f64], share: f64) -> Vec<f64> {
     point.iter().zip(direction).map(|(at, along)| (at + share * along).clamp(0.0, 1.0)).collect()
 }

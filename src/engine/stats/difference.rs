@@ -10,7 +10,7 @@ pub struct DifferenceTest {
     /// The second number less the first.
     pub difference: f64,
     pub standard_error: f64,
-    /// How likely so large a difference is at least if there is none beyond the tolerance; two-sided.
+    /// The two-sided p-value of a true difference beyond the tolerance.
     pub p: f64,
 }
 
@@ -21,26 +21,26 @@ pub struct ReportedNumber {
     pub ci95: Interval,
     /// Blocks with a denominator.
     pub blocks: usize,
-    /// As many blocks of equal size would be as good ([`super::block_test::Estimate::effective_blocks`]).
+    /// The equivalent number of blocks of equal size ([`super::block_test::Estimate::effective_blocks`]).
     pub effective_blocks: f64,
-    /// The number of things, each right or wrong, whose share the number is; `None` if it is no such share.
+    /// The number of right-or-wrong trials whose share the number is; `None` for other numbers.
     pub trials: Option<u64>,
 }
 
-/// The block test of two numbers over the same sentences in the same blocks; `None` where their difference has no estimate.
+/// The block test of two numbers over equal sentences in equal blocks; `None` if their difference has no estimate.
 ///
-/// If it is the same in all `m` blocks, `p` is the chance of `2^(1 - m)` that all have one sign (Fisher 1935, section 21).
+/// If the difference is equal in all `m` blocks, `p` is `2^(1 - m)`, the chance that all have one sign (Fisher 1935, section 21).
 pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
     let estimate = b.minus(a).estimate()?;
     let constant = || (1.0 - estimate.blocks as f64).exp2();
     Some(tested([estimate.value, estimate.standard_error], estimate.freedom(), tolerance, constant))
 }
 
-/// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on too few blocks.
+/// Welch's test of two numbers over different sentences, by their intervals; `None` if one rests on too few blocks.
 ///
-/// The standard error of the difference is that of the interval that the two intervals make (Zou & Donner 2008): of
-/// each side the half that faces the other. If chance alone gave each block to its side, numbers that differ and vary
-/// in no block would be parted so in 2 of `C(m_a + m_b, m_a)` cases: that is their `p`.
+/// The standard error of the difference combines the halves of the two intervals that face each other (Zou & Donner 2008). If the
+/// numbers differ and vary in no block, `p` is that of a random assignment of blocks to sides: 2 of `C(m_a + m_b, m_a)`
+/// assignments separate them.
 pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
     if ![a, b].iter().all(|side| is_testable(side.blocks, side.effective_blocks)) {
         return None;
@@ -71,8 +71,8 @@ fn tested(
 }
 
 impl ReportedNumber {
-    /// The standard error that half of its interval implies. A share has at least the variance of as many independent trials,
-    /// since the words of one sentence depend on each other, which adds to it: a smaller value is luck.
+    /// The standard error implied by half of its interval. A share has at least the variance of independent trials: dependence
+    /// between the words of a sentence adds to it, so a smaller value is luck.
     fn standard_error(&self, half: f64) -> f64 {
         let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();

@@ -24,17 +24,18 @@ impl AddAssign<f64> for ExactSum {
     /// Rounds `value` to the resolution, then adds exactly. NaN counts as 0 and infinity saturates: the caller checks its values.
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of attention weights is finite");
-        // Many sums are of what a sentence has nothing of.
+        // Many addends are 0, since a sentence often has nothing to add.
         if value != 0.0 {
             self.0 += fixed(value);
         }
     }
 }
 
-/// `value` in units of 2^-64, rounded, halves away from 0: by its bits several times as fast as the conversion from f64 to i128.
+/// `value` in units of 2^-64, rounded half away from 0. Working on its bits is several times as fast as the conversion from f64
+/// to i128.
 fn fixed(value: f64) -> i128 {
     const MANTISSA: u64 = 1 << (f64::MANTISSA_DIGITS - 1);
-    /// The exponent as it is stored, of a number whose last binary digit is 2^-64.
+    /// The stored exponent of a number whose last binary digit is 2^-64.
     const UNIT: i64 = 1023 + 52 - 64;
     let bits = value.to_bits();
     // A subnormal number without its first digit would be smaller still: it is 0 either way.
@@ -64,8 +65,8 @@ impl AddAssign for ExactSum {
     }
 }
 
-/// The place in a sum of vectors: fixed-point like [`ExactSum`], in half of the room, with a resolution of 2.3e-10 and a range of
-/// 2.1e9, which vectors with components of 50 fill after 4 · 10^7 tokens of one block, 2.7 · 10^9 of a corpus.
+/// A component of a sum of vectors: fixed-point like [`ExactSum`], in half of the bits, with a resolution of 2.3e-10 and a range
+/// of 2.1e9. Components of 50 fill it after 4 · 10^7 tokens of one block, 2.7 · 10^9 of a corpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component(i64);
 
@@ -78,13 +79,13 @@ impl Component {
     }
 }
 
-/// Added to a number below [`LARGEST`] it leaves no digits after the point, and those before it in the lowest bits: 1.5 * 2^52.
+/// 1.5 * 2^52: adding it to a number below [`LARGEST`] rounds to a whole number, which stands in the lowest bits.
 const WHOLE: f64 = 6_755_399_441_055_744.0;
 
-/// Up to here that is so: 2^51.
+/// 2^51, up to which adding [`WHOLE`] rounds.
 const LARGEST: f64 = 2_251_799_813_685_248.0;
 
-/// The nearest whole number, ties to even, of one below 2^51 in magnitude: no processor needs a function call for it.
+/// The nearest whole number, ties to even, without a function call on any processor; `value` is below 2^51 in magnitude.
 #[inline]
 pub fn nearest(value: f64) -> i64 {
     debug_assert!(value.abs() < LARGEST, "{value} is too large");
@@ -107,7 +108,7 @@ fn rounded(scaled: f64) -> i64 {
 }
 
 impl AddAssign for Component {
-    /// No check: the sums of a damaged file may be anything.
+    /// Wraps instead of panicking: the sums of a damaged file may be anything.
     fn add_assign(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }

@@ -1,4 +1,4 @@
-//! Intervals.
+//! Confidence intervals and other ranges of numbers.
 
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error as _};
@@ -32,7 +32,7 @@ impl Interval {
         Self(self.0 + amount, self.1 + amount)
     }
 
-    /// Half of the width: what stands after a ±.
+    /// Half of the width, which stands after a ±.
     pub fn half_width(self) -> f64 {
         (self.1 - self.0) / 2.0
     }

@@ -1,4 +1,4 @@
-//! Uncertainty of numbers, by leaving out blocks of sentences, and tests of heads (docs/methodology/verdicts.md).
+//! Statistics: exact sums, the jackknife over blocks of sentences, tests and corrections (docs/methodology/verdicts.md).
 
 pub mod agreement;
 pub mod assignment;

@@ -1,4 +1,5 @@
-//! A number over several corpora: what it is in the mean, how much it differs between them, and where it will be in another one.
+//! Random-effects meta-analysis of a number over several corpora: its mean, its spread between them, and its prediction for
+//! another corpus.
 
 use super::block_test::critical;
 use super::interval::Interval;
@@ -6,10 +7,10 @@ use super::interval::Interval;
 /// The fewest corpora for a prediction interval: with less than three degrees of freedom it says next to nothing.
 pub const FEWEST_CORPORA: usize = 5;
 
-/// The least standard error: a number that does not vary in its corpus is not known without error beyond it.
+/// The least standard error: even a number that does not vary in its corpus has an error beyond that corpus.
 const LEAST_ERROR: f64 = 1e-6;
 
-/// The mean of a number over corpora that have it differently (DerSimonian & Laird 1986).
+/// The mean of a number that differs between corpora (DerSimonian & Laird 1986).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomEffects {
     pub mean: f64,
@@ -20,10 +21,10 @@ pub struct RandomEffects {
 }
 
 impl RandomEffects {
-    /// Random-effects estimate of estimates with their standard errors, one a corpus; `None` of fewer than two.
+    /// Combines estimates with their standard errors, one per corpus; `None` for fewer than two.
     ///
-    /// With weights `w = 1 / s²`, `Q = sum w (y - mean)²` and `tau² = max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`; the mean is
-    /// then that by weights `1 / (s² + tau²)`, and its standard error the root of one by their sum.
+    /// With weights `w = 1 / s²`, `Q = sum w (y - mean)²` and `tau² = max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`; the mean
+    /// then has the weights `1 / (s² + tau²)`, and its standard error is the root of 1 over their sum.
     pub fn new(estimates: &[(f64, f64)]) -> Option<Self> {
         if estimates.len() < 2 {
             return None;
@@ -46,7 +47,7 @@ impl RandomEffects {
     }
 
     /// The 95 % interval of the number in another corpus of the kind, `mean ± t(K-2) sqrt(tau² + SE²)` (Higgins, Thompson &
-    /// Spiegelhalter 2009); `None` of fewer than [`FEWEST_CORPORA`].
+    /// Spiegelhalter 2009); `None` for fewer than [`FEWEST_CORPORA`].
     pub fn prediction(&self) -> Option<Interval> {
         let reach = || critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
         (self.corpora >= FEWEST_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))

@@ -1,10 +1,10 @@
-//! Is a head better than a fixed offset, and in how many of many tests is that said wrongly?
+//! Tests of a head against a fixed offset, and the correction for multiple tests.
 
 use statrs::distribution::{Binomial, Discrete};
 
-/// The exact one-sided McNemar test (McNemar 1947): the chance that a head is right on at least `head_only` of the words on which
-/// just one of head and baseline is right, if both are equally good. The tail of the binomial is summed from its largest term,
-/// which keeps small values exact, where statrs' own stops after 140 terms of its continued fraction.
+/// The exact one-sided McNemar test (McNemar 1947): the chance of at least `head_only` words on which only the head is right,
+/// among the words where head and baseline differ, if both are equally good. The tail of the binomial is summed from its largest
+/// term, which keeps small values exact; statrs stops after 140 terms of its continued fraction.
 pub fn mcnemar(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)
@@ -29,7 +29,8 @@ fn upper_tail(heads: u64, tails: u64) -> f64 {
     (binomial.ln_pmf(heads) + f64::ln(sum)).exp().min(1.0)
 }
 
-/// The q-values of Benjamini & Hochberg (1995): the minimum of `p * m / rank` over all tests at least as likely. `[m]`, as `p`.
+/// The q-values of Benjamini & Hochberg (1995): the minimum of `p * m / rank` over all tests with at least this p-value. `[m]`,
+/// as `p`.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -42,11 +43,11 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     q
 }
 
-/// The q-values of verdicts that numbers are above their margins: `p` has the one-sided p-values of those whose
-/// estimate is above, `None` for the others, which have no q-value.
+/// The q-values of the verdicts that a number is above its margin. `p` has the one-sided p-values of numbers whose estimate is
+/// above; the others are `None` and get no q-value.
 ///
-/// Given that the estimate is above, a p-value is at most one half if the number is not, so twice the p-value is valid
-/// again (Zhao, Small & Su 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
+/// An estimate above the margin has a p-value of at most one half. Given that selection, twice the p-value is valid again (Zhao,
+/// Small & Su 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
 pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
     q_of_those_tested(&doubled)

@@ -1,4 +1,4 @@
-//! The box: models and a corpus that are part of the binary, so that it runs without any file.
+//! The box: models and a corpus embedded in the binary, so that the program runs without any file.
 
 use std::path::Path;
 
@@ -6,19 +6,18 @@ use anyhow::{Error, Result, anyhow};
 
 use crate::system::errors::{Facts, similar};
 
-/// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
-/// be written with `./` before it.
+/// Prefix of all names in the box. No Hub id has a colon, and a file or folder of such a name can be given as `./box:...`.
 pub const PREFIX: &str = "box:";
 
-/// The model that is used where none is given.
+/// Default model.
 pub const MODEL: &str = "box:small";
 
-/// The corpus that is used if none is given, in CoNLL-U; fixtures/corpus/README.md describes it.
+/// Default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.
 pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
-/// The overlap of a corpus with what a model was trained on, in a sentence; none unless both are of the box and have one.
+/// A sentence on the overlap of the boxed corpus with a boxed model's training data, if there is any.
 pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
         "box:small was trained on text like 629 of the 700 sentences of box:gold, so its loss there says nothing about new text (its labels hold on the \
@@ -26,7 +25,7 @@ pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     )
 }
 
-/// The files of a model in the binary, by their names.
+/// Name and content of each file of a boxed model.
 pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
 
 macro_rules! model {
@@ -42,8 +41,7 @@ macro_rules! model {
 static MODELS: [(&str, BoxedFiles); 3] =
     [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 
-/// The files of a model of the box.
-/// Fails, with the names of all, if there is no such model.
+/// Looks up the files of a boxed model. Fails if there is no such model; the error lists all names.
 pub fn model(name: &str) -> Result<BoxedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
@@ -52,14 +50,14 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
     })
 }
 
-/// The name and the bytes of the corpus of the box that `path` names, if it names one; it is CoNLL-U.
-/// Fails, with the names of all, if there is no such corpus.
+/// Name and bytes (CoNLL-U) of the boxed corpus at `path`; `None` if `path` lacks [`PREFIX`]. Fails if there is no such corpus;
+/// the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
 }
 
-/// The model of the box that is nearest to a name without, or with a misspelt, [`PREFIX`].
+/// The boxed model whose name equals `name` except for letter case or a missing [`PREFIX`].
 pub fn suggestion(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(PREFIX).unwrap_or(known);

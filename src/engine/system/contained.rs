@@ -1,4 +1,4 @@
-//! Containment of libraries that read foreign files: a panic of theirs becomes an error, and nothing is printed.
+//! Contains panics of libraries that read untrusted files: a panic becomes an error, and nothing is printed.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,7 +12,7 @@ thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// No message needs more, and what a panic says may be taken from the file.
+/// Most characters of a panic message, whose text may come from the file.
 const LONGEST_REASON: usize = 200;
 
 /// Runs `work` and returns its result. The values that `work` was changing must not be used after a panic.
@@ -41,7 +41,7 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     })
 }
 
-/// Breaks off the work of a library from within a call that it makes, and that cannot fail: [`contained`] returns the error.
+/// Aborts a library from one of its infallible callbacks: the enclosing [`contained`] returns the error.
 pub fn break_off(error: Error) -> ! {
     panic::resume_unwind(Box::new(error))
 }

@@ -1,20 +1,20 @@
-//! Counted things in words, with singular and plural, and numbers in a row.
+//! Counts in words, with singular and plural, and ranges of numbers.
 
 use std::fmt::Display;
 use std::ops::Add;
 
-/// So many things, whose plural ends in -s: `1 head`, `2 heads`.
+/// A number with a noun whose plural ends in -s: `1 head`, `2 heads`.
 pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str) -> String {
     let ending = plural(&number, "", "s");
     format!("{number} {one}{ending}")
 }
 
-/// The words for this many things: a noun with another plural than -s, a verb, or several of these.
+/// Chooses the singular or the plural form of a noun, a verb or a phrase.
 pub fn plural<N: PartialEq + From<u8>, W>(number: &N, one: W, many: W) -> W {
     if *number == N::from(1) { one } else { many }
 }
 
-/// Ascending numbers, those in a row by the first and the last, as engines of jobs take an array of them: `3,7-9`.
+/// Ascending numbers with runs abbreviated, as job schedulers write array indices: `3,7-9`.
 pub fn ranges<N: Copy + Display + PartialEq + From<u8> + Add<Output = N>>(numbers: &[N]) -> String {
     let runs = numbers.chunk_by(|before, after| *before + N::from(1) == *after);
     let written = runs.map(|run| match run {

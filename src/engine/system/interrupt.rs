@@ -1,4 +1,4 @@
-//! Interrupted runs: the files that are not whole yet, which such a run removes, and what it says of those that it leaves.
+//! Interrupted runs: they remove incomplete outputs and report what they leave.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -11,45 +11,42 @@ use anyhow::{Context, Error, Result, anyhow};
 use super::errors::{ErrorFormat, Facts};
 use super::terminal::say;
 
-/// The time that a last word has: standard error may be a pipe that nobody reads.
+/// Time limit of the final message: standard error may be a pipe that nobody reads.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// The remains of an interrupted run, and the way out, where the command has more to say than [`OUTPUTS_ARE_REMOVED`].
+/// The remains of an interrupted run, and the hint, if the command says more than [`OUTPUTS_ARE_REMOVED`].
 static LEFT: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
-/// From now on an interrupted run says that it leaves `what`, and `way_out`.
+/// Sets what an interrupted run reports: that it leaves `what`, and the hint `way_out`.
 pub fn leaves(what: impl Into<String>, way_out: impl Into<String>) {
     *LEFT.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
 }
 
-/// The temporary files that this process writes.
 pub struct TemporaryFiles {
     paths: Vec<PathBuf>,
-    /// Whether one has become permanent.
+    /// Whether any output has become permanent.
     some_are_whole: bool,
 }
 
-/// The outputs. The lock is held while one is made or becomes permanent.
+/// Temporary files of all outputs. The lock is held while an output is created or becomes permanent.
 static OUTPUTS: Mutex<TemporaryFiles> = Mutex::new(TemporaryFiles { paths: Vec::new(), some_are_whole: false });
 
-/// Removes temporary files on Ctrl-C and on every other signal that ends a program by default and can be caught, says
-/// what is left, and ends the process with the exit status that a shell reports for that signal: 128 and its number. A
-/// signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
-/// jobs, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) becomes an error of the write and
-/// no longer ends the process.
-/// Fails if the handlers cannot be installed.
+/// Handles Ctrl-C and every other catchable signal that ends a program by default: removes temporary files, reports what is left,
+/// and exits with the status that shells report, 128 plus the signal's number. A signal that the parent process ignores stays
+/// ignored, as under `nohup` or in a script's background jobs. A file beyond its size limit (`ulimit -f`) becomes a write error
+/// instead of ending the process. Fails if the handlers cannot be installed.
 pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
     watch(format).context("cannot watch for Ctrl-C")
 }
 
-/// Removes temporary files, has a last word, which is told whether all outputs were whole already, and ends the process.
+/// Removes temporary files, calls `last_word` with whether all outputs were complete, and ends the process.
 pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock();
     for path in &outputs.paths {
-        // One of them may be a folder.
+        // An output may be a folder.
         let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     }
     last_word(outputs.paths.is_empty() && outputs.some_are_whole);
@@ -57,13 +54,13 @@ pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
 }
 
 fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
-    // As shells report it.
+    // Shells report a signal by this status.
     let status = 128 + signal;
     clean_up(status, |are_whole| {
         let error = interrupted_by(name, are_whole);
         let (tell, told) = mpsc::channel();
         let last_word = move || {
-            // A bar may stand in the line.
+            // A progress bar may stand in the line.
             if io::stderr().is_terminal() {
                 say("");
             }
@@ -77,7 +74,7 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
     })
 }
 
-/// The error of a run that this ended; `are_whole` if its outputs were whole before.
+/// The error of a run that `what` ended; `are_whole` says whether its outputs were complete.
 fn interrupted_by(what: &str, are_whole: bool) -> Error {
     let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
     if are_whole && left.is_none() {
@@ -87,9 +84,8 @@ fn interrupted_by(what: &str, are_whole: bool) -> Error {
     anyhow!("ended by {what}: {left}").hint(way_out)
 }
 
-/// The signals that end a program by default (POSIX.1-2024, signal.h) and can be caught, without the signals of a program fault and
-/// of a pipe without a reader, which is an error of the write. Job engines send the first of user-defined ones before the time of
-/// a job is over, and the limit of processor time sends `SIGXCPU`.
+/// Catchable signals that end a program by default (POSIX.1-2024, signal.h), without program faults and `SIGPIPE`, which is a
+/// write error. Job schedulers send `SIGUSR1` before a job's time is over, and the limit of processor time sends `SIGXCPU`.
 #[cfg(unix)]
 const ENDING: [i32; 10] = {
     use signal_hook::consts::{
@@ -128,8 +124,8 @@ fn watch(format: ErrorFormat) -> Result<()> {
     Ok(())
 }
 
-/// The set of signals that this process ignores, signal `n` as bit `n - 1`; a hang-up where the set is unknown, because
-/// `nohup` must work. The next run then cleans up.
+/// The signals that this process ignores, signal `n` as bit `n - 1`. If the set is unknown, it is `SIGHUP` alone, because `nohup`
+/// must work; the next run then cleans up.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     const HANG_UP: u64 = 1 << (signal_hook::consts::SIGHUP - 1);

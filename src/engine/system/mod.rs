@@ -1,4 +1,4 @@
-//! The machine and the process: input and output files, the terminal, threads, vectors, interrupts, and what the binary brings.
+//! The machine and the process: files, terminal, threads, vector instructions, interrupts, and the data embedded in the binary.
 
 pub mod boxed;
 pub mod contained;

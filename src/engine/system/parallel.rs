@@ -1,4 +1,4 @@
-//! Work that falls into equal parts, on several threads.
+//! Independent pieces of work on several threads.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -44,10 +44,9 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
     })
 }
 
-/// Runs two pieces of work, each on a thread of its own if the system has one left.
-/// A panic of either continues here.
+/// Runs two pieces of work, in parallel if the system has a thread left. A panic of either continues here.
 pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
-    // Out of the closure, so that it is still there if no thread was started for it.
+    // Outside the closure, so that it is not lost if no thread can be started.
     let waiting = Mutex::new(Some(first));
     let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
     let run = || take().map(|first| first());

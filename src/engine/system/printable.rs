@@ -1,14 +1,13 @@
-//! Text from files and arguments for a terminal: control characters are shown and not obeyed, passwords are not, long values are
-//! cut.
+//! Untrusted text for a terminal: control characters are escaped, passwords hidden, long values cut.
 
 use std::borrow::Cow;
 
-/// Text from files and arguments for a terminal: what a terminal would obey is shown instead, but for line ends.
+/// Escapes the characters that a terminal would obey, except line ends.
 pub fn printable(text: &str) -> String {
     escaped(text, |c| is_unprintable(c) && c != '\n')
 }
 
-/// As above, for text on one line, such as a name that somebody else gave.
+/// As [`printable`], line ends included, for text on one line such as a foreign name.
 pub fn one_line(text: &str) -> String {
     escaped(text, is_unprintable)
 }
@@ -25,8 +24,7 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// The text with the user and the password of every address in it replaced: `https://ada:secret@host/` names them before its host
-/// (RFC 3986, section 3.2.1).
+/// Replaces user and password in every address: `https://ada:secret@host/` has them before its host (RFC 3986, section 3.2.1).
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     const SCHEME_END: &str = "://";
     let mut shown = String::new();
@@ -47,10 +45,10 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
 }
 
-/// Whether a terminal or an editor does something at this character rather than show it: control characters, with which
-/// escape sequences begin; separators of lines and paragraphs; those that turn the direction of text (Unicode Standard
-/// Annex 9, section 2); and those that make two texts look alike, being nothing to see: the space without width, the
-/// word joiner and the byte order mark; not the joiners U+200C and U+200D, which spelling needs.
+/// Whether a terminal or an editor acts on this character instead of showing it: control characters, which begin escape
+/// sequences; line and paragraph separators; bidirectional controls (Unicode Standard Annex 9, section 2). Also invisible
+/// characters, which make texts look alike: zero-width space, word joiner and byte order mark, but not U+200C and U+200D, which
+/// spelling needs.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -60,14 +58,14 @@ pub fn is_unprintable(c: char) -> bool {
         )
 }
 
-/// A value from a file or an argument for a message: of a long one its beginning.
+/// A value for a message, cut after its beginning if it is long.
 pub fn shortened(text: &str) -> String {
     /// Names of models, relations and tensors are shorter.
     const LONGEST: usize = 100;
     ellipsis(text, LONGEST, 0)
 }
 
-/// The first characters of a text and the last ones, if it has more than both.
+/// Cuts out the middle of a text with more than `first + last` characters.
 pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
     let mut starts = text.char_indices().map(|(start, _)| start);
     let Some(cut) = starts.clone().nth(first).filter(|_| text.chars().count() > first + last) else {
@@ -82,7 +80,7 @@ pub fn excerpt(text: &str) -> String {
     const SHOWN: usize = 60;
     let mut shown = String::new();
     for c in ellipsis(text, SHOWN, 0).chars() {
-        // Quotes are no danger, and JSON is full of them.
+        // Quotes are harmless, and JSON is full of them.
         if c == '"' { shown.push(c) } else { shown.extend(c.escape_debug()) }
     }
     shown

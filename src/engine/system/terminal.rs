@@ -7,8 +7,8 @@ use anyhow::{Context, Error, Result};
 use super::errors::{Class, Described, ErrorFormat, Facts};
 use super::printable::{ellipsis, printable, without_passwords};
 
-/// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
-/// Fails if they cannot be written.
+/// Writes `bytes` to standard output; if its reader has left, as `head` does, the output ends without an error. Fails if they
+/// cannot be written.
 pub fn to_stdout(bytes: &[u8]) -> Result<()> {
     finish(io::stdout().lock(), bytes)
 }
@@ -19,8 +19,7 @@ pub fn print(text: &str) -> Result<()> {
     finish(anstream::stdout().lock(), text.as_bytes())
 }
 
-/// The columns that standard output has: of a terminal its own, otherwise what `COLUMNS` says; `None` of a file or a pipe,
-/// whose reader sees to its lines.
+/// Columns of standard output: the terminal's width, else `COLUMNS`; `None` for a file or a pipe, whose reader wraps the lines.
 pub fn width() -> Option<usize> {
     let requested = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
     let own = terminal_size::terminal_size_of(io::stdout());
@@ -32,9 +31,8 @@ pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", printable(&without_passwords(text)));
 }
 
-/// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for
-/// another error. The middle of a message as long as a file is left out, where a value of that file stands: the reason
-/// comes before it, the way out after it.
+/// Prints an error. Later lines are indented, so that a name with line ends cannot pass for another error. A very long message
+/// loses its middle: the reason stands before the value that makes it long, the hint after it.
 pub fn say_error(error: &Error) {
     /// Longer than any message with values of ordinary length.
     const END: usize = 3000;

@@ -1,6 +1,5 @@
-//! Limits of time for libraries that work by foreign files: such work ends with an error, whatever the file says. A
-//! library that calls back breaks off there ([`check`]). One that does not cannot be interrupted: after a moment of
-//! `GRACE` the process ends, without a half-written output, with the error that the work would have had.
+//! Time limits for libraries that process untrusted files. A library that calls back is aborted there ([`check`]). Any other
+//! cannot be interrupted: after `GRACE` the process ends with the error of the work, and leaves no half-written output.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -15,29 +14,29 @@ use super::contained::break_off;
 use super::errors::Class;
 use super::{interrupt, terminal};
 
-/// How often the watch looks. Each look counts as the processor time of the process since the last one, and as no more than this:
-/// while the process is stopped, the machine asleep, or the processor busy with other programs, the time of work stands still.
+/// Interval of the watching thread. An interval counts as the processor time that the process used in it, but at most as this
+/// long. Time stands still while the process is stopped, the machine asleep, or the processor busy with other programs.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The time after the limit in which work may still break off by itself.
+/// Time after the limit in which work may still abort by itself.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The time that any work has. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
+/// Base of the time limit. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
 const AT_LEAST: Duration = Duration::from_secs(4);
 
-/// The bytes for each of which work has a second more. The slowest tokenizers take a hundredth of that.
+/// Bytes of input for each further second of the limit. The slowest tokenizers need a hundredth of that time.
 const BYTES_A_SECOND: u64 = 1 << 16;
 
 /// Prints an error and gives the exit status.
 static REPORT: OnceLock<fn(&Error) -> u8> = OnceLock::new();
 
-/// How the error is reported where the process has to end; by default as text.
+/// Sets how the error is reported when the process has to end; the default is text.
 pub fn report_by(report: fn(&Error) -> u8) {
     let _ = REPORT.set(report);
 }
 
 struct Work {
-    /// The time that has counted since it began.
+    /// Counted time since the work began.
     spent: Duration,
     limit: Duration,
     error: Box<dyn Fn() -> Error + Send>,
@@ -49,7 +48,7 @@ struct Slot {
     over: AtomicBool,
 }
 
-/// The slots of all threads. The watch begins with the first of them.
+/// The slots of all threads. The watching thread starts with the first slot.
 static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
     // Without a thread to watch, the library takes as long as it takes.
     let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch);
@@ -69,7 +68,7 @@ fn own_slot() -> Arc<Slot> {
         Arc::clone(slot.get_or_init(|| {
             let slot = Arc::<Slot>::default();
             let mut slots = locked(&SLOTS);
-            // Those of threads that are over are held by nobody else.
+            // Slots of finished threads have no other holder.
             slots.retain(|slot| Arc::strong_count(slot) > 1);
             slots.push(Arc::clone(&slot));
             slot
@@ -77,9 +76,9 @@ fn own_slot() -> Arc<Slot> {
     })
 }
 
-/// Runs work over `bytes` bytes within its time: four seconds, and one for each 64 KiB. `place` gives an error that says
-/// where; within other work that has a limit already, that one holds.
-/// The work must call [`check`] where it can; where it does not return in time, the process ends.
+/// Runs work over `bytes` bytes within a time limit: four seconds, and one for each 64 KiB. `place` adds the location to the
+/// error. Inside other limited work, the outer limit holds. The work must call [`check`] where it can; if it does not return in
+/// time, the process ends.
 pub fn within<T>(bytes: u64, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
     let limit = AT_LEAST + Duration::from_secs(bytes / BYTES_A_SECOND);
     within_limit(limit, place, work)
@@ -110,8 +109,7 @@ fn over(limit: Duration) -> Error {
     anyhow!("it takes more than {} s of processor time", limit.as_secs_f64())
 }
 
-/// Breaks off the work of this thread if its time is over: [`contained`](super::contained::contained) then returns the
-/// error.
+/// Aborts the work of this thread if its time is over: [`contained`](super::contained::contained) then returns the error.
 pub fn check() {
     let slot = own_slot();
     if slot.over.load(Ordering::Relaxed) {

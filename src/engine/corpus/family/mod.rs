@@ -1,4 +1,4 @@
-//! Families of sentences, those that are no independent evidence, and the sampling unit, what counts as one independent draw.
+//! Families, groups of sentences that count as one observation, and the sampling unit: documents, sentences or families.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,38 +13,38 @@ use super::sentence::{Content, SentenceFamily};
 #[cfg(test)]
 mod tests;
 
-/// How often sentences occur again; sentences that are skipped later are counted.
+/// Counts of repeated sentences; sentences that are skipped later are counted too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeats {
     pub read: u64,
     pub different: u64,
-    /// The sentences whose words another sentence has, too.
+    /// Sentences that share all their words with another sentence, first copies included.
     pub repeated: u64,
     pub families: u64,
-    /// Sampling units that are different: documents in which a family begins, or families.
+    /// Distinct sampling units: families, or documents in which a family begins.
     #[serde(default)]
     pub units: u64,
-    /// Sentences that could not be remembered: whatever is equal to one of them counts as different, and as a family.
+    /// Sentences beyond [`MAX_REMEMBERED`]; each repeat of such a sentence counts as distinct, and as a family.
     pub not_remembered: u64,
 }
 
 #[derive(Default)]
 pub(super) struct Families {
-    /// The known families, by the digest of their words or of their name.
+    /// Known families, keyed by the digest of the words or of the family name.
     known: HashMap<u64, KnownFamily>,
     counts: Repeats,
     last_document: Option<u64>,
 }
 
-/// Eight bytes, so that an entry has sixteen.
+/// Eight bytes, so that a map entry has sixteen.
 struct KnownFamily {
     family: u32,
     again: bool,
 }
 
 impl Families {
-    /// The family of the next sentence; `name` is what the corpus calls it, if it does. In a corpus whose units are documents
-    /// a family has the number of the `document` that it begins in, and no name counts.
+    /// Assigns the next sentence to a family; `name` is the corpus's name of the family, if any. Where documents are the units,
+    /// `name` is ignored, and a new family takes the number of its `document`.
     pub(super) fn of(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
         self.counts.read += 1;
         let name = name.filter(|_| document.is_none());
@@ -76,11 +76,11 @@ impl Families {
             return family;
         }
         self.counts.not_remembered += 1;
-        // The digest is the number, so that the sentence is still in one block with every sentence that is equal to it.
+        // The digest serves as the family number, so that equal sentences still fall into one block.
         if family.is_first { SentenceFamily::alone(document.or(name).unwrap_or(words)) } else { family }
     }
 
-    /// Keeps the family of a digest that is not known yet; false if there is no room.
+    /// Records the family of a new digest; false if the table is full.
     fn remember(&mut self, digest: u64, family: u64) -> bool {
         let room = self.known.len() < MAX_REMEMBERED;
         let Some(family) = u32::try_from(family).ok().filter(|_| room) else { return false };
@@ -93,7 +93,7 @@ impl Families {
     }
 }
 
-/// The kinds of digests: a text is not equal to words.
+/// Digest kinds: running text never equals a list of words.
 const TEXT: u8 = 0;
 const WORDS: u8 = 1;
 const NAME: u8 = 2;
@@ -106,7 +106,7 @@ fn digest_of(content: &Content) -> u64 {
     }
 }
 
-/// 64 bits of SHA-256: the chance that any two that are remembered collide is below one in a million (`n² / 2^65`).
+/// 64 bits of SHA-256: any two remembered digests collide with a probability below one in a million (`n² / 2^65`).
 fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hash = Sha256::new();
     hash.update([kind]);
@@ -118,13 +118,13 @@ fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| hash[byte]))
 }
 
-/// The sampling unit: its number decides the block of a sentence, so intervals and tests are about more of these units.
+/// The sampling unit: its number decides the block of a sentence. Intervals and tests describe sampling over these units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// Documents: sentences of one document are alike.
     Documents,
-    /// Sentences, equal ones being one: the corpus marks no documents, can be read only once, or `--unit` asks for them.
+    /// Sentences, equal ones counted once: the corpus marks no documents, can be read only once, or `--unit` asks for them.
     #[default]
     Sentences,
     /// Families of sentences, which the corpus names.
@@ -132,7 +132,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// One unit, and several, in a corpus of these pieces: sentences or proteins.
+    /// Singular and plural of the unit; `piece` is the word for a sentence of this corpus: `sentence`, `protein`.
     pub fn words(self, piece: &str) -> [String; 2] {
         match self {
             Self::Documents => ["document".to_owned(), "documents".to_owned()],
@@ -149,20 +149,20 @@ impl fmt::Display for Unit {
     }
 }
 
-/// Documents that are units although only the ends of files mark them: fewer make fewer blocks than a test needs.
+/// Fewest documents marked by file ends alone that serve as units: fewer give too few blocks for a test.
 pub(in crate::corpus) const ENOUGH_DOCUMENTS: u64 = 10;
 
-/// The marks that decide the unit of a corpus, up to the [`ENOUGH_DOCUMENTS`]th document.
+/// Marks in the files that decide the sampling unit, gathered up to the [`ENOUGH_DOCUMENTS`]th document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) struct UnitMarks {
-    /// Documents; a file begins one.
+    /// Number of documents; every file begins a new one.
     pub documents: u64,
     pub marks_documents: bool,
     pub names_families: bool,
 }
 
 impl UnitMarks {
-    /// The unit: families that are named; documents, where there are enough or the corpus marks several; else sentences.
+    /// Families if the corpus names them; documents if there are enough, or the corpus marks at least two; else sentences.
     pub fn unit(self) -> Unit {
         let has_documents = self.documents >= ENOUGH_DOCUMENTS || self.documents >= 2 && self.marks_documents;
         match (self.names_families, has_documents) {

@@ -1,4 +1,4 @@
-//! A corpus as it is named on the command line, and what its name tells.
+//! Corpus arguments of the command line, and the format and compression that a file name implies.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -21,7 +21,7 @@ impl FileKind {
         Self { format, compression: Compression::None }
     }
 
-    /// The kind that a file's name tells, `b.txt.gz`; `None` if it has no extension of a format.
+    /// Infers format and compression from a file name (`b.txt.gz`); `None` if no format has its extension.
     pub fn of(path: &Path) -> Option<Self> {
         let (compression, bare) = Compression::of(path);
         let extension = lower_extension(&bare);
@@ -30,13 +30,13 @@ impl FileKind {
     }
 }
 
-/// A corpus, or a part of one, as it is named on the command line.
+/// One corpus argument of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Standard input, uncompressed.
     Stdin(Format),
     File(PathBuf, FileKind),
-    /// The files of a folder whose extension tells a format. If a format is given, only its files.
+    /// The corpus files of a folder; only those in the given format, if any.
     Folder(PathBuf, Option<Format>),
     Embedded(&'static str, &'static [u8], FileKind),
 }
@@ -85,7 +85,7 @@ impl Input {
         }
     }
 
-    /// Whether it may have running text, which can be cut.
+    /// Whether the input may hold running text, which alone can be cut (`--truncate`).
     pub fn may_have_text(&self) -> bool {
         let format = match self {
             Self::Stdin(format)
@@ -96,7 +96,7 @@ impl Input {
         format.is_none_or(|format| format.entry().may_have_text)
     }
 
-    /// Whether it can be read once more from its beginning: standard input, pipes and devices cannot.
+    /// Whether the input can be read again from its beginning; standard input, pipes and devices cannot.
     pub fn can_be_read_again(&self) -> bool {
         match self {
             Self::Stdin(_) => false,
@@ -111,7 +111,7 @@ impl Input {
             Self::Stdin(_) => "-".to_owned(),
             Self::Embedded(name, ..) => (*name).to_owned(),
             Self::File(path, _) | Self::Folder(path, _) => {
-                // A path that ends in `.` or `..` has no name of its own.
+                // A path that ends in `.` or `..` has no file name.
                 let real = path.file_name().map(PathBuf::from).or_else(|| path.canonicalize().ok());
                 let name = real.as_deref().and_then(Path::file_name);
                 name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
@@ -120,7 +120,7 @@ impl Input {
     }
 }
 
-/// The reason why there is no file at `path`, where opening it gave `error`.
+/// Explains why opening the file at `path` gave `error`.
 pub(super) fn why_not(path: &Path, error: io::Error) -> Error {
     let shown = path.display();
     match fs::read_link(path) {

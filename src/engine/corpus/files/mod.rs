@@ -21,7 +21,7 @@ pub(super) struct CorpusFile {
     pub name: String,
     pub path: Arc<str>,
     pub kind: FileKind,
-    /// Its size as stored, where that is known beforehand.
+    /// Stored size, if it is known before reading.
     pub bytes: Option<u64>,
     pub source: Source,
 }
@@ -40,7 +40,7 @@ impl CorpusFile {
         Self { name: name.to_owned(), path: name.into(), kind, bytes: Some(length), source }
     }
 
-    /// This file, to be read once more; `None` if it can be read only once.
+    /// A copy of this entry for a second reading; `None` if the file can be read only once.
     pub(super) fn again(&self) -> Option<Self> {
         let source = match &self.source {
             Source::Path(path) => Source::Path(path.clone()),
@@ -102,8 +102,8 @@ impl Identity {
     }
 }
 
-/// All files of all inputs, in reading order, and the number of files in folders that are skipped: subfolders, hidden files, pipes,
-/// and files whose extension belongs to no format, or to another than the requested one.
+/// Lists the files of all inputs in reading order, and counts the skipped entries of folders: subfolders, hidden files, pipes,
+/// and files without an extension of the requested format (or of any format).
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
@@ -132,7 +132,7 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     Ok((files.all, passed_over))
 }
 
-/// Files in order, each there once: sentences twice would count as evidence twice, and held-out halves would overlap.
+/// Files in order, without duplicates: a repeated sentence would count as evidence twice, and held-out halves would overlap.
 #[derive(Default)]
 struct Files {
     all: Vec<CorpusFile>,
@@ -157,7 +157,7 @@ impl Files {
         ensure!(!metadata.is_dir(), anyhow!("corpus `{shown}` is a folder").about(&shown));
         let identity = Identity::of(path, &metadata).cannot("open corpus", &shown)?;
         let added = self.add(identity, &format!("corpus `{shown}`"), || {
-            // Opened before any other work, to see whether it can be.
+            // Opened before any other work, so that errors come early.
             let opened = opened::open(path).cannot("open corpus", &shown)?;
             let (bytes, source) = if metadata.is_file() {
                 (Some(metadata.len()), Source::Path(path.to_owned()))
@@ -172,8 +172,8 @@ impl Files {
     }
 }
 
-/// The corpus files of a folder by name, byte by byte, and the number of other entries but temporary outputs. A dangling link counts
-/// as a file, so that opening it reports the error.
+/// Lists the corpus files of a folder, sorted by the bytes of their names, and counts its other entries except temporary outputs.
+/// A dangling link counts as a file, so that opening it reports the error.
 fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
     let (mut found, mut passed_over) = (Vec::new(), 0);

@@ -1,10 +1,10 @@
 //! JSON lines: one object per line.
 //!
-//! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand `"text"`, which they
-//! are in, or `"space_after"`; `"heads"`, counted from 1, 0 for a root and null where not annotated, and `"relations"`, as in CoNLL-U;
-//! `"upos"`, `"lemmas"` and `"feats"`; `"links"` by their types, words counted from 1, with `"candidates"`, `"undirected"` and
-//! `"min_distance"`; and `"classes"` (docs/methodology/classes.md). `"id"`, `"document"` and `"family"` name the sentence and what it
-//! is of. Other keys are passed over: corpora keep sources there.
+//! `{"text": "..."}` is running text, and `{"words": [...]}` pre-split words. Optional keys beside `words`: `"text"`, the written
+//! text, or `"space_after"`; `"heads"` (from 1, 0 for a root, null if not annotated) and `"relations"`, as in CoNLL-U; `"upos"`,
+//! `"lemmas"` and `"feats"`; `"links"` by type, words counted from 1, with `"candidates"`, `"undirected"` and `"min_distance"`;
+//! `"classes"` (docs/methodology/classes.md). `"id"`, `"document"` and `"family"` name the sentence, its document and its family.
+//! Other keys are ignored: corpora keep sources there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -46,12 +46,12 @@ struct Line {
     id: Option<Value>,
     document: Option<Name>,
     family: Option<Name>,
-    /// Other programs' names of `heads` and `relations`, which would be lost on a line that has words.
+    /// Other programs' names for `heads` and `relations`: an error on a line with words, which would lose its tree.
     head: Option<IgnoredAny>,
     deprel: Option<IgnoredAny>,
 }
 
-/// The targets of a link, whose source stands before them.
+/// The target or targets after the source of a link.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a link is `[from, to]` or `[from, [to, to]]`, words counted from 1")]
 enum Targets {
@@ -65,7 +65,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
 
 fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
     let Context { relations, links: types, requested, reads_classes, classes, file, .. } = context;
-    // serde would take an array for the fields in their order.
+    // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
@@ -91,7 +91,7 @@ fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
     Ok(Parsed { sentence, begins_document, family })
 }
 
-/// The id of a sentence, a string or a whole number; files may keep anything else under that key.
+/// The id of a sentence: a string or a whole number. Any other value is ignored.
 fn sentence_id(id: Value) -> Option<Arc<str>> {
     let id = match id {
         Value::String(id) => id,
@@ -101,7 +101,7 @@ fn sentence_id(id: Value) -> Option<Arc<str>> {
     Some(id.into()).filter(|id: &Arc<str>| (1..=MAX_ID_BYTES).contains(&id.len()))
 }
 
-/// Names that other programs have for our keys (spaCy, Stanza, Hugging Face's datasets).
+/// Other programs' names for our keys (spaCy, Stanza, Hugging Face's datasets).
 const OTHER_NAMES: [(&str, &[&str]); 7] = [
     ("words", &["tokens", "token", "forms", "form", "word"]),
     ("text", &["sentence", "sent"]),
@@ -112,7 +112,7 @@ const OTHER_NAMES: [(&str, &[&str]); 7] = [
     ("space_after", &["whitespace", "spaces"]),
 ];
 
-/// An error about a line, with what to call keys of it that are not read and may be meant.
+/// Adds a hint to an error: which unread keys of the line to rename, and to what.
 fn renamed(json: &str, error: Error) -> Error {
     #[expect(
         clippy::zero_sized_map_values,
@@ -128,7 +128,7 @@ fn renamed(json: &str, error: Error) -> Error {
 }
 
 impl Line {
-    /// The text of a line without words, which no key of words may stand beside.
+    /// Takes the text of a line without words. Fails if the line has a key that needs words.
     fn only_text(&mut self, json: &str) -> Result<String> {
         let of_no_words = |name: &str| anyhow!("`{name}` is of `words`, and there are none");
         let first = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name);
@@ -280,7 +280,7 @@ impl Line {
 
 struct RequestedKeys<'a>(Vec<AlignedList<'a>>);
 
-/// A key, the list that the line has under it, and the entry of features that is wanted.
+/// A key, the line's list under it, and the entry to take from each value (`Number` in `feats.Number`).
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 impl<'a> RequestedKeys<'a> {
@@ -308,7 +308,7 @@ impl<'a> RequestedKeys<'a> {
         Ok(())
     }
 
-    /// The value of a word under each kept key; numbers and booleans are written as JSON.
+    /// The value of a word under each requested key; numbers and booleans are written as JSON.
     fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
         let value = |(_, list, entry): &AlignedList<'_>| {
             let value = match &list.as_ref()?[word] {
@@ -325,7 +325,7 @@ impl<'a> RequestedKeys<'a> {
     }
 }
 
-/// The class of each of so many words, under the key that a run names, or the only one.
+/// The class of each word, from the key `wanted` of `classes`, or from its only key.
 fn given_classes(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,
@@ -349,7 +349,7 @@ fn of_other_length(name: &str, length: usize, words: usize) -> String {
     format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
 }
 
-/// A word as messages name it, counted from 1 as `heads` does.
+/// The name of a word in messages, counted from 1 as in `heads`.
 fn nth(position: usize) -> String {
     format!("word {}", position + 1)
 }

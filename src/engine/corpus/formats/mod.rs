@@ -65,7 +65,7 @@ static READERS: [FormatReader; Format::ALL.len()] = [
     FormatReader { name: "pairs", extensions: &["pairs"], may_have_text: false, read: pairs::next },
 ];
 
-/// Reads the next sentence of plain text, in which a blank line stands between documents.
+/// Reads the next sentence of plain text, where a blank line separates documents.
 fn next_text(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
     let before = lines.number();
     let parsed = next_line(lines, |line| Ok(Sentence::new(Content::Text(line.to_owned())).into()))?;

@@ -1,8 +1,8 @@
 //! Pairs of texts, one pair a line: `das Haus ||| the house ||| 0-0 1-1`.
 //!
-//! Words stand between white space, and a model reads both texts as a pair. The third field, which may be missing, has links of the
-//! type `align`, from words of the first text to words of the second, both counted from 0: alignments in the format of Pharaoh (Koehn
-//! 2004) and `fast_align` (Dyer et al. 2013). The words of the second text are their candidates.
+//! Words are separated by white space, and a model reads both texts as a pair. The optional third field has links of type
+//! `align`, from words of the first text to words of the second, both counted from 0: alignments in the format of Pharaoh (Koehn
+//! 2004) and `fast_align` (Dyer et al. 2013). Candidates are the words of the second text.
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -23,7 +23,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
     })
 }
 
-/// The words of a line, how many of them are of the first text, and the links between both.
+/// Parses a line: the words of both texts, the number of words in the first, and the links.
 fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<LinkSet>)> {
     let tokens: Vec<&str> = line.split_whitespace().collect();
     let fields: Vec<&[&str]> = tokens.split(|&token| token == BETWEEN).collect();

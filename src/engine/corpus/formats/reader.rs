@@ -1,4 +1,4 @@
-//! Readers of corpus files: their common interface, and their memory.
+//! The interface of corpus readers, and the context that they keep between sentences.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(in crate::corpus) struct FormatReader {
     pub name: &'static str,
     /// Extensions of files, in lower case.
     pub extensions: &'static [&'static str],
-    /// Whether a file may have running text, which can be cut.
+    /// Whether a file may hold running text, which alone can be cut (`--truncate`).
     pub may_have_text: bool,
     /// Reads the next sentence of a file, or `None` at its end; errors name the file, the line and the value.
     pub read: fn(&mut Lines, &mut Context) -> Result<Option<Parsed>>,
@@ -24,9 +24,9 @@ pub(in crate::corpus) struct FormatReader {
 /// A sentence as a reader hands it over, before it gets its numbers, document and family in the corpus.
 pub(in crate::corpus) struct Parsed {
     pub sentence: Sentence,
-    /// Whether a document begins with it, as far as the file says; the first of a file begins one in any case.
+    /// Whether the file marks the beginning of a document here. The first sentence of a file always begins one.
     pub begins_document: bool,
-    /// The name of its family, where the file has one for it; not empty.
+    /// Name of the sentence's family, if the file gives one; never empty.
     pub family: Option<Box<str>>,
 }
 
@@ -36,7 +36,7 @@ impl From<Sentence> for Parsed {
     }
 }
 
-/// The sentence of the next line that is not blank, as `parse` reads it, with its place; `None` at the end of the file.
+/// Parses the next line that is not blank and sets the sentence's origin; `None` at the end of the file.
 pub(super) fn next_line(lines: &mut Lines, mut parse: impl FnMut(&str) -> Result<Parsed>) -> Result<Option<Parsed>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
@@ -56,9 +56,9 @@ pub(in crate::corpus) struct Context {
     pub links: LinkTypes,
     pub requested: Arc<[String]>,
     pub links_from: Option<LinksFrom>,
-    /// Whether words get their classes; of several kinds a run has to name one.
+    /// Whether word classes are read. If a line has several kinds of classes, the run must name one.
     pub reads_classes: bool,
-    /// The column or key that has the class of each word, if a run names one.
+    /// Column or key of the word classes, if the run names one.
     pub classes: Option<Arc<str>>,
     pub file: FileContext,
 }
@@ -67,14 +67,15 @@ pub(in crate::corpus) struct Context {
 pub(in crate::corpus) struct FileContext {
     /// The fields of [`Annotation::entity`](crate::corpus::Annotation::entity) in the order that the file declares.
     pub entity_fields: Option<Arc<str>>,
-    /// The document of the sentence before, where sentences name theirs.
+    /// Document of the preceding sentence, in files that name it on each sentence.
     pub document: Option<DocumentName>,
     pub generated: Option<Box<str>>,
     pub is_glued: bool,
 }
 
 impl FileContext {
-    /// The sentence with what its number and the file say of it. The first of a segment is not glued to what is not read.
+    /// Adds the index and the file's state to a sentence. The first sentence of a segment is never glued: a shard may not read
+    /// the one before.
     pub(in crate::corpus) fn placed(&mut self, sentence: Sentence, index: u64, begins_segment: bool) -> Sentence {
         let is_glued = self.is_glued && !begins_segment;
         self.is_glued = sentence.written.as_ref().is_some_and(|written| !written.space_after);
@@ -82,9 +83,9 @@ impl FileContext {
     }
 }
 
-/// The name of a document or of a family, as JSON has it.
+/// The name of a document or of a family in JSON.
 ///
-/// Sentences that follow each other under one name are of one document; all sentences under one name are of one family.
+/// Consecutive sentences with one document name form a document. All sentences with one family name form a family.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "`document` and `family` are a string or a whole number each")]
 pub(crate) enum Name {
@@ -101,7 +102,7 @@ impl Name {
     }
 }
 
-/// The [`Name`] of a document in a form that says which it is, for the index.
+/// A document's [`Name`], tagged by its kind for the binary index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) enum DocumentName {
     Text(Box<str>),

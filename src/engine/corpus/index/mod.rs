@@ -1,13 +1,14 @@
-//! The index of a corpus: the place of each segment of its sentences, so that a shard reads only its own part.
+//! The index of a corpus: the place of each segment of sentences, so that a shard reads only its own part.
 //!
 //! | bytes | what they are |
 //! |---|---|
 //! | first line | `MAGIC` and `FORMAT_VERSION` |
 //! | for each segment | a [`Segment`] by [postcard](https://postcard.jamesmunns.com/wire-format), and its SHA-256 |
 //! | then | the contents by postcard, as `Records::finish` has them |
-//! | last 40 | SHA-256 of the contents, and their length as 8 bytes, the least first |
+//! | last 40 | SHA-256 of the contents, and their length as 8 little-endian bytes |
 //!
-//! Each count is checked against the bytes that exist before its sequence is read, so reading takes little more memory than these.
+//! Each count is checked against the remaining bytes before its sequence is read, so reading allocates little more than these
+//! bytes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -32,33 +33,33 @@ use crate::system::files::input;
 #[cfg(test)]
 mod tests;
 
-/// The number of sentences in a segment. Packs, windows, pairs and documents never cross a multiple of it, so that each segment is
+/// The number of sentences in a segment. Packs, windows, pairs and documents end at each multiple of it, so that a segment is
 /// computed from its own sentences alone, on any machine.
 pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
 
-/// Raised when the written bytes change, or the way in which sentences and families are found, and a release has written them.
+/// Raised when the bytes, or the rules for finding sentences and families, change after a release with this version.
 const FORMAT_VERSION: u32 = 2;
 
 const DIGEST_BYTES: usize = 32;
 const LENGTH_BYTES: usize = 8;
 
-/// The most bytes of a number by postcard: seven bits of it in each.
+/// Most bytes of a number in postcard, which stores seven bits a byte.
 const NUMBER_BYTES: u64 = 10;
 
 /// The fewest bytes of a record: three numbers of one byte, and the digest.
 const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
 
-/// The longest contents, in bytes: with 4 at most for a segment whose record has less than 256 MiB, and some hundred
-/// for a file, enough for 4 billion sentences or half a million files.
+/// Longest contents, in bytes: enough for 4 billion sentences or half a million files. A segment takes at most 4 bytes (its
+/// record is below 256 MiB), a file some hundred.
 const LONGEST_CONTENTS: u64 = 64 << 20;
 
-/// The fewest bytes of a file in the contents: its digest with its length, and five more fields.
+/// Fewest bytes of a file's entry in the contents: its digest with the digest's length, and five more fields.
 const SHORTEST_FILE: u64 = 65 + 5;
 
-/// The most bytes of a record in a corpus of this many files: one piece more than these, and three more numbers. Two pieces begin
-/// within a file; the fields of entities or the name of a document stand before them, in one line.
+/// Most bytes of a record in a corpus of this many files: one piece more than files, and three more numbers. Only two pieces
+/// begin within a file and carry entity fields or a document name, each from one line.
 fn longest_record(files: u64) -> u64 {
     const OF_KIN: u64 = 1 + NUMBER_BYTES;
     const OF_PIECE: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
@@ -80,7 +81,7 @@ pub(super) struct IndexedFile {
     pub generated: Option<String>,
 }
 
-/// A segment: [`SEGMENT_SENTENCES`] sentences in a row; the last has as many as are left.
+/// Consecutive sentences: [`SEGMENT_SENTENCES`], or fewer in the last segment.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Segment {
     families_before: u64,
@@ -88,14 +89,14 @@ pub(super) struct Segment {
     pub pieces: Vec<Piece>,
 }
 
-/// The family of a sentence, in a byte where it is the next new one.
+/// The family of a sentence, in a single byte if it is the next new family.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum FamilyId {
-    /// It begins with the sentence, and has the next number.
+    /// The family begins with this sentence and has the next number.
     Next,
-    /// It begins with the sentence, and has another number.
+    /// The family begins with this sentence and has another number.
     Begins(u64),
-    /// It began before.
+    /// The family began earlier.
     Of(u64),
 }
 
@@ -105,17 +106,17 @@ pub(super) struct Piece {
     pub file: usize,
     pub sentences: u64,
     pub before: u64,
-    /// Bytes of the file before it, decompressed.
+    /// Decompressed bytes of the file before the piece.
     pub start: u64,
     pub bytes: u64,
     pub lines_before: u64,
     pub sha256: [u8; DIGEST_BYTES],
-    /// The document under way where it begins.
+    /// Document that the piece begins in, by the index of its first sentence.
     pub document: u64,
     pub documents_before: u64,
-    /// The entity fields that the file has declared before it.
+    /// Entity fields that the file declared before the piece.
     pub entity_fields: Option<Box<str>>,
-    /// The document of the sentence before it, where sentences name theirs.
+    /// Document of the preceding sentence, in files that name it on each sentence.
     pub document_name: Option<DocumentName>,
 }
 
@@ -128,7 +129,7 @@ impl Segment {
         self.kin.len() as u64 == SEGMENT_SENTENCES
     }
 
-    /// Adds a piece with the families of its sentences; how many families begin before whatever is next.
+    /// Adds a piece with the families of its sentences. Returns the number of families that have begun.
     pub(super) fn add(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
             self.kin.push(match family {
@@ -177,7 +178,7 @@ impl Segment {
     }
 }
 
-/// An index as it is written: segments in order, then all else.
+/// Writer of an index: the segments in order, then the contents.
 pub(super) struct Records<W> {
     write: W,
     lengths: Vec<u64>,
@@ -195,7 +196,7 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
         (self.write)(&record)
     }
 
-    /// Ends the index; how many segments it has.
+    /// Writes the contents. Returns the number of segments.
     pub(super) fn finish(mut self, files: &[IndexedFile], repeats: Repeats, marks: UnitMarks) -> Result<usize> {
         let segments = self.lengths.len();
         let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), files, repeats, marks, &self.lengths))?;
@@ -228,7 +229,7 @@ fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
     Ok(value)
 }
 
-/// A sequence by postcard, and what follows it. One of more than `most` is refused before there is room for any of it.
+/// Reads a postcard sequence, and returns the remaining bytes. Fails on more than `most` items before allocating any.
 fn sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
     let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| damaged())?;
     ensure!(count <= most, damaged());
@@ -254,7 +255,7 @@ pub struct Index {
     pub(super) files: Vec<IndexedFile>,
     pub(super) repeats: Repeats,
     pub(super) marks: UnitMarks,
-    /// The beginning of each record, and the end of the last.
+    /// Start of each record, and the end of the last.
     bounds: Vec<u64>,
 }
 
@@ -290,7 +291,7 @@ impl Index {
         let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).map_err(|_| damaged())?;
         let (marks, rest) = postcard::take_from_bytes::<UnitMarks>(rest).map_err(|_| damaged())?;
         let (lengths, rest) = sequence::<u64>(rest, records / SHORTEST_RECORD)?;
-        // Files without a sentence have a segment all the same.
+        // A corpus without sentences still has one segment.
         let segments = lengths.len() as u64;
         let has_all = segments == repeats.read.div_ceil(SEGMENT_SENTENCES) || repeats.read == 0 && segments == 1;
         ensure!(rest.is_empty() && has_all, damaged());
@@ -313,14 +314,14 @@ impl Index {
             let at = usize::try_from(number)?;
             let (start, end) = (self.bounds[at], self.bounds[at + 1]);
             let record = stretch(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
-            // All remaining segments; the last takes the rest.
+            // The last segment may be shorter.
             let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
             Segment::read(unsealed(&record)?, sentences, self.files.len())
         };
         read().cannot("use the index", &self.shown)
     }
 
-    /// Makes sure that these are the files that were indexed, as far as their names, formats and sizes tell.
+    /// Fails unless these files have the names, formats, compression and sizes of the indexed ones.
     pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
         let (shown, of) = (&self.shown, self.files.len());
         let other = |error: Error| error.about(shown).hint(SAME);
@@ -355,7 +356,7 @@ impl Index {
 const SAME: &str =
     "name the same files, with the same --format, to `headscope index` and here, or make the index again";
 
-/// The bytes of a file from one place to another, both of which it has.
+/// Reads the bytes of a file from `start` to `end`.
 fn stretch(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = vec![0; usize::try_from(end - start)?];

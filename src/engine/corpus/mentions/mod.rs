@@ -1,7 +1,7 @@
 //! Mentions of entities, as `Entity=` in MISC has them (<https://universaldependencies.org/coref-format.html>).
 //!
-//! `(e1-person-2` opens a mention of `e1` and `e1)` closes it, `(e1-person-1)` is one of a single word; `e1[1/2]` is the first part of
-//! a mention in two parts. The fields after the entity are those that `# global.Entity` names.
+//! `(e1-person-2` opens a mention of `e1` and `e1)` closes it, `(e1-person-1)` is a mention of a single word; `e1[1/2]` is the
+//! first part of a mention in two parts. `# global.Entity` names the fields after the entity.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,9 +15,9 @@ mod tests;
 pub struct Mention<'a> {
     /// The entity, by its name in the document.
     pub entity: &'a str,
-    /// Its words, first to last: one run, or several of a discontinuous mention; none is empty.
+    /// Word ranges of the mention, first to last: one, or several if it is discontinuous; none is empty.
     pub parts: Vec<Range<usize>>,
-    /// The word that the annotation names as its head, if it is one word of it.
+    /// Head that the annotation names, if it is a single word of the mention.
     pub named_head: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ pub struct Mention<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions<'a> {
     pub mentions: Vec<Mention<'a>>,
-    /// Brackets and parts that open or close nothing.
+    /// Brackets and parts without a counterpart.
     pub unmatched: u64,
 }
 
@@ -40,25 +40,25 @@ impl Fields {
     fn new(declared: Option<&str>) -> Self {
         let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
         let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(name));
-        // The names of `CorefUD` and of GUM; that of a head has the place of the word within the span.
+        // Field names of `CorefUD` and of GUM. The head field holds the place of the head word within the span.
         Self { count: names.len(), entity: place(&["eid", "GRP"]).unwrap_or(0), head: place(&["head", "minspan"]) }
     }
 
-    /// The entity, with its part if any, and the head of what a bracket opens.
+    /// The entity (with its part, if any) and the head field of an opening bracket.
     fn of<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
-        // The last field may have hyphens of its own.
+        // The last field may contain hyphens.
         let fields: Vec<&str> = label.splitn(self.count.max(2), '-').collect();
         let field = |place: usize| fields.get(place).copied();
         (field(self.entity).unwrap_or(label), self.head.and_then(field))
     }
 }
 
-/// The head and the parts.
+/// The head field, and the parts so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
 struct Finder<'a> {
     fields: Fields,
-    /// The first word and the head of each open bracket, by its text: the entity, with its part if any.
+    /// First word and head field of each open bracket, keyed by its entity (with its part, if any).
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
     /// The discontinuous mentions that still lack parts, by the entity and its number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
@@ -66,7 +66,7 @@ struct Finder<'a> {
 }
 
 impl<'a> Mentions<'a> {
-    /// The mentions of the words with these values of `Entity=`; `fields` are as `# global.Entity` declares them.
+    /// Parses the mentions in the `Entity=` values of words; `fields` is the declaration by `# global.Entity`.
     pub fn of(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
         let fields = Fields::new(fields);
         let mut finder =
@@ -135,7 +135,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The entity, the number of the part and how many there are, of `e1[1/2]`.
+/// Parses `e1[1/2]`: the entity, the number of the part, and the number of parts.
 fn part(name: &str) -> Option<(&str, u32, u32)> {
     let (entity, part) = name.strip_suffix(']')?.rsplit_once('[')?;
     let (part, of) = part.split_once('/')?;
@@ -144,7 +144,7 @@ fn part(name: &str) -> Option<(&str, u32, u32)> {
 }
 
 impl<'a> Mention<'a> {
-    /// `head` is the place within the span, from 1, where the annotation has one number.
+    /// `head` is the head word's place within the mention, counted from 1. Values other than one number are ignored.
     fn new(entity: &'a str, parts: Vec<Range<usize>>, head: Option<&str>) -> Self {
         let mut place = head.and_then(|head| head.parse::<usize>().ok()?.checked_sub(1));
         let named_head = parts.iter().find_map(|part| {

@@ -1,4 +1,4 @@
-//! Links: pairs of words of one sentence that the user brings, by types of the user's own (docs/methodology/links.md).
+//! Links: user-supplied pairs of words of one sentence, each of a user-defined type (docs/methodology/links.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,9 +19,9 @@ pub struct LinkSet {
     /// The type, shared by all sentences of the corpus.
     pub kind: Arc<LinkType>,
     pub targets: BTreeMap<usize, BTreeSet<usize>>,
-    /// The words among which targets are looked for, where the corpus names them.
+    /// Words among which targets are sought, if the corpus names them.
     pub candidates: Option<BTreeSet<usize>>,
-    /// Links that lost a word for which the tokenizer has no token.
+    /// Number of links dropped because a word is missing: it has no token, or is an empty node.
     pub lost: u64,
 }
 
@@ -46,7 +46,7 @@ impl LinkSet {
         }
     }
 
-    /// Adds a link between two of so many words, by their numbers from 1. Fails if one is not there, or linked to itself.
+    /// Adds a link between two words by their numbers, counted from 1. Fails if a number is above `words`, or both are equal.
     pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
         let loose = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
         ensure!(from != to, loose());
@@ -54,7 +54,7 @@ impl LinkSet {
         Ok(())
     }
 
-    /// The set of a type among those of a sentence, empty where there is none yet.
+    /// Finds a sentence's set of a type; adds an empty set if there is none.
     pub(in crate::corpus) fn of_type<'a>(sets: &'a mut Vec<Self>, kind: &Arc<LinkType>) -> &'a mut Self {
         let place = sets.iter().position(|set| set.kind == *kind).unwrap_or_else(|| {
             sets.push(Self::new(Arc::clone(kind)));
@@ -63,13 +63,13 @@ impl LinkSet {
         &mut sets[place]
     }
 
-    /// Whether the words of some link are as far apart as the type asks.
+    /// Whether some link spans at least the minimum distance of its type.
     pub fn has_scored_link(&self) -> bool {
         let mut links = self.targets.iter().flat_map(|(&from, targets)| targets.iter().map(move |&to| (from, to)));
         links.any(|(from, to)| from.abs_diff(to) >= self.kind.min_distance)
     }
 
-    /// A copy with each word where `place` says that it is now; links that lose a word are counted.
+    /// Maps each word by `place`; links that lose a word are dropped and counted.
     #[must_use]
     pub fn moved(&self, place: impl Fn(usize) -> Option<usize>) -> Self {
         let mut moved = Self { lost: self.lost, ..Self::new(Arc::clone(&self.kind)) };
@@ -89,7 +89,7 @@ impl LinkSet {
     }
 }
 
-/// The position of one of so many words by its number, counted from 1.
+/// Position of a word by its number, counted from 1. Fails above `words`.
 pub(in crate::corpus) fn place(number: u64, words: usize) -> anyhow::Result<usize> {
     let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < words);
     let outside = || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
@@ -160,12 +160,12 @@ pub(in crate::corpus) struct LinkTypes {
 }
 
 impl LinkTypes {
-    /// No types yet; `options` override what the corpus says of them.
+    /// No types yet; `options` override the properties that the corpus gives a type.
     pub(in crate::corpus) fn new(options: LinkTypeOptions) -> Self {
         Self { known: BTreeMap::new(), options }
     }
 
-    /// A type of this name, with a direction, between words at any distance.
+    /// Gets the directed type of this name, without a minimum distance.
     pub(in crate::corpus) fn plain(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }
@@ -185,7 +185,8 @@ impl LinkTypes {
         Ok(())
     }
 
-    /// The type, shared with the sentences before. Fails if no label can name it, it was another before, or there are too many.
+    /// Gets the shared type, or adds it. Fails if its properties differ from earlier, no label can name it, or there are too
+    /// many.
     pub(in crate::corpus) fn get(&mut self, mut found: LinkType) -> anyhow::Result<Arc<LinkType>> {
         found.is_undirected |= self.options.undirected.contains(&*found.name);
         found.min_distance = self.options.min_distance.get(&*found.name).copied().unwrap_or(found.min_distance);

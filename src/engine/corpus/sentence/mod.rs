@@ -1,4 +1,4 @@
-//! Sentences as a corpus has them.
+//! Sentences of a corpus: running text, or words with their gold annotations.
 
 pub(super) mod links;
 pub(super) mod written;
@@ -19,28 +19,28 @@ pub struct Sentence {
     /// 0-based position in the corpus, over all its files, skipped sentences counted.
     pub index: u64,
     pub origin: Origin,
-    /// Its document, by the index of the document's first sentence; no document continues from one file to the next.
+    /// Index of the first sentence of its document; a document ends with its file.
     pub document: u64,
-    /// The number of its document, counted from 0 as they begin; `None` where documents are not the unit.
+    /// Number of its document, counted from 0 among the documents read; `None` where documents are not the sampling unit.
     pub document_number: Option<u64>,
-    /// The sentences that it is no independent evidence beside.
+    /// The group of sentences that count as one observation together with this one.
     pub family: SentenceFamily,
-    /// The name that the corpus gives it, `# sent_id` of CoNLL-U; no longer than 256 bytes.
+    /// Id in the corpus (`# sent_id` in CoNLL-U), at most 256 bytes.
     pub id: Option<Arc<str>>,
-    /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
+    /// Fields of [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
     pub content: Content,
     /// Links between its words, one set for each type.
     pub links: Vec<LinkSet>,
-    /// The text that its words are in; `None` for running text, and where the corpus does not say how words were written.
+    /// Written text with the place of each word; `None` for running text, and if the corpus does not give it.
     pub written: Option<Written>,
-    /// How many of its words are of the first of two texts, which a model reads as a pair; `None` of one text.
+    /// Number of words in the first text of a pair; `None` for a single text.
     pub first_text: Option<usize>,
     pub is_glued: bool,
 }
 
 impl Sentence {
-    /// A sentence that is in no file; `name` says in messages where it is from.
+    /// A sentence from outside a file; messages give `name` as its file.
     pub fn single(name: &str, content: Content) -> Self {
         Self { origin: Origin { file: 0, path: name.into(), line: 1 }, ..Self::new(content) }
     }
@@ -50,12 +50,12 @@ impl Sentence {
     }
 }
 
-/// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
-/// of the first one before it under the same name; else a family begins with it.
+/// A group of sentences that count as one observation. A sentence joins the family of an earlier one with equal words, else of an
+/// earlier one with its family name, else begins a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentenceFamily {
-    /// Its number, which says in which block it is: families count from 0 in the order in which they begin. Where documents are
-    /// the units of the corpus it is the number of the document that the family begins in.
+    /// Number that decides the jackknife block. Families count from 0 as they begin. Where documents are the units, a family has
+    /// the number of the document that it begins in.
     pub number: u64,
     pub is_first: bool,
 }
@@ -91,7 +91,7 @@ impl fmt::Display for Origin {
 pub enum Content {
     /// Running text; the tokenizer finds the words.
     Text(String),
-    /// Words that were split beforehand, with their gold dependency tree as far as it is annotated.
+    /// Pre-split words, with their gold dependency tree where it is annotated.
     Words(Vec<Word>),
 }
 
@@ -141,7 +141,7 @@ impl TreeHead {
         if let Self::Word(word) = self { Some(word) } else { None }
     }
 
-    /// The head, which if it is a word is now at the place that `to` gives.
+    /// Maps the position of a head word by `to`.
     #[must_use]
     pub fn moved(self, to: impl FnOnce(usize) -> usize) -> Self {
         self.word().map_or(self, |word| Self::Word(to(word)))
@@ -179,7 +179,7 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
     Ok(())
 }
 
-/// `2 -> 5 -> 2`: the heads from `word` until it comes back, at most a dozen.
+/// A cycle of heads through `word` as text, `2 -> 5 -> 2`, at most a dozen words.
 fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
     const SHOWN: usize = 12;
     let mut shown = vec![(word + 1).to_string()];

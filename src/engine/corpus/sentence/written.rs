@@ -1,6 +1,6 @@
 //! The text of a sentence as it was written, and the place of each word in it (docs/CORPORA.md, "The text as it was written").
 //!
-//! A model was trained on that text, so the tokenizer is given it whole; the places of the words tell which tokens are theirs.
+//! The tokenizer gets this text whole, as in the model's training. The places of the words assign tokens to words.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 pub struct Written {
     /// The text, without white space around it.
     pub text: String,
-    /// The bytes of each word in the text, in order and apart; an empty range for a word that no character belongs to.
+    /// Byte range of each word in the text, ascending and disjoint; empty for a word without characters.
     pub words: Vec<Range<usize>>,
     /// Whether white space stands between this sentence and the next.
     pub space_after: bool,
@@ -38,13 +38,13 @@ pub(in crate::corpus) struct Misfit {
 }
 
 impl Written {
-    /// The forms joined by single spaces, as where nothing is known of the text.
+    /// The forms joined by single spaces, the fallback for an unknown text.
     pub fn spaced<'a>(forms: impl IntoIterator<Item = &'a str>) -> Self {
         let forms: Vec<&str> = forms.into_iter().collect();
         Self::joined(&forms, &vec![WrittenPiece::word(true); forms.len()])
     }
 
-    /// The words in a text, with any white space between pieces. Fails if one is not there, or the text goes on after the last.
+    /// Locates the words in `text`, with any white space between pieces. Fails if a piece is missing, or text follows the last.
     pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misfit> {
         let text = text.trim();
         let mut written = Self { text: text.to_owned(), words: Vec::with_capacity(forms.len()), space_after: true };
@@ -89,12 +89,12 @@ impl WrittenPiece {
     }
 }
 
-/// The most cells of a table of common subsequences, of a thousand characters each; multiword tokens have some dozen.
+/// Most cells of the table of common subsequences: two strings of a thousand characters. Multiword tokens have some dozen.
 const MAX_CELLS: usize = 1 << 20;
 
-/// The bytes of a surface that belong to each of its words, by a longest common subsequence of its characters and the forms',
-/// in lower case; where several are as long, later words take a character before earlier ones do. A character that is in no form goes
-/// with the one before it, at the beginning with the first word: `zum` is `zu` and `m` for zu and dem, `au` is all of à.
+/// Divides a surface among its words, by a longest common subsequence with the forms in lower case. On a tie, a later word takes
+/// the character. An unmatched character joins the one before it, or the first word: `zum` gives `zu` and `m` for zu and dem, and
+/// à takes all of `au`.
 fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
     let mut ends = vec![0; forms.len()];
     if forms.concat() == surface {
@@ -104,7 +104,7 @@ fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> 
             *own = end;
         });
     } else {
-        // Where the first character of each word stands.
+        // Byte of the first matched character of each word.
         let mut starts = vec![None; forms.len()];
         for (byte, word) in common(surface, forms) {
             starts[word].get_or_insert(byte);
@@ -119,7 +119,7 @@ fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> 
     (0..ends.len()).map(move |word| if word == 0 { 0..ends[0] } else { ends[word - 1]..ends[word] })
 }
 
-/// The characters of a surface, by their first bytes, that a longest common subsequence has, each with the form that it is in.
+/// A longest common subsequence of `surface` and the forms: for each character its byte in `surface`, and the form's number.
 fn common(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
     let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
     let own: Vec<(usize, char)> = surface.char_indices().map(|(byte, c)| (byte, lower(c))).collect();
@@ -129,7 +129,7 @@ fn common(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
     if width.saturating_mul(own.len() + 1) > MAX_CELLS {
         return Vec::new();
     }
-    // The length of a longest common subsequence of the first characters of each.
+    // Cell: the length of a longest common subsequence of two prefixes.
     let mut lengths = vec![0_u32; width * (own.len() + 1)];
     for (row, &(_, c)) in (1..).zip(&own) {
         for (column, &(_, other)) in (1..).zip(&others) {

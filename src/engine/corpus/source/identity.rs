@@ -12,28 +12,28 @@ use crate::corpus::formats::Format;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
-/// The identity of a corpus in a report: nothing of it is a path.
+/// The identity of a corpus in a report, without any path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusIdentity {
-    /// The names of the inputs, joined by ` + `: of files, of folders, `-` for standard input.
+    /// Names of the input files and folders, joined by ` + `; `-` is standard input.
     pub name: String,
     pub files: Vec<FileIdentity>,
     pub repeats: Repeats,
     pub unit: Unit,
-    /// The documents that a limit took of it; absent without such a limit.
+    /// Documents that a limit took; absent without such a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<TakenDocuments>,
 }
 
 impl CorpusIdentity {
-    /// Makes sure that it was the same when it was read again.
+    /// Fails if a second reading gave another identity, since the corpus changed meanwhile.
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || anyhow!("corpus `{}` changed while it was analysed, which reads it several times", self.name);
         ensure!(self == again, changed().hint("run again when nothing writes to it").class(Class::Input));
         Ok(())
     }
 
-    /// Files, but for empty ones, that hold the same bytes as another, which counts twice as evidence, each after the first of these.
+    /// Pairs `[first, repeat]` of non-empty files with equal bytes, which count twice as evidence.
     pub fn repeated(&self) -> Vec<[&FileIdentity; 2]> {
         let empty = hex(&Sha256::digest([]));
         let mut first: BTreeMap<&str, &FileIdentity> = BTreeMap::new();
@@ -52,7 +52,7 @@ impl CorpusIdentity {
 pub struct FileIdentity {
     pub name: String,
     pub format: Format,
-    /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
+    /// SHA-256 of all stored bytes, compressed or not, lower-case hexadecimal.
     pub sha256: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,

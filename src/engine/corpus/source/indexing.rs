@@ -1,4 +1,4 @@
-//! A corpus to its index: read once from its beginning to its end, as any run without an index reads it.
+//! Builds the index of a corpus: reads it once from beginning to end, as a run without an index does.
 
 use anyhow::{Context as _, Result, anyhow};
 
@@ -17,14 +17,14 @@ pub struct IndexCounts {
     pub segments: usize,
 }
 
-/// Writes the index of a corpus, of files that can be read again, by `write`, which is given the parts of it in order.
+/// Indexes a corpus of files that can be read again; `write` receives the parts of the index in order.
 pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
     ensure_files(inputs).class(Class::Input)?;
     let corpus = Corpus::open(inputs)?;
     index(corpus, write).class(Class::Input)
 }
 
-/// Makes sure that all inputs are files, before any is opened: opening a pipe waits for somebody to write to it.
+/// Fails unless all inputs are files. Called before any is opened: opening a pipe waits for somebody to write to it.
 pub(super) fn ensure_files(inputs: &[Input]) -> Result<()> {
     let Some(once) = inputs.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let shown = once.path().map_or_else(|| "standard input".into(), |path| path.display().to_string());
@@ -65,7 +65,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 }
 
 impl Corpus {
-    /// The sentences of the open file up to its end or that of their segment, and their families; `None` at its end.
+    /// Reads the open file up to its end or the segment's: the piece, and its families. `None` at the end of the file.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
         let (file, documents_before) = (self.done.len(), self.documents);
         // A file begins a document.

@@ -34,27 +34,27 @@ use selected::SelectedSegments;
 pub struct Corpus {
     name: String,
     files: vec::IntoIter<CorpusFile>,
-    /// The file that is open, by its name, whose hash is not known yet.
+    /// The open file, whose hash is not known yet.
     current: Option<(String, Format, Lines)>,
     done: Vec<FileIdentity>,
     passed_over: u64,
     bytes: Option<u64>,
     bytes_read: Arc<AtomicU64>,
     next_index: u64,
-    /// The index of the first sentence of the file that is open.
+    /// Index of the first sentence of the open file.
     first_index: u64,
-    /// The index of the first sentence of the document that is being read.
+    /// Index of the first sentence of the current document.
     document: u64,
-    /// How many documents have begun, of those that are read.
+    /// Number of documents begun, among those that are read.
     documents: u64,
-    /// How many documents have begun, of all.
+    /// Number of documents begun, skipped ones included.
     met_documents: u64,
-    /// How many sentences were met, of all.
+    /// Number of sentences met, skipped ones included.
     met_sentences: u64,
     links: LinksBeside,
     begins_file: bool,
     scope: scope::Scope,
-    /// So many more sentences are read of the file that is open.
+    /// Number of sentences still to read from the open file.
     left: u64,
     families: Families,
     context: Context,
@@ -63,7 +63,7 @@ pub struct Corpus {
     failed: bool,
 }
 
-/// What a run reads of a corpus beside its words and trees.
+/// Further inputs of a run beside words and trees: annotation columns, links, word classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FurtherColumns<'a> {
     pub requested: &'a [String],
@@ -72,14 +72,15 @@ pub struct FurtherColumns<'a> {
 }
 
 impl Corpus {
-    /// Opens all that was named, to be read in that order. Fails if a folder has no corpus file, or a file is given twice.
+    /// Opens the inputs, to be read in order. Fails if a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
         let (files, passed_over) = files::of(inputs).class(Class::Input)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the corpus as a run reads it. Fails as its parts, or if there is an index and one of the inputs is no file.
+    /// Opens the inputs with a scope, columns and an index. Fails as these steps do, or if there is an index and an input is no
+    /// file.
     pub fn open_with(
         inputs: &[Input],
         scope: &scope::Scope,
@@ -104,14 +105,14 @@ impl Corpus {
         Self { scope: scope.clone(), ..self }
     }
 
-    /// Adds these columns of CoNLL-U, or entries as in `feats.Number`, or keys of JSON lines with an entry for each word, to
+    /// Adds columns of CoNLL-U, their entries (`feats.Number`), or per-word keys of JSON lines to
     /// [`Annotation::requested`](super::Annotation::requested).
     pub fn keeping(mut self, requested: &[String]) -> Self {
         self.context.requested = requested.into();
         self
     }
 
-    /// Reads by the index, if there is one; a limit or another unit makes it useless. Fails if it is of other files.
+    /// Reads by the index, if any; it is ignored under a limit or another unit. Fails if it is of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
@@ -123,7 +124,7 @@ impl Corpus {
         Ok(self)
     }
 
-    /// Makes sure that its index, if it has one, was made of the files with this identity, which were read to their ends.
+    /// Fails if the index was made of other bytes than `read`, the identity of the files read to their ends.
     pub fn ensure_indexed_as(&self, read: &CorpusIdentity) -> Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
         let mut files = self.files.as_slice().iter().zip(&index.files).zip(&read.files);
@@ -133,7 +134,7 @@ impl Corpus {
         }
     }
 
-    /// The types of rules that have made no link.
+    /// The types of rules that made no link.
     pub fn idle_rules(&self) -> Vec<&str> {
         self.links.idle_rules()
     }
@@ -142,14 +143,14 @@ impl Corpus {
         self.index.as_ref()
     }
 
-    /// Reads only the wanted segments, by the numbers of their sentences; without an index all of it is read.
+    /// Reads only segments whose range of sentence numbers is `wanted`; without an index, reads everything.
     pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         let of_documents = self.unit() == Unit::Documents;
         if let Some(index) = &self.index {
             let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
             let segments: Vec<u64> = (0..index.segments()).filter(|&segment| wanted(of(segment))).collect();
             let (files, read) = (std::mem::take(&mut self.files).collect(), Arc::clone(&self.bytes_read));
-            // Segments of compressed files share their bytes.
+            // An estimate by the share of segments, since segments of compressed files share their bytes.
             let share = segments.len() as u128;
             self.bytes = self.bytes.map(|bytes| {
                 let read = u128::from(bytes) * share / u128::from(index.segments().max(1));
@@ -175,7 +176,7 @@ impl Corpus {
         &self.name
     }
 
-    /// Files and folders in the given folders that are no corpus files: others may be written there while it is analysed.
+    /// Number of entries of the input folders that are no corpus files, counted at opening: others may be written there later.
     pub fn passed_over(&self) -> u64 {
         self.passed_over
     }
@@ -188,8 +189,8 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads the rest of the corpus, so that the hashes cover all of it; of [some segments](Corpus::only) it reads the rest, and the
-    /// index gives the identity.
+    /// Reads the rest of the corpus, so that the hashes cover all of it. After [`Corpus::only`] it reads the rest of the
+    /// segments, and the index gives the identity.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
             while self.read().class(Class::Input)?.is_some() {}
@@ -222,7 +223,7 @@ impl Corpus {
         &self.scope
     }
 
-    /// Its unit: decided once, before its first file is opened.
+    /// The sampling unit, decided once, before the first file is opened.
     pub fn unit(&mut self) -> Unit {
         self.decided().unit
     }
@@ -302,7 +303,7 @@ impl Corpus {
         }
     }
 
-    /// The next sentence of the file that is open; `None` at its end.
+    /// The next sentence of the open file; `None` at its end.
     fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
         let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
         while self.left > 0 {
@@ -331,7 +332,7 @@ impl Corpus {
             return Ok(Some((parsed, index)));
         }
         let is_cut = matches!(self.scope.part(), Some(scope::ReadPart::OfFiles(_)));
-        // Sentences that a limit leaves out of a file count for the numbers of those after it.
+        // Sentences cut off by a limit still count in the sentence numbers of later files.
         while is_cut && self.links.go_by_number() && (format.entry().read)(lines, &mut self.context)?.is_some() {
             self.met_sentences += 1;
         }

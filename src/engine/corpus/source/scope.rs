@@ -1,7 +1,7 @@
-//! The scope of a run: the sentences of a corpus that are read, and their sampling unit, decided once by reading the files ahead.
+//! The scope of a run: which sentences are read, and their sampling unit, decided once by reading the files ahead.
 //!
-//! A limit takes whole documents where documents are the unit, spread over the corpus, since neighbours are often of one kind.
-//! Elsewhere it takes the first sentences, as many of each file.
+//! Where documents are the unit, a limit takes whole documents spread over the corpus, since neighbours are often alike.
+//! Otherwise it takes the first sentences, shared evenly among files.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Scope {
     pub(super) decided: Option<Arc<Decided>>,
 }
 
-/// Half of the sampling units of a corpus, by their numbers; units of a half are numbered anew, so that they are in all blocks.
+/// The sampling units with even or with odd numbers. A half renumbers its units, so that they fill all blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitHalf {
     Even,
@@ -42,7 +42,7 @@ impl UnitHalf {
         unit % 2 == self as u64
     }
 
-    /// How many of the first `units` it has.
+    /// How many of the first `units` units are in this half.
     pub fn count(self, units: u64) -> u64 {
         (units + 1 - self as u64) / 2
     }
@@ -58,9 +58,9 @@ pub(super) struct Decided {
 pub(super) enum ReadPart {
     All,
     First(u64),
-    /// The first sentences of each file, so many.
+    /// The number of sentences from the beginning of each file.
     OfFiles(Vec<u64>),
-    /// Whole documents, by their numbers among all, ascending.
+    /// Whole documents, by their numbers in ascending order.
     Documents {
         taken: Vec<u64>,
         of: u64,
@@ -69,7 +69,7 @@ pub(super) enum ReadPart {
 }
 
 impl Scope {
-    /// About `limit` sentences, or all of them, in blocks of `unit`, or of what the corpus marks.
+    /// About `limit` sentences, or all; `unit` overrides the unit that the corpus marks.
     pub fn new(limit: Option<u64>, unit: Option<Unit>) -> Self {
         Self { limit, unit, half: None, decided: None }
     }
@@ -78,7 +78,7 @@ impl Scope {
         Self { half, ..self }
     }
 
-    /// Single sentences, which are in no block: nothing is read ahead.
+    /// Single sentences outside any block: nothing is read ahead.
     pub fn sentences() -> Self {
         Self::new(None, Some(Unit::Sentences))
     }
@@ -96,7 +96,7 @@ impl Scope {
         Some(&self.decided.as_deref()?.part)
     }
 
-    /// The whole corpus, whose unit is `own` unless another one is asked for.
+    /// The whole corpus; its unit is `own` unless the run asks for another.
     pub(super) fn whole(&self, own: Unit) -> Self {
         let unit = self.unit.unwrap_or(own);
         Self { decided: Some(Arc::new(Decided { unit, part: ReadPart::All })), ..self.clone() }
@@ -111,8 +111,8 @@ impl Scope {
         self.limit.is_some()
     }
 
-    /// The scope with its unit and its part, decided by the files. Files that can be read only once mark nothing, and a limit
-    /// takes their first sentences. A file that cannot be read has what it has before the error, which the reader reports.
+    /// Decides unit and part by the files. If a file can be read only once, no marks are found, and a limit takes the first
+    /// sentences. A broken file counts up to its error, which the reader reports later.
     pub(super) fn decide(&self, files: &[CorpusFile]) -> Self {
         let ahead = if self.asks_for_sentences() { Ahead::default() } else { Ahead::of(files, self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
@@ -132,7 +132,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Reads as far as the marks decide, or with `to_the_end` to the last document; nothing where a file can be read only once.
+    /// Reads until the marks decide, or with `to_the_end` to the last document; nothing if a file can be read only once.
     pub fn of(files: &[CorpusFile], to_the_end: bool) -> Self {
         let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
         let Some(again) = again else { return Self::default() };
@@ -154,8 +154,8 @@ impl Ahead {
     }
 }
 
-/// Whole documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935): however many
-/// are taken, they are about evenly apart, and a larger limit takes all documents of a smaller one.
+/// Takes whole documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935).
+/// Any number of documents is about evenly spaced, and a larger limit keeps all documents of a smaller one.
 fn spread(documents: &[u64], limit: u64) -> ReadPart {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
@@ -172,9 +172,8 @@ fn spread(documents: &[u64], limit: u64) -> ReadPart {
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
-/// The share of each file in its order; `None` of a single file, and where one can be read only once. Files are read
-/// ahead as far as their shares go; a file that cannot be read has what it has before the error, which the reader
-/// proper reports.
+/// Number of sentences to take from each file; `None` for a single file, or if one can be read only once. Files are read ahead up
+/// to their shares. A broken file counts up to its error, which the reader reports later.
 fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 {
         return None;
@@ -188,8 +187,8 @@ fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     }))
 }
 
-/// Equal shares, but for files that have fewer sentences, by `count` up to a number; the first of the others get one more where that
-/// does not come out even.
+/// Divides `limit` into equal shares. A file with fewer sentences (`count(file, most)`) gives all it has; remainders go to the
+/// first of the other files.
 fn even(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
     let mut shares = vec![0; files];
     let (mut left, mut others): (u64, Vec<usize>) = (limit, (0..files).collect());

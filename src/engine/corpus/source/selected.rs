@@ -1,4 +1,4 @@
-//! Some segments of a corpus, by its index: only their bytes are read, and checked against the index.
+//! Reads selected segments of a corpus by its index: only their bytes are read, and checked against the index.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -30,14 +30,14 @@ pub(super) struct SelectedSegments {
     bytes_read: Arc<AtomicU64>,
 }
 
-/// A piece that is read, or a compressed file, which is read from its beginning to its end.
+/// The open piece, or the open compressed file, which is read from its beginning to its end.
 struct OpenPiece {
     file: usize,
     lines: Lines,
     sha256: String,
-    /// Sentences of the file that were read before, in this piece, or skipped.
+    /// Sentences of the file before the next one.
     passed: u64,
-    /// Sentences of the piece to come.
+    /// Sentences of the piece still to read.
     left: u64,
 }
 
@@ -86,7 +86,7 @@ impl SelectedSegments {
         Ok(Some((Sentence { document: self.document, document_number, family, ..sentence }, format)))
     }
 
-    /// Reads a sentence of the open file. A file that has changed may be anything, so that error comes before others.
+    /// Reads a sentence of the open file. If that fails, a change of the file is reported before any other error.
     fn read(&mut self, context: &mut Context) -> Result<Parsed> {
         let open = self.current.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;
@@ -116,7 +116,7 @@ impl SelectedSegments {
             self.close()?;
             self.open(&piece, compression, context)?;
         }
-        // A compressed file is read between two pieces, too.
+        // In a compressed file, the sentences between two pieces are read too.
         while let Some(open) = self.current.as_mut().filter(|open| open.passed < before) {
             open.left = 1;
             self.read(context)?;
@@ -166,7 +166,7 @@ impl SelectedSegments {
         Ok(())
     }
 
-    /// Closes the open file, all of which must be as it was indexed.
+    /// Closes the open file. Fails if its bytes differ from the indexed ones.
     fn close(&mut self) -> Result<()> {
         let Some(OpenPiece { file, lines, sha256, .. }) = self.current.take() else { return Ok(()) };
         if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed(&self.files[file].path)) }

@@ -1,6 +1,6 @@
-//! Activations of a pass that are kept for a later one over the same sequences, which is shown them in place of a
-//! forward pass. They are kept as they were computed, so that the later pass finds the same numbers to the last digit;
-//! which packs there was room for decides nothing but its time (docs/decisions/02-stream-the-corpus.md).
+//! Activations kept from a pass and replayed to a later pass over its sequences, in place of a forward pass. They are kept
+//! unchanged, so that the later pass gets equal numbers to the last digit. Which packs had room affects only its time
+//! (docs/decisions/02-stream-the-corpus.md).
 
 mod pack;
 
@@ -18,11 +18,11 @@ use crate::system::machine::memory;
 use pack::PackWidths;
 pub use pack::{Keep, KeptPack};
 
-/// The share of free memory that is taken where nobody says how much: the packs under way have [half](super::run) of what is left.
+/// By default, the free memory divided by this may be kept; packs in progress get [half](super::run) of the rest.
 const SHARE: u64 = 4;
 
-/// The bytes that may be kept: as many as were asked for, but no more than half of what is free; a quarter of that if none were.
-/// Nothing where neither is known.
+/// Most bytes to keep: `asked`, but at most half of the free memory; without `asked` a quarter of it, or nothing if it is
+/// unknown.
 pub fn bound(asked: Option<u64>) -> u64 {
     let free = memory::available();
     match asked {
@@ -35,23 +35,23 @@ pub fn bound(asked: Option<u64>) -> u64 {
 pub struct KeptPasses {
     wanted: Vec<(Pass, Vec<Keep>)>,
     widths: PackWidths,
-    /// The bytes that may still be taken.
+    /// Bytes that may still be kept.
     left: AtomicU64,
     packs: Mutex<Vec<(PackPlace, KeptPack)>>,
 }
 
-/// The place of a pack: its pass, by its place among those that are wanted, the shard, and its number there.
+/// The key of a pack: the index of its pass in `wanted`, the shard, and its number in the shard.
 type PackPlace = (usize, Shard, usize);
 
 impl KeptPasses {
-    /// Nothing yet, of these passes of a model, up to a bound in bytes.
+    /// An empty store for these passes of a model, of up to `bound` bytes.
     pub fn new(wanted: Vec<(Pass, Vec<Keep>)>, config: &Config, bound: u64) -> Self {
         let widths = PackWidths::of(config);
         Self { wanted, widths, left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
-    /// Activations kept from a pass over a shard; `None` if no later pass needs any. A pass that `follows` is shown what was kept, and another
-    /// one keeps it.
+    /// The activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays them, any other
+    /// pass records them.
     pub fn of(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPass<'_>> {
         let place = self.wanted.iter().position(|(wanted, _)| wanted == pass && pass.portion == Portion::All)?;
         Some(KeptPass { all: self, place, shard, follows })
@@ -71,21 +71,22 @@ impl KeptPass<'_> {
         if self.follows { 0 } else { self.all.left.load(Ordering::Relaxed) }
     }
 
-    /// Whether the observers of a pass can do with it: a pass that keeps has any, and one that follows those that said what they need.
+    /// Whether the store suits the observers of a pass. A recording pass may have any observers. A pass that follows needs all
+    /// its activations kept, and no patched runs.
     pub fn suits(&self, observers: &ObserverSet) -> bool {
         let kept = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
         let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
         !self.follows || (kept.covers(observers.needs()) && !patches)
     }
 
-    /// The pack of this number, which is forgotten.
+    /// Removes and returns the pack of this number.
     pub fn take(&self, number: usize) -> Option<KeptPack> {
         let mut packs = self.all.packs.lock().unwrap_or_else(PoisonError::into_inner);
         let at = packs.iter().position(|(place, _)| *place == (self.place, self.shard, number))?;
         Some(packs.swap_remove(at).1)
     }
 
-    /// Room for what is needed of a pack; `None` if that is nothing, or more than may still be taken.
+    /// Reserves room for the activations of a pack; `None` if none are needed, or they exceed the bound.
     pub fn begin(&self, pack: &Pack) -> Option<KeptPack> {
         let kept = KeptPack::of(pack, self.keeps(), self.all.widths);
         let bytes = kept.bytes();

@@ -10,12 +10,12 @@ use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 
-/// The activations of a pass of the first stage that a pass of the second needs over the same sequences.
+/// The activations that a second-stage pass needs from a first-stage pass over its sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
-    /// Attention and contexts of heads, hidden states, and the rows that queries and keys are made of; nothing else is kept.
+    /// Attention and contexts of heads, hidden states, and inputs of the query and key projections; nothing else is kept.
     pub needs: Needs,
-    /// Whether a sequence is among those that they are needed of.
+    /// Whether the activations of a sequence are needed.
     pub of: fn(&Sequence) -> bool,
 }
 
@@ -33,7 +33,7 @@ impl PackWidths {
         Self { layers, heads, head_dim: config.head_dim(), hidden: config.hidden_size }
     }
 
-    /// The number of events and of values to keep for a sequence of `tokens` tokens.
+    /// The numbers of events and of values to keep for a sequence of `tokens` tokens.
     fn of_sequence(self, needs: Needs, tokens: usize) -> [usize; 2] {
         let Self { layers, heads, head_dim, hidden } = self;
         let of_head = [(needs.attention, tokens + 1), (needs.contexts, head_dim)];
@@ -55,7 +55,7 @@ pub struct KeptPack {
     events: Vec<KeptEvent>,
     /// The values of all events, one after the other.
     values: Vec<f32>,
-    /// How many of either there will be.
+    /// Final numbers of events and of values.
     expected: [usize; 2],
 }
 
@@ -68,10 +68,10 @@ struct KeptEvent {
     part: KeptPart,
 }
 
-/// The part of a layer that it is of, with the width of its rows.
+/// The kind of activation, with the width of its rows.
 #[derive(Clone, Copy, Debug)]
 enum KeptPart {
-    /// A head: so many values of attention and of the entropies of its rows, then contexts of this width.
+    /// A head: the numbers of its attention weights and row entropies, and the width of its contexts.
     Head {
         head: usize,
         attention: [usize; 2],
@@ -82,7 +82,7 @@ enum KeptPart {
 }
 
 impl KeptPack {
-    /// An empty record of a pack that will keep the activations `needs`.
+    /// An empty record of the activations that `keeps` asks for in a pack.
     pub fn of(pack: &Pack, keeps: &[Keep], widths: PackWidths) -> Self {
         let wanted = |sequence| keeps.iter().filter(move |keep| (keep.of)(sequence));
         let of_sequence = |sequence| wanted(sequence).fold(Needs::default(), |needs, keep| needs | keep.needs);
@@ -126,7 +126,7 @@ impl KeptPack {
         }
     }
 
-    /// Keeps the rows that queries and keys of a layer are made of, if they are needed.
+    /// Keeps the inputs of a layer's query and key projections, if they are needed.
     pub fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         if self.needs[sequence].attention_inputs {
             self.rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
@@ -147,8 +147,8 @@ impl KeptPack {
         self.events.push(KeptEvent { sequence, layer, start: self.values.len(), part });
     }
 
-    /// Replays the kept activations to the observers of the same pack, as the forward pass showed them. A head whose attention was not needed has
-    /// a view of it without rows.
+    /// Replays the kept activations to the observers of the pack, in the order of the forward pass. A head whose attention was
+    /// not needed gets an attention view without rows.
     pub fn show(&self, observers: &mut ObserverSet, pack: &Pack, encoder: &dyn Encoder) {
         for &KeptEvent { sequence, layer, start, part } in &self.events {
             let sentence = &pack.sentences[sequence];

@@ -1,5 +1,4 @@
-//! The identity of an observation: its corpus, its model, its program and its settings, which the shards of one whole
-//! share.
+//! The identity of an observation, which all shards of a run share: corpus, model, program and settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -25,12 +24,12 @@ use crate::sequences::derived::task::TaskInfo;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Context, Reading, Spacing};
 
-/// The facts that shards must have in common to be parts of one whole.
+/// The facts that shards of one run must have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     pub tool: Tool,
     pub model: ModelInfo,
-    /// The whole of it.
+    /// The whole corpus, not only the shard's part.
     pub corpus: CorpusIdentity,
     pub protocol: Protocol,
 }
@@ -42,7 +41,7 @@ pub struct Protocol {
     pub max_tokens: usize,
     /// Whether longer sentences of plain text were cut.
     pub truncate: bool,
-    /// About so many sentences were read, whole documents where these are the unit; null for all.
+    /// The approximate number of sentences read, in whole documents where these are the unit; null for all.
     pub limit: Option<u64>,
     /// How words were given to the tokenizer; reports of 0.1 do not say it, and were `spaced`.
     #[serde(default = "Spacing::before")]
@@ -51,7 +50,7 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Unit")]
     pub unit: Option<Unit>,
-    /// Which token speaks for a split word.
+    /// How the tokens of a split word are pooled.
     pub from_token: FromToken,
     /// Whether each word was looked up as one entry of the vocabulary; absent if the tokenizer cut words.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -60,11 +59,11 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Parting")]
     pub residues: Option<Parting>,
-    /// How a decoder read the corpus; absent of an encoder, which reads each sentence by itself.
+    /// How a decoder read the corpus; absent for an encoder, which reads each sentence by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Reading")]
     pub reading: Option<Reading>,
-    /// Sentences are summed in so many blocks.
+    /// The number of blocks in which sentences are summed.
     pub blocks: usize,
     /// The controls that were run beside the analysis itself.
     pub controls: Vec<Control>,
@@ -76,7 +75,7 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Ablation")]
     pub ablation: Option<Ablation>,
-    /// The task of the user's own that was scored; absent if there is none.
+    /// The user's task that was scored; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskInfo")]
     pub task: Option<TaskInfo>,
@@ -109,12 +108,12 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The further columns of the corpus that are read, with the links that stand beside it.
+    /// The further columns of the corpus to read, with its outside links.
     pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> FurtherColumns<'a> {
         FurtherColumns { requested: &self.probes, links: Some(links), classes: self.classes.as_deref() }
     }
 
-    /// The text that went through the model as one sequence.
+    /// The unit of text that runs as one sequence.
     pub fn context(&self) -> Context {
         self.reading.as_ref().map(|reading| reading.context).unwrap_or_default()
     }
@@ -218,7 +217,7 @@ pub struct TokenizerInfo {
 }
 
 impl ModelInfo {
-    /// The heads that write a constant beside heads that do not; none where all do, as in a model that was made for its attention.
+    /// The heads that write a constant; empty if all heads do, as in a model built for its attention.
     pub fn constant_beside_others(&self) -> &[HeadPlace] {
         let present = self.grid().count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
@@ -273,13 +272,13 @@ impl ModelInfo {
         [("absent", &*self.absent), ("constant_heads", &*self.constant_heads)].into_iter().find_map(defect)
     }
 
-    /// How many heads, one after the other, share their keys and values; `None` where each has its own.
+    /// Number of consecutive heads that share keys and values; `None` if each head has its own.
     pub fn heads_per_group(&self) -> Option<usize> {
         let groups = self.key_value_heads.filter(|&groups| groups > 0 && self.heads.is_multiple_of(groups))?;
         Some(self.heads / groups)
     }
 
-    /// Nouns for its input and the input's parts: sentences of words, proteins of residues, or sequences of k-mers.
+    /// Nouns for the input and its parts: sentences of words, proteins of residues, or sequences of k-mers.
     pub fn text_units(&self) -> [&'static str; 2] {
         let parting = self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.residues);
         match parting {
@@ -304,7 +303,7 @@ pub struct RunInfo {
     pub started_at: String,
     /// How long it took, or all shards and the merging together, in seconds.
     pub duration_seconds: f64,
-    /// The part of that after the model was loaded: all sentences, and the intervals and labels.
+    /// The part of that time after the model was loaded: all sentences, and the intervals and labels.
     pub analysis_seconds: f64,
     /// Worker threads, or the most that a shard had.
     pub threads: usize,
@@ -314,7 +313,7 @@ pub struct RunInfo {
     pub arch: String,
 }
 
-/// A time by RFC 3339, which has the years up to 9999. A clock that was never set may be before 1970 and has its beginning.
+/// A time by RFC 3339, clamped to the years 1970 to 9999: a clock that was never set may be before 1970.
 fn rfc3339(time: SystemTime) -> String {
     /// The last second of the year 9999, from the beginning of 1970.
     const LAST: Duration = Duration::from_secs(253_402_300_799);
@@ -336,14 +335,14 @@ impl RunInfo {
         }
     }
 
-    /// This duration and more.
+    /// Adds to both durations.
     pub fn and(self, more: Duration) -> Self {
         let more = more.as_secs_f64();
         let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);
         Self { duration_seconds, analysis_seconds, ..self }
     }
 
-    /// The facts of the runs of two stages together: of as many shards as the first.
+    /// Combines the runs of two stages; the number of shards is that of the first.
     pub fn followed_by(self, after: &Self) -> Self {
         let shards = self.shards;
         Self { shards, ..self.merged(after) }
@@ -369,12 +368,12 @@ impl RunInfo {
 }
 
 impl Identity {
-    /// The first thing that another identity has otherwise, with both values: the model, the corpus, a setting, or whatever else.
+    /// The first difference from another identity, with both values: the model, the corpus, a setting, or anything else.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let named = |what: &str, here: &str, there: &str| {
             (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))
         };
-        // Settings come before what was read of the files, which depends on them.
+        // Settings come before facts read from the files, which depend on the settings.
         named("model", &self.model.id, &other.model.id)
             .or_else(|| named("corpus", &self.corpus.name, &other.corpus.name))
             .or_else(|| difference("model", &value(&self.model), &value(&other.model)))

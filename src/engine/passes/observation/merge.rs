@@ -1,4 +1,4 @@
-//! One observation from partials: their compatibility, and the missing ones.
+//! Merges partials into one observation: checks that they fit together, and finds the missing shards.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::system::errors::{Class, Facts};
 /// How many missing shards a message names.
 const NAMED: usize = 10;
 
-/// The shards that exist of one stage of one run.
+/// The existing shards of one stage of a run.
 struct Shards<'a> {
     of: u32,
     stage: Stage,
-    /// The file of each, by its number.
+    /// Files by shard number.
     given: BTreeMap<u32, &'a Path>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Shards<'a> {
     }
 }
 
-/// Makes sure that all partials belong to the run of the first partial.
+/// Fails unless the partial belongs to the run of the first partial.
 fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
     let Some(difference) = of_first.difference(identity) else { return Ok(()) };
@@ -77,17 +77,16 @@ fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Pat
 }
 
 pub struct MissingShards {
-    /// Their numbers, ascending.
+    /// Numbers of the missing shards, ascending.
     pub numbers: Vec<u32>,
-    /// Whether the partials are of the first of two stages, so that those of the second are missing as well.
+    /// Whether the partials are from the first of two stages, so that the second stage is missing as well.
     pub is_of_first: bool,
-    /// The faults of existing files that are no whole partials, so that their shards are missing.
+    /// Faults of damaged partials, whose shards count as missing.
     pub damaged: Vec<String>,
 }
 
-/// Looks for the shards that partials of one stage of one run lack of all `of`; sums are not looked at.
-/// Fails if two are not of one run or stage or are the same shard, one is of another number of shards, or a file was never a
-/// partial.
+/// Finds which of the `of` shards have no partial from one stage of a run; sums are not read. Fails if two partials are from
+/// different runs or stages or are one shard, one has another number of shards, or a file was never a partial.
 pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
@@ -128,9 +127,8 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     Ok(MissingShards { numbers, is_of_first, damaged })
 }
 
-/// Adds up partials, given in any order, that are together all shards of one corpus. In a run of two stages they are the
-/// partials of the first stage, or of both.
-/// Fails if a partial cannot be used, two are not of one run or are the same shard, or a shard is missing.
+/// Adds up the partials of all shards, given in any order. In a run of two stages they are the partials of the first stage, or of
+/// both. Fails if a partial cannot be used, two are from different runs or are one shard, or a shard is missing.
 pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     let mut stages: [Option<(Shards<'_>, Observation)>; 2] = [None, None];
     let mut first: Option<(&Path, Identity)> = None;

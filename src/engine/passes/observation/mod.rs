@@ -19,7 +19,6 @@ use identity::{Identity, RunInfo};
 /// The sums of all passes, with their identity.
 pub struct Observation {
     pub identity: Identity,
-    /// The corpus in numbers.
     pub tally: Tally,
     pub stage: Stage,
     pub passes: Vec<PassSums>,
@@ -36,14 +35,14 @@ pub enum Stage {
     First,
     /// The passes of the second stage, which follow the first.
     After {
-        /// The [digest](Observation::digest) of the sums of the others over the whole corpus.
+        /// The [digest](Observation::digest) of the first stage's sums over the whole corpus.
         sums: String,
-        /// The digest of the policy by which heads had labels.
+        /// The digest of the policy that labelled the heads.
         policy: String,
     },
-    /// All passes, some of which follow the others.
+    /// The passes of both stages.
     Followed {
-        /// The digest of the policy by which heads had labels that these follow from.
+        /// The digest of the policy that labelled the heads before the second stage.
         policy: String,
     },
 }
@@ -57,7 +56,7 @@ impl Stage {
         matches!(self, Self::After { .. })
     }
 
-    /// The digest of the policy by which heads had labels that some of these passes follow from.
+    /// The digest of the labelling policy that the second stage depends on; `None` without a second stage.
     pub fn policy(&self) -> Option<&str> {
         match self {
             Self::Whole | Self::First => None,
@@ -66,18 +65,16 @@ impl Stage {
     }
 }
 
-/// The sums of one pass.
 pub struct PassSums {
     pub pass: Pass,
-    /// Sentences that could be encoded and are in none of its sequences.
+    /// Encoded sentences that are in no sequence of the pass.
     pub left_out: u64,
-    /// The sums of all its observers, in the order in which the passes were planned.
+    /// The sums of the pass's observers, in the order of planning.
     pub sums: Vec<Box<dyn Observer>>,
 }
 
 impl Observation {
-    /// Adds the sums over other sentences of the same corpus.
-    /// Panics if the two have not the same identity.
+    /// Adds the sums over other sentences of the corpus. Panics if the identities differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
         self.tally.merge(&other.tally);
@@ -88,8 +85,8 @@ impl Observation {
         self.run = self.run.take().zip(other.run.as_ref()).map(|(run, other)| run.merged(other));
     }
 
-    /// Adds the passes that follow: afterwards it is as if they had been run with the others.
-    /// Panics if the two have not the same identity, or the other follows nothing.
+    /// Adds the passes of the second stage, as if they had run with the first. Panics if the identities differ, or `after`
+    /// follows no stage.
     pub fn followed_by(&mut self, after: Self) {
         assert_eq!(self.identity, after.identity, "stages of one whole");
         let policy = after.stage.policy().expect("the passes of the second stage follow").to_owned();
@@ -98,8 +95,7 @@ impl Observation {
         self.run = self.run.take().zip(after.run).map(|(run, after)| run.followed_by(&after));
     }
 
-    /// A digest of its sums, which identifies it for the observations that follow it: SHA-256 of their bytes.
-    /// Fails if they cannot be expressed so.
+    /// SHA-256 of the sums, by which the second stage identifies the first. Fails if the sums cannot be serialised.
     pub fn digest(&self) -> Result<String> {
         let mut hash = Sha256::new();
         for sums in self.passes.iter().flat_map(|pass| &pass.sums) {
@@ -110,8 +106,7 @@ impl Observation {
         Ok(hex(&hash.finalize()))
     }
 
-    /// Makes sure that something was observed.
-    /// Fails if the corpus has no sentences, or all were skipped; the reasons are counted.
+    /// Fails if the corpus has no sentences, or all were skipped; the error counts the reasons.
     pub fn ensure_not_empty(&self) -> Result<()> {
         let (tally, corpus) = (&self.tally, &self.identity.corpus.name);
         if tally.sentences > 0 {

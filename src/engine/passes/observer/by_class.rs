@@ -1,4 +1,4 @@
-//! Sums apart for each class of a model's layers: chance belongs to the keys that a query sees, which differ between them.
+//! Separate sums for each class of layers: chance levels depend on the keys that a query sees, which differ between classes.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// Something of each class of layers. [`Sums`] of each class count every sequence, by the keys that queries of the
-/// class see, and are shown the heads of its layers alone, and how much these mix. Other events go to all of them.
+/// One value for each class of layers. The [`Sums`] of a class count every sequence, by the keys that queries of the class see.
+/// They receive the head and mixing events of its layers, and all other events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByClass<T> {
     classes: LayerClasses,
@@ -24,7 +24,7 @@ impl<T> ByClass<T> {
         Self { classes: classes.clone(), each: classes.kinds().iter().map(|&kind| make(kind)).collect() }
     }
 
-    /// The value of a model whose queries see every key.
+    /// The single value of a model whose queries see every key.
     pub fn of_whole(one: T) -> Self {
         Self { classes: LayerClasses::default(), each: vec![one] }
     }
@@ -42,7 +42,7 @@ impl<T> ByClass<T> {
         &self.each[self.classes.of(layer)]
     }
 
-    /// These classes with something made of what each has.
+    /// Maps the value of each class.
     pub fn map<'a, U>(&'a self, make: impl FnMut(&'a T) -> U) -> ByClass<U> {
         ByClass { classes: self.classes.clone(), each: self.each.iter().map(make).collect() }
     }
@@ -59,7 +59,7 @@ impl<S: Sums> Sums for ByClass<S> {
     type SequenceState = Vec<Option<S::SequenceState>>;
 
     fn demands(&self) -> Demands {
-        // Sums of a file may be of no class, until it is known whether they fit.
+        // Sums from a file may have no class, until [`Sums::fits`] is checked.
         self.each.first().map(S::demands).unwrap_or_default()
     }
 

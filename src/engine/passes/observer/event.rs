@@ -14,20 +14,20 @@ use crate::sequences::sequence::Sequence;
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
 pub enum Event<'a> {
     Head(HeadInput<'a>),
-    /// The hidden states, `[n, hidden]`, that enter a layer; under the number of layers those that leave the last one, where some
-    /// observer needs them.
+    /// The hidden states that enter a layer, `[n, hidden]`. With `layer` equal to the number of layers, they are the final ones,
+    /// if some observer needs them.
     HiddenStates {
         layer: usize,
         states: Rows<'a>,
     },
-    /// The rows, `[n, hidden]`, of which queries and keys of a layer are made, before its heads.
+    /// The inputs of a layer's query and key projections, `[n, hidden]`, before its heads.
     AttentionInputs {
         layer: usize,
         inputs: Rows<'a>,
-        /// The encoder, whose heads attend from other rows, too.
+        /// The encoder, whose heads can also attend from other inputs.
         encoder: &'a dyn Encoder,
     },
-    /// How much the heads of a layer mix into each token from others, after its heads.
+    /// How much the heads of a layer mix other tokens into each token, after its heads.
     Mixing {
         layer: usize,
         mixing: Mixing<'a>,
@@ -55,20 +55,20 @@ pub enum Event<'a> {
     },
     /// The beginning of an ablation variant, by its place in [`FurtherRuns::Without`](super::FurtherRuns::Without).
     Variant(usize),
-    /// The beginning of the run of the same variant in which everything is held but the residual stream
+    /// The beginning of the variant's direct run, in which only the residual stream changes
     /// ([`FurtherRuns::WithoutAndDirectly`](super::FurtherRuns::WithoutAndDirectly)).
     Direct(usize),
     /// The derivatives of the sequence's loss, summed over its predicted positions, by the gates of all heads.
     Gradient(&'a GateGradient),
-    /// The derivatives of the same loss along the path on which all heads come in together.
+    /// The derivatives of that loss along the path from no head to all heads.
     PathGradient(&'a PathGradient),
-    /// The end of the pack: all its sequences ran in one batch. Each of them has the event, so that sums which keep something of the
-    /// whole pack let it go with the first.
+    /// The end of the pack, whose sequences ran in one batch. Each sequence has the event, so that sums which keep data of the
+    /// whole pack release it with the first.
     PackOver,
 }
 
 impl Event<'_> {
-    /// The layer that it is of, for events of which what a query sees is part.
+    /// The layer of an event that depends on the keys that queries see; `None` for other events.
     pub(super) fn layer(&self) -> Option<usize> {
         match self {
             Self::Head(input) => Some(input.view.layer),

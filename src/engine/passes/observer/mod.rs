@@ -1,7 +1,7 @@
-//! Observers: exact sums over the attention and the activations of each head in a pass. A study's sums implement
-//! [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s. All sums are exact (integers, or
-//! [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of addition, and the sums of workers
-//! and shards add up to the sums of one run.
+//! Observers: exact sums over the attention and the activations of each head in a pass. A study's sums implement [`Sums`]; a pass
+//! holds them as [`Observer`]s of any type and shows them [`Event`]s. All sums are exact (integers, or
+//! [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of addition. The sums of workers and shards add
+//! up to the sums of one run.
 
 pub mod by_class;
 pub mod event;
@@ -41,8 +41,8 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// Receives the facts that are known before the pass begins.
     fn begin_pass(&mut self, _known: &PassSetup<'_>) {}
 
-    /// Counts a sequence and everything in it that does not depend on a head.
-    /// `None` if the sums can gain nothing more from it: they are shown nothing of it, and a pack without any other does not run.
+    /// Counts a sequence and everything in it that does not depend on a head. `None` if the sums gain nothing more from the
+    /// sequence: they receive none of its events, and a pack of such sequences does not run.
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState>;
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>);
@@ -54,11 +54,12 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
-    /// The activations that the sums read; those that no observer needs are not computed.
+    /// The activations that the sums read; activations that no observer needs are not computed.
     pub needs: Needs,
-    /// The forward passes over each sequence beside the baseline run.
+    /// The forward passes over each sequence in addition to the baseline run.
     pub further_runs: FurtherRuns,
-    /// Whether the attention of all heads over a sequence is kept until its pack is over: memory that has to be there beforehand.
+    /// Whether the sums keep the attention of all heads over a sequence until its pack is over, so that memory is reserved for
+    /// it.
     pub keeps_attention: bool,
 }
 
@@ -67,25 +68,25 @@ impl Demands {
     pub const ATTENTION: Self =
         Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
 
-    /// These activations in the baseline run.
+    /// Demands for only these activations of the baseline run.
     pub fn of(needs: Needs) -> Self {
         Self { needs, ..Self::default() }
     }
 }
 
-/// The forward passes over a sequence beside the baseline run, which removes no head.
+/// The forward passes over a sequence in addition to the baseline run, which removes no head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FurtherRuns {
     #[default]
     None,
     /// One ablation variant without each of these sets of heads.
     Without(Vec<HeadSet>),
-    /// The same, each followed by a run in which everything between is held but the residual stream, so that the heads are missing
-    /// in the inputs of later layers and nowhere else.
+    /// As `Without`, each followed by a direct run: only the residual stream changes, so that the heads are missing in the inputs
+    /// of later layers and nowhere else.
     WithoutAndDirectly(Vec<HeadSet>),
     /// The patched runs that the sums request at [`Event::BaselineOver`].
     Patched,
-    /// In a pass with derivatives: those along the path on which all heads come in together, if the
+    /// In a pass with derivatives: derivatives along the path from no head to all heads, if the
     /// [`Ablation`](super::ablation::Ablation) has steps.
     AlongPath,
 }
@@ -103,7 +104,7 @@ impl FurtherRuns {
     }
 }
 
-/// The [`Sums`] of a study, whose type only the study knows, with the states of the sequences of a pack.
+/// The [`Sums`] of a study with their type erased, and their states for the sequences of a pack.
 pub trait Observer: Any + Send + Sync {
     /// The activations that the sums read from here on.
     fn needs(&self) -> Needs;
@@ -118,8 +119,7 @@ pub trait Observer: Any + Send + Sync {
     /// Whether the sums can gain from any sequence of the pack.
     fn is_relevant(&self) -> bool;
 
-    /// Begins a variant, or the run of one in which everything is held but the residual stream; whether the sums requested it, which
-    /// skip any other.
+    /// Begins a variant, or its direct run. Returns whether the sums requested it; they skip any other run.
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool;
 
     /// [`Sums::observe`], for this sequence of the pack, if the sums need the event.
@@ -136,19 +136,18 @@ pub trait Observer: Any + Send + Sync {
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 
-    /// The sums as bytes, by postcard; equal sums are equal bytes.
-    /// Fails if they cannot be expressed so.
+    /// Serialises the sums by postcard; equal sums give equal bytes. Fails if they cannot be serialised.
     fn to_bytes(&self) -> Result<Vec<u8>>;
 }
 
 struct ObserverAdapter<S: Sums> {
     sums: S,
     demands: Demands,
-    /// The states of the sequences of the pack from which the sums can gain.
+    /// The states of the pack's sequences; `None` for a sequence from which the sums gain nothing.
     states: Vec<Option<S::SequenceState>>,
-    /// The place of each variant in the list of the sums.
+    /// The index of each variant among those that the sums request.
     variants: BTreeMap<HeadSet, usize>,
-    /// Whether only other observers requested the variant.
+    /// Whether the current variant was requested by other observers only.
     is_skipped: bool,
 }
 
@@ -158,8 +157,8 @@ pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
     Box::new(ObserverAdapter { sums, demands, states: Vec::new(), variants, is_skipped: false })
 }
 
-/// An observer with the sums that [`Observer::to_bytes`] wrote.
-/// Fails if the bytes are no such sums, or have larger ones than can be added up.
+/// Restores an observer from the bytes of [`Observer::to_bytes`]. Fails if they are no such sums, or a sum is too large to be
+/// added to others.
 pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
     ensure_countable(&sums)?;
@@ -250,11 +249,10 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 /// largest corpora have some 2^44 tokens.
 const MOST: u64 = 1 << 46;
 
-/// Makes sure that no count or sum from a file is too large to be added to others. Fixed-point sums
-/// ([`ExactSum`](crate::stats::exact::ExactSum)) have the same bound, by their whole part.
-/// Fails if one is.
+/// Fails if a count or sum from a file is too large to be added to others. Fixed-point sums
+/// ([`ExactSum`](crate::stats::exact::ExactSum)) have that bound on their whole part.
 pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
-    // Visits all numbers; what would be written of them goes nowhere.
+    // Visits all numbers, and writes nothing.
     read.serialize(&mut Serializer::with_formatter(io::sink(), Bounded)).context("it holds what no run counts")
 }
 

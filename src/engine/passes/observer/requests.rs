@@ -1,12 +1,12 @@
-//! Further runs that observers request: ablation variants, as the heads that they remove, and patched runs, in which a
-//! sequence runs again with other rows of attention in place of one head's own.
+//! Further runs that observers request. An ablation variant is given by its removed heads. In a patched run, a sequence runs
+//! again with some attention rows of one head replaced.
 
 use std::collections::BTreeSet;
 
 use crate::model::forward::gates::AttentionRows;
 use crate::model::grid::{HeadGrid, HeadPlace};
 
-/// The heads that a variant removes, at least one, beside those that all variants of its pass remove.
+/// The heads that a variant removes (at least one), in addition to the heads that all variants of its pass remove.
 pub type HeadSet = BTreeSet<HeadPlace>;
 
 pub fn head(place: HeadPlace) -> HeadSet {
@@ -30,7 +30,7 @@ pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
     each_head(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
 }
 
-/// A forward pass over one sequence that starts at a head's layer, with other attention of that head from some tokens.
+/// A forward pass over one sequence from a head's layer on, in which some attention rows of that head are replaced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatchedRun {
     pub place: HeadPlace,

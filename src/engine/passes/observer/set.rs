@@ -15,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
     folder: Folder,
-    /// The heads that the model lacks, whose attention nobody is shown.
+    /// The heads that the model lacks; observers never see them.
     absent: Vec<HeadPlace>,
 }
 
@@ -24,7 +24,7 @@ impl ObserverSet {
         Self { observers, ..Self::default() }
     }
 
-    /// The same over a model that lacks these heads.
+    /// Sets the heads that the model lacks.
     pub fn without(self, absent: &[HeadPlace]) -> Self {
         Self { absent: absent.to_vec(), ..self }
     }
@@ -56,8 +56,7 @@ impl ObserverSet {
         }
     }
 
-    /// Begins the variant without these heads, or its run in which everything is held but the residual stream; whether some observer
-    /// requested it.
+    /// Begins the variant without these heads, or its direct run. Returns whether some observer requested it.
     pub fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
         let mut is_requested = false;
         // Every observer is asked: one that did not request the variant skips it.

@@ -1,4 +1,4 @@
-//! The choice of the heads to ablate one by one if not all are: by the sensitivity of the loss to each, to first order.
+//! Chooses the heads to ablate one by one, if not all are: by the first-order sensitivity of the loss to each head.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 impl Choice {
-    /// The indices of the chosen heads, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
-    /// end, and some of the others at random. All heads if the choice is of as many.
+    /// Indices of the chosen heads, ascending, by the sensitivity of the loss to each, `[heads]`: the most and the least
+    /// sensitive, and some of the others at random.
     pub fn of(self, sensitivities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..sensitivities.len()).collect();
         order.sort_by(|&a, &b| sensitivities[b].total_cmp(&sensitivities[a]));
@@ -36,8 +36,8 @@ impl Choice {
 }
 
 /// The sensitivity of the loss to each head: `|d(mean loss of the sequence)/dξ|`, `ξ` being the head's gate, summed over
-/// sequences (Michel et al. 2019, section 4.1). Of a task `|d(loss of the item)/dξ|`, whose texts are sequences of their own, summed
-/// over items. Heads are chosen by that of the blocks of even number.
+/// sequences (Michel et al. 2019, section 4.1). For a task it is `|d(loss of the item)/dξ|`, summed over items; an item may be
+/// several sequences. The even-numbered blocks decide the choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     grid: HeadGrid,
@@ -51,7 +51,7 @@ impl Sensitivity {
         Self { grid, sums: vec![ExactSum::default(); grid.count()], items: BTreeMap::new() }
     }
 
-    /// The sum of each head, `[heads]`.
+    /// The sensitivity of each head, `[heads]`.
     pub fn values(&self) -> Vec<f64> {
         let of_items = |head: usize| self.items.values().map(|item| item[head].value().abs()).sum::<f64>();
         self.sums.iter().enumerate().map(|(head, sum)| sum.value() + of_items(head)).collect()
@@ -61,7 +61,7 @@ impl Sensitivity {
 merge_fields!(Sensitivity[grid] { sums, items });
 
 impl Sums for Sensitivity {
-    /// Masked tokens that are scored, and of a text of a task the number of its item.
+    /// The number of scored tokens, and the number of the item if the sequence is part of a task.
     type SequenceState = (usize, Option<u64>);
 
     fn demands(&self) -> Demands {

@@ -1,4 +1,4 @@
-//! Token counts of a whole corpus, made before any pass over it, because some studies need them.
+//! Token counts of a whole corpus, made before any pass over it for the studies that need them.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,11 @@ use crate::sequences::reading::{Context, Spacing};
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::parallel::on_threads;
 
-/// The sentences that a thread takes at a time: some milliseconds of tokenising, beside which taking them is nothing.
+/// Sentences that a thread takes at a time: some milliseconds of tokenising, compared with which taking them is nothing.
 const BATCH: usize = 64;
 
-/// Counts the text tokens of the sentences of a corpus that can be analysed, over all shards, as they are in their context; also
-/// gives the identity of the corpus.
-/// Fails if the corpus cannot be read, or a sentence cannot be tokenised.
+/// Counts the text tokens of all analysable sentences, over all shards, tokenised in their context. Returns also the identity of
+/// the corpus. Fails if the corpus cannot be read, or a sentence cannot be tokenised.
 pub fn count(
     corpus: &[Input],
     (tokenizer, context, spacing): (&ModelTokenizer, Context, Spacing),

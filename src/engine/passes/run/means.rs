@@ -1,4 +1,4 @@
-//! The mean context of each head, by class of token or over all, which replaces a removed head (mean-ablation).
+//! The mean context of each head, by token class or over all tokens, which replaces a removed head (mean ablation).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// The mean contexts of each pass, computed once: other passes over the same sequences, and other shards, use the same.
+/// Cache of the mean contexts of each pass, shared with other passes over its sequences and with other shards.
 #[derive(Debug, Default)]
 pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 
@@ -61,8 +61,8 @@ impl ContextSums {
         heads.map(|head| std::array::from_fn(|class| of_class(head, class))).collect()
     }
 
-    /// The mean context of each head over all tokens, `[heads]`. Heads of layers that share their weights, and so have one stem in
-    /// `stems`, share the mean over these layers.
+    /// The mean context of each head over all tokens, `[heads]`. Layers that share their weights, and so their stem in `stems`,
+    /// share the mean.
     pub fn constants(&self, stems: &[String]) -> Vec<Replacement> {
         let heads: Vec<&[ExactSum]> = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim).collect();
         let constant = |place: HeadPlace| -> Replacement {

@@ -61,15 +61,15 @@ use workers::{CorpusPart, TokenizedSentences, sum_up};
 /// The inputs that all passes over one shard of a corpus share.
 pub struct Runner<'a> {
     pub corpus: &'a [Input],
-    /// The links that stand beside it.
+    /// The links from outside the corpus.
     pub links: &'a LinkOptions,
-    /// Which of its sentences are read, as the first pass decides.
+    /// Which sentences are read, as the first pass decides.
     pub scope: &'a Scope,
-    /// Its index, which lets a shard read only its own part.
+    /// The index of the corpus, by which a shard reads only its own part.
     pub index: Option<&'a Arc<Index>>,
     pub shard: Shard,
     pub model: &'a Model,
-    /// Its tokenizer, with what the run puts before a text.
+    /// The tokenizer of the model, with the beginning-of-text token if the run asks for it.
     pub tokenizer: &'a ModelTokenizer,
     pub protocol: &'a Protocol,
     /// Whether a sentence that must be left out is an error.
@@ -79,21 +79,19 @@ pub struct Runner<'a> {
     pub task: Option<&'a Task>,
     /// The count of each token in the whole corpus, if some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
-    /// The mean contexts that replace removed heads, as far as they are known.
+    /// Known mean contexts, which replace removed heads.
     pub mean_contexts: &'a MeanContexts,
     /// Activations that passes keep for later passes.
     pub kept: &'a KeptPasses,
-    /// Whether the passes are of the second stage, and are shown what was kept.
+    /// Whether the passes are of the second stage, to which kept activations are replayed.
     pub follows: bool,
     pub progress: &'a RunProgress,
-    /// The passes of the second stage, where it follows in the same process; the bar counts with them.
+    /// The passes of the second stage if it follows in this process; the progress bar includes them.
     pub later: Vec<Pass>,
 }
 
-/// A pass to run, with all its observers.
 pub type PassToRun = (Pass, Vec<Box<dyn Observer>>);
 
-/// A corpus that passes were run over.
 pub struct RunOutcome {
     pub tally: Tally,
     pub corpus: CorpusIdentity,
@@ -101,9 +99,8 @@ pub struct RunOutcome {
 }
 
 impl Runner<'_> {
-    /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass.
-    /// Fails if the corpus cannot be read, is not the same each time, or a forward pass fails.
-    /// Panics if there is no pass.
+    /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass. Fails if the corpus cannot be read
+    /// or changes between passes, or a forward pass fails. Panics if there is no pass.
     pub fn run(&self, opened: Corpus, passes: Vec<PassToRun>) -> Result<RunOutcome> {
         self.progress.plan(self.works(&passes).chain(self.later.iter().map(|pass| self.expected(pass))));
         let mut passes = passes.into_iter();
@@ -119,7 +116,7 @@ impl Runner<'_> {
     }
 
     fn works(&self, passes: &[PassToRun]) -> impl Iterator<Item = PassWork> {
-        // Heads are removed from the sentences of a sample alone.
+        // Heads are removed only in sampled passes.
         let removed = |pass: &Pass, observers: &[Box<dyn Observer>]| match pass.portion {
             Portion::All => BTreeSet::new(),
             _ => ObserverSet::variants_of(observers),
@@ -155,7 +152,7 @@ impl Runner<'_> {
         passes.into_iter().map(run).collect()
     }
 
-    /// One more pass over a part of the same corpus, or over sequences that are not made of it.
+    /// Runs one more pass, over a part of the corpus or over sequences that are not made from it.
     fn again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
         match run.pass.sequences {
             Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.0.shard, run),
@@ -181,7 +178,7 @@ impl Runner<'_> {
         if self.protocol.context() == Reads::Document {
             return (part, None);
         }
-        // About half of the blocks are of either parity; progress needs no more.
+        // An estimate for the progress bar: about half of the blocks have each parity.
         let is_of_it = |index: u64| parity.is_none_or(|parity| index % 2 == parity as u64);
         let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && is_of_it(index);
         let sentences = (0..corpus.repeats.read).filter(takes).count();
@@ -203,7 +200,7 @@ impl Runner<'_> {
         }
     }
 
-    /// A pass over sequences that are made of the sentences of the corpus.
+    /// Runs a pass over sequences made from the sentences of the corpus.
     fn over_corpus(
         &self,
         corpus: Corpus,
@@ -225,7 +222,7 @@ impl Runner<'_> {
         let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words).segments(segments);
         let is_in_windows = protocol.context() == Reads::Document;
         let mut windows = WindowTally::default();
-        // Windows are made of all sentences, and then taken.
+        // Windows are made from all sentences before some are selected.
         let read = if is_in_windows { CorpusPart::of(shard) } else { part };
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, failed: false };
         let (sums, left_out) = {
@@ -252,13 +249,13 @@ impl Runner<'_> {
         Ok((PassSums { pass: pass.clone(), left_out, sums }, tally, corpus.into_identity()?))
     }
 
-    /// A pass over sequences that are made of texts, and how many of these are in none of them.
+    /// Runs a pass over sequences made from texts. Returns also the number of texts that are in no sequence.
     fn over_texts(&self, mut texts: Box<Sequencer<'_>>, run: PassRun<'_>) -> Result<(Vec<Box<dyn Observer>>, u64)> {
         let (Self { model, protocol, .. }, pass) = (self, run.pass);
         let sum = |sequences: &mut Sequencer<'_>| self.sum(run, sequences);
         Ok(match pass.sequences {
             Sequences::Sentences | Sequences::Shuffled { .. } => (sum(&mut *texts)?, 0),
-            // A decoder may read them so in any case.
+            // The texts of a decoder may already be windows.
             Sequences::Windows if protocol.context() == Reads::Document => (sum(&mut *texts)?, 0),
             Sequences::Windows => (sum(&mut Windows::new(texts, protocol.max_tokens))?, 0),
             Sequences::Pairs { max_tokens } => {
@@ -282,7 +279,7 @@ impl Runner<'_> {
         })
     }
 
-    /// A pass over sequences that need no corpus; each shard has its part of them.
+    /// Runs a pass over repeated random tokens, which need no corpus; each shard takes its part.
     fn over_repeats(&self, repeats: Repeats, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
         let positions = self.model.architecture.config.positions();
         // No decoder was trained to read masks, whatever tokens its tokenizer has.
@@ -293,7 +290,7 @@ impl Runner<'_> {
         Ok(PassSums { pass: run.pass.clone(), left_out: 0, sums: self.sum(run, &mut own)? })
     }
 
-    /// A pass over a sample of the items of the task, or of those with a corrupted text; each shard has its part of them.
+    /// Runs a pass over a sample of the task's items, or of its items with a corrupted text; each shard takes its part.
     fn over_task(&self, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
         let pass = run.pass;
         let task = self.task.context("a study needs a task, and the run has none")?;
@@ -332,7 +329,7 @@ impl Runner<'_> {
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown })
     }
 
-    /// The encoder with the weights of a control; `None` with the model's own.
+    /// The encoder with the weights of a control; `None` for the trained weights.
     fn other_encoder(&self, weights: Weights) -> Result<Option<Box<dyn Encoder>>> {
         let model = self.model;
         Ok(match weights {
@@ -341,7 +338,7 @@ impl Runner<'_> {
             Weights::Rotated { seed } => Some(model.rotated(seed)?),
             Weights::Sharp { seed } => {
                 let pack = Pack { sentences: self.first_sentences()? };
-                // Of a decoder the first one is no text.
+                // The first token of a decoder is no text.
                 let is_text = |one: &Sequence, at: &usize| TokenClass::from(one.kinds[*at]) == TokenClass::Text;
                 let rows_of_text = |one: &Sequence| (0..one.kinds.len()).filter(|at| is_text(one, at)).collect();
                 let rows: Vec<Vec<usize>> = pack.sentences.iter().map(rows_of_text).collect();
@@ -413,10 +410,9 @@ impl Runner<'_> {
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
-/// A part of a corpus, and the number of sequences that it makes, where that is known.
+/// A part of a corpus, and the number of its sequences if it is known.
 type CountedPart = (CorpusPart, Option<u64>);
 
-/// A pass with its observers, in its variants.
 struct PassRun<'a> {
     pass: &'a Pass,
     observers: Vec<Box<dyn Observer>>,

@@ -19,7 +19,7 @@ use crate::sequences::derived::task::TaskKind;
 use crate::sequences::shard::Shard;
 
 impl Runner<'_> {
-    /// A sampled pass as it is run: heads that were chosen on the blocks of even number are ablated on the others.
+    /// The sampled pass that is run: heads chosen on the even-numbered blocks are ablated on the odd-numbered ones.
     pub(super) fn as_run(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
         let chooses = self.chooses(pass) && !removed.is_empty();
         Pass { portion: if chooses { Portion::OddSample } else { pass.portion }, ..pass.clone() }
@@ -40,7 +40,7 @@ impl Runner<'_> {
         if pass.sequences == Sequences::Interchange {
             return Ok(once.exchanging(removed));
         }
-        // Fitted gates go towards what replaces heads in the whole sample, in either fold.
+        // In both folds, fitted gates lead to the replacements from the whole sample.
         let portion = if pass.shown == Shown::Fits { Portion::Sample } else { pass.portion };
         let gates = self.gates(corpus, &Pass { portion, ..pass.clone() })?;
         let grid = self.model.grid();
@@ -72,7 +72,7 @@ impl Runner<'_> {
         self.ablation().effect_of.is_some() && has_derivatives && pass.shown == Shown::Activations
     }
 
-    /// The sensitivity of the loss to each head on the blocks of even number, over all shards.
+    /// The sensitivity of the loss to each head on the even-numbered blocks, over all shards.
     fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
         let pass = Pass { portion: Portion::EvenSample, shown: Shown::Derivatives, ..pass.clone() };
         let gates = self.gates(corpus, &pass)?;

@@ -1,4 +1,4 @@
-//! Which packs fit into memory, and beside which others.
+//! Memory for packs: which packs fit, and how many can run side by side.
 
 use anyhow::Result;
 
@@ -7,8 +7,8 @@ use crate::sequences::pack::Pack;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
-/// More weights of attention than this take a minute and more, so that it is said beforehand: with the studies that run by default each
-/// was measured to take 0.3 µs of one core, over a sentence of 1,500 words.
+/// Attention weights of a pack above which the user is told of a wait of a minute or more. With the default studies a weight
+/// takes 0.3 µs of one core, measured over a sentence of 1,500 words.
 const MANY_WEIGHTS: u64 = 1 << 28;
 
 /// The cost of a pass over sequences of these lengths side by side.
@@ -26,7 +26,7 @@ pub(super) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// The memory that is free now but for so many bytes, for so many workers; so many observers keep all weights of attention of a
+    /// Takes the free memory except `reserved` bytes, for `threads` workers; `keeping` observers keep all attention weights of a
     /// pack.
     pub(super) fn new(cost: &'a CostOf<'a>, (keeping, reserved): (usize, u64), threads: usize) -> Self {
         let free = memory::available().unwrap_or(u64::MAX).saturating_sub(reserved);
@@ -55,7 +55,7 @@ impl<'a> Room<'a> {
         usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
     }
 
-    /// A pack that takes long, in words.
+    /// A note about a pack that takes long; `None` for other packs.
     pub(super) fn long(&self, pack: &Pack) -> Option<String> {
         let weights = self.cost_of_pack(pack).weights;
         (weights > MANY_WEIGHTS).then(|| {
@@ -67,8 +67,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Makes sure that there is room for a pack.
-    /// Fails if there is none, even without others beside it.
+    /// Fails if there is no room for a pack, even without others beside it.
     pub(super) fn ensure(&self, pack: &Pack) -> Result<()> {
         let needed = self.cost_of_pack(pack).bytes;
         if !memory::is_too_much(needed, self.free) {
@@ -76,7 +75,7 @@ impl<'a> Room<'a> {
         }
         let error = memory::too_much(needed, self.free, &described(pack));
         let limit = memory::limit_for(needed);
-        // The longest sentence alone that there is room for, by halves.
+        // The longest single sentence that fits, found by halving.
         let fits = |tokens: &usize| !memory::is_too_much(self.cost_of(&[*tokens]).bytes, self.free);
         let longest = pack.sentences.iter().map(|sentence| sentence.ids.len()).max().unwrap_or(0);
         let shorter = std::iter::successors(Some(longest / 2), |tokens| Some(tokens / 2));

@@ -105,8 +105,8 @@ fn run_patched(
     encoder.forward_from(start, &copies, &gates, scratch, &mut PatchedVisitor { observers, group })
 }
 
-/// Passes the activations to the observers, and keeps the hidden states that enter each layer and what is written there, if later
-/// runs of the pack need them, and what a later pass does.
+/// Passes the activations to the observers. If needed, keeps the inputs and the writes of each layer for later runs of the pack,
+/// and activations for a later pass.
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,

@@ -30,15 +30,15 @@ impl Variants {
         Self { first, ..Self::default() }
     }
 
-    /// The vector that replaces each head in tokens of the first class, `[layers * heads, head_dim]`: in all tokens where it is a
-    /// constant.
+    /// The constant that replaces each head, `[layers * heads, head_dim]`, taken from the first token class; constant ablation
+    /// has one vector for all classes.
     pub fn constants(&self) -> Vec<Vec<f32>> {
         let of_first_class = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
         self.replacements.iter().map(of_first_class).collect()
     }
 
-    /// This baseline with every head's gate fully open towards the replacement of its gate in `gates`,
-    /// `[layers * heads]`. Heads that have a gate already keep it.
+    /// Opens every head's gate fully, with its replacement from `gates`, `[layers * heads]`. Heads that already have a gate keep
+    /// it.
     pub fn towards(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
         for (HeadPlace { layer, head }, gate) in grid.places().zip(gates) {
             if self.first.of(layer, head).is_none() {
@@ -48,13 +48,13 @@ impl Variants {
         self
     }
 
-    /// The baseline and one variant for each of these sets of heads, whose contexts are exchanged between sequences.
+    /// Adds one variant for each of these sets of heads, whose contexts are exchanged between sequences.
     pub fn exchanging(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
         self.varied(exchanged, |gates, HeadPlace { layer, head }| gates.exchange(layer, head))
     }
 
-    /// The baseline and one variant without each of these sets of heads, in which the gates `gates`, `[layers * heads]`,
-    /// replace the removed heads. Every variant has the interventions of the baseline, too.
+    /// Adds one variant without each of these sets of heads; `gates`, `[layers * heads]`, replace the removed heads. Every
+    /// variant also has the interventions of the baseline.
     pub fn without(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
         let varied = self.varied(removed, |own, HeadPlace { layer, head }| {
             // Heads that the whole pass removes stay removed.
@@ -65,7 +65,7 @@ impl Variants {
         Self { replacements: gates.to_vec(), ..varied }
     }
 
-    /// The baseline and one variant for each of these sets of heads, with a change of each head.
+    /// Adds one variant for each of these sets of heads, with `change` applied to each head.
     fn varied(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
         let variant = |removed: HeadSet| {
             let mut gates = self.first.clone();

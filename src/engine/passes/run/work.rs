@@ -1,4 +1,4 @@
-//! The expected work of passes, for the bar.
+//! The expected work of passes, for the progress bar.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::passes::pass::{Pass, Portion, Sequences, Shown};
 use crate::sequences::derived::task::Task;
 use crate::system::progress::run::{PassWork, WorkExtent};
 
-/// Forward passes that take as long as a loss and its derivative.
+/// Forward passes that cost as much as one loss with its derivatives.
 const DERIVATIVE: f64 = 3.0;
 
-/// Evaluations that a fit of gates takes.
+/// Expected evaluations of one gate fit.
 const EVALUATIONS: f64 = 25.0;
 
 impl Runner<'_> {
@@ -20,7 +20,7 @@ impl Runner<'_> {
         PassWork { name: pass.name(), extent: self.extent(pass), factor: self.factor(pass, removed) }
     }
 
-    /// The expected work of a pass whose heads follow from results: as if each head were removed once.
+    /// The expected work of a second-stage pass, whose heads depend on results: as if each head were removed once.
     pub(super) fn expected(&self, pass: &Pass) -> PassWork {
         let heads = each_head_and_all(self.model.grid());
         let removed = if pass.portion == Portion::All { BTreeSet::new() } else { heads.into_iter().collect() };

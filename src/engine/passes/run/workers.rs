@@ -24,12 +24,12 @@ use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::run::RunProgress;
 
-/// The part of a corpus that is run: the sentences, or the windows by the first sentence of each, that are in all of these.
+/// The part of a corpus that is run: the sentences, or the windows by their first sentence, that meet all three conditions.
 #[derive(Clone, Copy)]
 pub struct CorpusPart {
     pub shard: Shard,
     pub sample: Sample,
-    /// The parity of the blocks that they are in; `None` if they are in any.
+    /// Parity of the blocks; `None` for all blocks.
     pub parity: Option<usize>,
 }
 
@@ -39,15 +39,14 @@ impl CorpusPart {
         Self { shard, sample: Sample::ALL, parity: None }
     }
 
-    /// Whether a sentence with this number, of the family or document with that one, is in it.
+    /// Whether the part has the sentence with this number, in the family or document `family`.
     pub fn takes(self, sentence: u64, family: u64) -> bool {
         let is_of_it = |parity: usize| block_of(family) % 2 == parity;
         self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(is_of_it)
     }
 
-    /// The windows of at most `max_tokens` tokens of all sentences of the shard that are in it; all of them are
-    /// counted. A window whose sentences were drawn one by one would have gaps, so it is drawn whole, by its first
-    /// sentence: of a sample there is about as much text as where sentences are drawn.
+    /// The windows of at most `max_tokens` tokens that are in the part; all windows of the shard are counted. A window is drawn
+    /// whole, by its first sentence, since single drawn sentences would leave gaps. A sample has about as much text either way.
     pub fn windows(
         self,
         sentences: impl Iterator<Item = Result<Sequence>> + Send,
@@ -66,11 +65,11 @@ impl CorpusPart {
 /// The sequences of a shard, in order, as the tokenizer encodes them.
 pub struct TokenizedSentences<'a> {
     pub corpus: Corpus,
-    /// Encodes them and keeps the tally.
+    /// Encodes the sentences and keeps the tally.
     pub encoder: SentenceTokenizer<'a>,
-    /// The part of them that is taken; the others are skipped.
+    /// Sentences outside this part are skipped.
     pub part: CorpusPart,
-    /// Whether a sentence was an error, at which reading ends: the next line may be the middle of a broken one.
+    /// Whether a sentence was an error. Reading ends there: the next line may be the middle of a broken sentence.
     pub failed: bool,
 }
 
@@ -97,9 +96,8 @@ impl Iterator for TokenizedSentences<'_> {
     }
 }
 
-/// Shows all sequences, in all variants, to fresh observers: packs that an earlier pass has kept as they were there, and of others what
-/// a later pass needs is kept.
-/// Fails if the corpus cannot be read on, or a forward pass fails.
+/// Shows all sequences, in all variants, to fresh observers. Packs kept by an earlier pass are replayed; from other packs, the
+/// activations that a later pass needs are kept. Fails if the corpus cannot be read on, or a forward pass fails.
 pub fn sum_up(
     observers: ObserverSet,
     (model, encoder): (&str, &dyn Encoder),
@@ -125,11 +123,10 @@ pub fn sum_up(
     over_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
 }
 
-/// Runs `show` on every pack of the sequences, with its number and buffers of the worker's own; so many bytes are
-/// reserved for what it leaves. Each worker takes the next pack when it is done with one, and reads and tokenises it
-/// itself, beside the others' forward passes. A pack without room beside the others' waits until those are done. A pack
-/// that is relevant to no observer is only read and counted.
-/// Fails if the corpus cannot be read on, there is no room for a pack, or `show` fails.
+/// Runs `show` on every pack, with its number and the worker's buffers; `reserved` bytes are set aside for kept activations. Each
+/// worker reads and tokenises its next pack itself, while others run forward passes. A pack without room beside others waits
+/// until they are done. A pack that is relevant to no observer is only read and counted. Fails if the corpus cannot be read on,
+/// there is no room for a pack, or `show` fails.
 pub(super) fn over_packs<B: Default>(
     observers: ObserverSet,
     (model, cost, reserved): (&str, &CostOf<'_>, u64),

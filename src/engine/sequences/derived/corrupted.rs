@@ -1,4 +1,4 @@
-//! Sentences with the tokens that a model predicts, with whole words masked or replaced, or as they are (docs/methodology/effect.md).
+//! Sentences for a model's own prediction task: with whole words masked or replaced, or intact (docs/methodology/effect.md).
 
 use std::sync::Arc;
 use std::vec;
@@ -17,7 +17,7 @@ pub const PERIOD: u8 = 7;
 pub struct Corruption {
     pub phases: u8,
     pub noise: Noise,
-    /// The id of the token for text that is not in the vocabulary, if there is one.
+    /// Id of the unknown token, if there is one.
     pub unknown: Option<u32>,
 }
 
@@ -25,15 +25,16 @@ pub struct Corruption {
 pub enum Noise {
     /// The mask of this id; the model predicts the true tokens there.
     Mask(u32),
-    /// Tokens drawn by their frequency (Clark et al. 2020, section 3.2); the model predicts of every token whether it was replaced.
+    /// Tokens drawn by their frequency (Clark et al. 2020, section 3.2); the model predicts for every token whether it was
+    /// replaced.
     Replace(Arc<Unigrams>),
-    /// Nothing: a decoder predicts every token but the first from those before it, and all at once.
+    /// Nothing: a decoder predicts every token but the first from the tokens before it, all in one run.
     Nothing,
 }
 
 impl Corruption {
-    /// The sentence with its words `u` masked or replaced of which `(u + s) mod 7` is the phase, `s` being the number of the
-    /// sentence: all tokens of a word. `None` if there is no such word, or no token to score.
+    /// The sentence with all tokens of each word `u` masked or replaced for which `(u + s) mod 7` is the phase, `s` being the
+    /// number of the sentence. `None` if there is no such word, or no token to score.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
             return predicting_next(sentence, self.unknown);
@@ -70,7 +71,7 @@ impl Corruption {
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// The variants of a sentence, by phase: no independent evidence, so only the first can begin a family.
+    /// The variants of a sentence, by phase. They are not independent, so only the first can begin a family.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
@@ -80,7 +81,8 @@ impl Corruption {
     }
 }
 
-/// The sequence with a prediction of each token of its words but its first, unknown ones not scored; `None` if none is to score.
+/// The sequence with a prediction for each token of its words except the first token. Unknown tokens are not scored; `None` if no
+/// token is.
 pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
     let words = sequence.word_of_tokens().into_iter().enumerate().skip(1);
     let predicted = words.filter_map(|(place, word)| {
@@ -92,12 +94,13 @@ pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequ
     is_scored.then(|| Sequence { predictions, ..sequence.clone() })
 }
 
-/// The class of a token of the text that stands where it stood.
+/// The class of an original token, which was not replaced.
 const ORIGINAL: u32 = 0;
 
 const REPLACED: u32 = 1;
 
-/// The token at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256, the highest first.
+/// Draws the replacement at a position of a sentence by the first 8 bytes, big-endian, of a SHA-256, which any program can
+/// reproduce.
 fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     let hash = Sha256::digest(format!("headscope/replacement/0/{sentence}/{position}"));
     let number = hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));

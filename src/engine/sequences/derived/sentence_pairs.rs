@@ -1,5 +1,5 @@
-//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third and fourth,
-//! and so on; other than [`pairs`](super::pairs), with several sentences of one segment on either side.
+//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third and
+//! fourth, and so on. In [`pairs`](super::pairs) either side may have several sentences.
 
 use std::iter::Peekable;
 
@@ -16,7 +16,7 @@ pub struct SentencePairs<I: Iterator> {
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
-    /// Puts `sentences` into the frame of a pair, none without one, and none longer than `max_tokens` tokens.
+    /// Puts `sentences` into the frame of a pair, of at most `max_tokens` tokens; without a frame there are no pairs.
     pub fn new(sentences: I, frame: Option<Frame>, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), frame, max_tokens, left_out: 0 }
     }
@@ -33,7 +33,7 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
         self.sentences.next_if(|next| next.as_ref().map_or(true, is_wanted)).transpose()
     }
 
-    /// The two in one sequence, in the block of the first; `None` if there is no room.
+    /// Both sentences in one sequence, in the block of the first; `None` if it would be too long.
     fn pair(&self, first: &Sequence, second: &Sequence) -> Option<Sequence> {
         let texts = [first, second].map(|sentence| sentence.text().collect::<Vec<Token>>());
         let pair = self.frame.as_ref()?.around(&texts);

@@ -1,11 +1,11 @@
-//! The attention of a head without any preference: it gives every key that a query sees the same weight.
+//! Uniform attention: every key that a query sees has equal weight.
 
 use super::words::FromToken;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::span::WordSpan;
 
-/// Even attention over a sequence, `A[i, j] = 1 / v(i)` for the keys `j` that query `i` sees, and 0 for others.
+/// Uniform attention over a sequence, `A[i, j] = 1 / v(i)` for the `v(i)` keys `j` that query `i` sees, and 0 for other keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Even {
     visibility: Visibility,
@@ -36,7 +36,7 @@ impl Even {
         self.between_words(a, b, from) > 0.0 && self.between_words(b, a, from) > 0.0
     }
 
-    /// The weight that a word gives another, folded as [`WordAttention`](super::words::WordAttention) does.
+    /// The uniform weight from one word to another, folded as [`WordAttention`](super::words::WordAttention) does.
     pub fn between_words(self, query: &WordSpan, key: &WordSpan, from: FromToken) -> f64 {
         let of_token = |token: usize| {
             let seen = self.visibility.keys(token, self.tokens);
@@ -45,14 +45,14 @@ impl Even {
         };
         match from {
             FromToken::First => of_token(query.start()),
-            // Every token of the word has the same.
+            // Every token of the word gives an equal weight.
             FromToken::Mean if self.visibility.is_whole(self.tokens) => of_token(query.start()),
             FromToken::Mean => query.shares().map(|(token, share)| share * of_token(token)).sum::<f64>() / query.size(),
         }
     }
 }
 
-/// Room for the weights of even attention, reused from sequence to sequence.
+/// Buffers for uniform attention, reused from sequence to sequence.
 #[derive(Clone, Debug, Default)]
 pub struct EvenRows {
     weights: Vec<f32>,

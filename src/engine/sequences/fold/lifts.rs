@@ -1,4 +1,4 @@
-//! Attention between words over that of the even head, which makes the weights of causal attention comparable.
+//! Lift: attention between words divided by uniform attention, which makes the weights of causal attention comparable.
 
 use super::even::Even;
 use super::words::FromToken;
@@ -6,20 +6,20 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// The factors by which attention between words becomes its lift, the weight over that of even attention over what is seen.
+/// Factors that turn attention between words into its lift, the ratio to uniform attention over the visible keys.
 ///
-/// A row of causal attention sums to 1 over as many keys as there are up to its query, and a word gets the attention of all
-/// its tokens: so without the factors the even head takes the word after `d`, or the longest word before it, for the head of
-/// `d` (docs/methodology/causal.md). Where queries see keys on both sides all factors are 1.
+/// A row of causal attention sums to 1 over the keys up to its query, and a word gets the attention of all its tokens. Without
+/// the factors, a uniform head would choose the word after `d`, or the longest word before it, as the head of `d`
+/// (docs/methodology/causal.md). For bidirectional attention all factors are 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lifts {
     words: usize,
-    /// `[words, words]`, query by key, 0 where the key is not seen; empty where queries see keys on both sides.
+    /// `[words, words]`, query by key, 0 where the key is not seen; empty for bidirectional attention.
     factors: Vec<f64>,
 }
 
 impl Lifts {
-    /// The factors of a sequence, of whose keys queries see these.
+    /// The factors of a sequence whose queries see keys by `visibility`.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self::between(&sequence.words, Even::new(visibility, sequence.ids.len()), from)
     }

@@ -6,7 +6,7 @@ use crate::linalg::lanes::LANES;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The farthest offset that is kept apart: metrics by offset run over -8..=8.
+/// The largest offset that is counted separately: metrics by offset run over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
 
 pub const REACH: usize = MAX_OFFSET as usize;
@@ -34,7 +34,7 @@ pub struct TokenRoles {
     pub punctuation: Vec<usize>,
     /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
     pub is_text: Vec<f32>,
-    /// 1 for tokens that are not separators, likewise.
+    /// 1 for tokens that are not separators, 0 for others; rounded up likewise.
     pub is_unseparated: Vec<f32>,
 }
 
@@ -81,12 +81,12 @@ impl TokenRoles {
     }
 }
 
-/// The slot of the offset from `query` to `key`: 0 is -8.
+/// The slot of the offset from `query` to `key`: slot 0 is offset -8.
 pub fn slot(query: usize, key: usize) -> usize {
     key + REACH - query
 }
 
-/// 1 for tokens of a wanted kind, 0 for others and for what fills the last vector.
+/// 1 for tokens of a wanted kind, 0 for others and for the padding of the last vector.
 fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
     let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
     mask.resize(kinds.len().next_multiple_of(LANES), 0.0);

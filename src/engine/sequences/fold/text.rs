@@ -40,7 +40,7 @@ impl TextAttention {
         self.masses.len()
     }
 
-    /// The weights of a query: its own is 0, as are those of special tokens and of what fills the last vector.
+    /// The weights of a query; 0 for the query itself, special tokens and the padding of the last vector.
     pub fn row(&self, query: usize) -> &[f32] {
         &self.rows[query * self.stride() + REACH..][..self.width]
     }

@@ -1,4 +1,4 @@
-//! The units of drawn attention: the words of a sentence and its special tokens.
+//! The units in drawings of attention: the words of a sentence and its special tokens.
 
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
@@ -8,17 +8,17 @@ use crate::sequences::span::WordSpan;
 pub struct Units {
     /// The tokens of each unit, `[units]`.
     pub spans: Vec<WordSpan>,
-    /// The word that each unit is, `[units]`; `None` of a special token.
+    /// The word that each unit is, `[units]`; `None` for a special token.
     pub words: Vec<Option<usize>>,
     /// The unit of each word, `[words]`.
     pub of_word: Vec<usize>,
 }
 
 impl Units {
-    /// The units of a sequence. Tokens of text that are of no word are in none.
+    /// The units of a sequence. Text tokens outside words are in no unit.
     pub fn new(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
-        // The first token of a decoder may be of a word.
+        // The first token of a decoder may belong to a word.
         let of_word = |token: &usize| sequence.words.iter().any(|word| word.tokens.contains(token));
         let special = (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token].is_special());
         let special = special.filter(|token| sequence.kinds[*token] != TokenKind::First || !of_word(token));
@@ -33,7 +33,8 @@ impl Units {
         Self::of(words.collect(), vec![0; sequence.words.len()])
     }
 
-    /// The units of a sentence of a window: the first token of that, all between it and the sentence as one, and the words.
+    /// The units of one sentence in a window: the window's first token, everything between it and the sentence as one unit, and
+    /// the words.
     pub fn of_sentence(sequence: &Sequence, sentence: usize) -> Self {
         let (text, words) = (&sequence.texts[sentence], sequence.words_of_sentences().swap_remove(sentence));
         let before = [0..text.start.min(1), 1..text.start.max(1)].into_iter().filter(|span| !span.is_empty());
@@ -44,7 +45,7 @@ impl Units {
         Self::of(units, vec![last_before; sequence.words.len()])
     }
 
-    /// These units; `of_word` has the unit of each word that is none of them.
+    /// `of_word` has the unit of each word that is outside `units`.
     fn of(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {
@@ -55,12 +56,12 @@ impl Units {
         Self { spans, words, of_word }
     }
 
-    /// The unit that a token is of, the first of several.
+    /// The first unit that has this token.
     pub fn of_token(&self, token: usize) -> Option<usize> {
         self.spans.iter().position(|span| span.tokens.contains(&token))
     }
 
-    /// The text of each unit, `[units]`: words as the corpus has them, special tokens by what `special` makes of their place.
+    /// The text of each unit, `[units]`: words as the corpus has them, special tokens as `special` names their place.
     pub fn texts(&self, sequence: &Sequence, special: impl Fn(usize) -> String) -> Vec<String> {
         let text = |(span, word): (&WordSpan, &Option<usize>)| match word {
             Some(word) => sequence.form(*word).to_owned(),

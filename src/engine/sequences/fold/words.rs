@@ -7,7 +7,7 @@ use multiversion::multiversion;
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::span::WordSpan;
 
-/// Which token speaks for a word that the tokenizer split, when the word is the query.
+/// How the tokens of a split word are pooled, when the word is the query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FromToken {
@@ -26,12 +26,13 @@ pub struct WordAttention {
     runs: Vec<WordRun>,
 }
 
-/// Words that follow each other, as do their tokens: any number of one token each, or one of several or that shares a token.
+/// Consecutive words with consecutive tokens: either words of one token each, or a single word that has several tokens or shares
+/// one.
 #[derive(Clone, Debug)]
 struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
-    /// The shares of a word that shares a token; `None` of others.
+    /// The token shares of a word that shares a token; `None` for other words.
     shared: Option<WordSpan>,
 }
 

@@ -1,4 +1,4 @@
-//! The tally: the sequences of a corpus, and the sentences that were left out, with the reasons.
+//! The tally: counts of the sequences of a corpus, and of the left-out sentences by reason.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,7 @@ impl SkipReason {
         }
     }
 
-    /// An error for this reason with the way out, where there is one.
+    /// Adds the hint for this reason, if there is one.
     pub fn with_way_out(self, error: Error) -> Error {
         if self != Self::TooManyTokens {
             return error;
@@ -83,11 +83,11 @@ impl WordSkip {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutWords {
-    /// Their number, by reason.
+    /// Number of left-out words, by reason.
     pub skipped: BTreeMap<WordSkip, u64>,
-    /// Words whose head is one of them.
+    /// Words whose head was left out.
     pub heads: u64,
-    /// The first that the tokenizer made nothing of, by its place in its sentence.
+    /// The first word that the tokenizer made nothing of: its place in its sentence, and its form.
     #[serde(skip)]
     pub unread: Option<(usize, String)>,
 }
@@ -103,29 +103,29 @@ merge_fields!(LeftOutWords { skipped, heads });
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub sentences: u64,
-    /// Tokens of the encoded sentences, special tokens included; in windows, which have them instead, tokens of text.
+    /// Tokens of the encoded sentences, special tokens included; text tokens alone if sentences are read in windows.
     pub tokens: u64,
     pub text_tokens: u64,
-    /// Unknown tokens of text: those in the place of text outside the vocabulary.
+    /// Unknown tokens, which stand for text outside the vocabulary.
     pub unknown: u64,
     pub words: u64,
     pub longest: u64,
     pub skipped: BTreeMap<SkipReason, u64>,
     #[serde(default)]
     pub left_out: LeftOutWords,
-    /// Tokens of the encoded sentences that are of several words.
+    /// Tokens of the encoded sentences that words share.
     #[serde(default)]
     pub shared_tokens: u64,
-    /// Whether the words of the encoded sentences could be read.
+    /// Counts of how well the tokenizer could read the encoded sentences.
     #[serde(default)]
     pub legibility: Legibility,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
-    /// Sentences encoded that were given as words of which not every one has an annotated head.
+    /// Encoded sentences of words in which some word has no annotated head.
     pub unannotated: u64,
-    /// Sentences encoded that were given as words of which not every one has a universal part of speech.
+    /// Encoded sentences of words in which some word has no universal part of speech.
     pub untagged: u64,
-    /// Files and folders that are no corpus files; the fewest when a part of it was opened, for the run itself may write some.
+    /// Files and folders that are no corpus files; the least number over all shards, since the run itself may write some.
     #[serde(default)]
     pub passed_over: u64,
     #[serde(default)]
@@ -167,7 +167,7 @@ impl Tally {
         Some(self.windows).filter(|windows| windows.windows > 0)
     }
 
-    /// Tokens of what went through the model, and of the longest sequence of it, special tokens included.
+    /// Tokens of all sequences, and of the longest sequence, special tokens included.
     pub fn read(&self) -> (u64, u64) {
         self.in_windows().map_or((self.tokens, self.longest), |windows| (windows.tokens, windows.longest))
     }
@@ -222,7 +222,7 @@ pub struct Legibility {
     /// Words whose capitals are lower-cased although the vocabulary is cased.
     pub lower_cased: u64,
     pub of_one_token: u64,
-    /// Sentences with a word that no entry is as long as, and that is one unknown token: of vocabularies of letters or k-mers.
+    /// Sentences with a word that is longer than every entry and is one unknown token, for vocabularies of letters or k-mers.
     pub unparted: u64,
 }
 

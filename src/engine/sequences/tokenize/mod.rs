@@ -1,4 +1,4 @@
-//! Sequences of tokens made of sentences, and the sentences that cannot be analysed.
+//! Tokenises sentences into sequences, and skips the sentences that cannot be analysed.
 
 mod spans;
 
@@ -24,7 +24,7 @@ use crate::system::time_limit;
 #[cfg(test)]
 mod tests;
 
-/// The kind of class that tokens of a small vocabulary are.
+/// The kind of word class for the tokens of a small vocabulary.
 pub const TOKEN_CLASSES: &str = "token";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -79,23 +79,23 @@ impl<'a> SentenceTokenizer<'a> {
         Self { spacing, ..self }
     }
 
-    /// Makes sequences for a model with so many segments, if it has any: a missing segment becomes the last one.
+    /// Adapts sequences to a model with `count` segments: higher segments become the last one.
     pub fn segments(self, count: usize) -> Self {
         Self { last_segment: u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1), ..self }
     }
 
-    /// Makes it an error, if `strict`, that a sentence must be left out, or a word that the tokenizer makes nothing of.
+    /// If `strict`, a left-out sentence is an error, and so is a word that the tokenizer makes nothing of.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    /// Makes tokens of sentences as they stand in the text of their document, where they are read in it: joined by a space, which
-    /// some tokenizers make a part of the token after it. Special tokens then belong to windows, and are not counted with sentences.
+    /// Sets the context. Sentences read in their document are tokenised after a joining space, which some tokenizers put into the
+    /// next token. Special tokens then belong to windows, and are not counted with sentences.
     pub fn within(self, context: Reads) -> Self {
         Self { context, ..self }
     }
 
-    /// Makes a sequence of a sentence, and counts it or the reason why there is none; an error names file and line.
+    /// Tokenises a sentence, and counts it or the reason for skipping it; an error names file and line.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
         self.encoded(sentence).class(Class::Input)
     }
@@ -114,7 +114,7 @@ impl<'a> SentenceTokenizer<'a> {
         let follows_a_space = is_later && !sentence.is_glued && self.tokenizer.joins_by_a_space;
         let before = if follows_a_space { " " } else { "" };
         let mut left_out = LeftOutWords::default();
-        // Of a longer text only the beginning is tokenised.
+        // Only the beginning of a longer text is tokenised.
         let bytes = content.bytes().min(MAX_SENTENCE_BYTES as u64);
         let residues = match &content {
             Content::Text(residues) if !links.is_empty() => Some(residues.len()),
@@ -132,7 +132,7 @@ impl<'a> SentenceTokenizer<'a> {
                 self.written((words, &mut links), &written, before, &mut left_out)
             }
         });
-        // No fact may be told of a skip before this: the downcast would not find it.
+        // A skip must get no facts before this downcast, which would not find it.
         let sequence = match tokenized.map_err(Error::downcast::<SkipReason>) {
             Ok(sequence) => sequence,
             Err(Ok(reason)) if self.strict => {
@@ -163,7 +163,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(Tokenized::Sequence(Box::new(sequence)))
     }
 
-    /// Makes links between so many residues those between the words of a sequence, which may have been cut, one of each residue.
+    /// Turns links between residues into links between the words of a sequence, one word for each residue; the sequence may have
+    /// been cut.
     fn link_residues(&self, links: &mut [LinkSet], residues: usize, sequence: &Sequence) -> Result<()> {
         let words = sequence.words.len();
         let is_cut = self.truncate && sequence.ids.len() == self.max_tokens && words < residues;
@@ -217,11 +218,11 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(Sequence { spelled, ..sequence })
     }
 
-    /// Words one by one, each with a space before it; of a pair of texts `first_text` of them are of the first.
+    /// Tokenises words one by one, each with a space before it; the first `first_text` words are the first text of a pair.
     fn spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Sequence> {
         self.ensure_of_words()?;
         ensure!(!words.is_empty(), SkipReason::NoTokens);
-        // Each word has a token of its own, or the sentence is left out for that.
+        // Each word has at least one token, or the sentence is skipped for that.
         ensure!(words.len() <= self.max_tokens, SkipReason::TooManyTokens);
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let encoding = match first_text {
@@ -231,7 +232,7 @@ impl<'a> SentenceTokenizer<'a> {
         self.finish(&encoding, Some(words))
     }
 
-    /// Words as they were written, in a text with `before` in front of it.
+    /// Tokenises words in their written text, with `before` in front of it.
     fn written(
         &self,
         (words, links): (Vec<Word>, &mut [LinkSet]),
@@ -262,7 +263,7 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(())
     }
 
-    /// `given` are the words that were given to the tokenizer, where it was given words.
+    /// `given` are the pre-split words; `None` for running text.
     fn finish(&self, encoding: &Encoding, given: Option<Vec<Word>>) -> Result<Sequence> {
         let words = word_spans(encoding);
         ensure!(!words.is_empty(), SkipReason::NoTokens);
@@ -290,7 +291,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// Gives each word of one whole token the class of that token, if the vocabulary is small and no word has a class.
-    /// Punctuation has none, as it has a label of its own.
+    /// Punctuation has no class, since it has its own label.
     fn classify(&self, (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]), annotations: &mut Vec<Annotation>) {
         if self.classes.is_empty() || annotations.iter().any(|annotation| annotation.class.is_some()) {
             return;
@@ -313,8 +314,8 @@ fn ensure_tokenisable(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The words that have tokens, and these; the others are counted, and the words that depend on them, whose heads are then
-/// unknown. Links go with their words. `places` are the bytes of all words.
+/// Keeps the words that have tokens, with their spans and links. Counts the other words, and their dependents, whose heads become
+/// unknown. `places` are the bytes of all words.
 fn kept(
     (words, links): (Vec<Word>, &mut [LinkSet]),
     spans: Vec<Option<WordSpan>>,
@@ -352,7 +353,7 @@ fn kept(
 
 pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
     let special = encoding.get_special_tokens_mask();
-    // A special token at the end alone, as T5's `</s>`, is no first one.
+    // A special token only at the end, as T5's `</s>`, is no first one.
     let first = special.first().filter(|&&mask| mask == 1).map(|_| 0);
     let kind = |(position, &id): (usize, &u32)| {
         if special[position] == 0 {

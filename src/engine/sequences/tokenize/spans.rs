@@ -1,4 +1,4 @@
-//! Which tokens each word of a text has, by the places of both in the text.
+//! Assigns tokens to words, by the bytes of both in the text.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 use crate::sequences::span::WordSpan;
 
-/// The tokens of each of `words`, ranges of bytes of the text that was encoded, ascending; `None` for a word without any.
+/// The tokens of each of `words`, which are byte ranges of the encoded text, ascending; `None` for a word without tokens.
 ///
-/// A token is of the words that have a character in it, in shares by the number of these; characters that are not seen
-/// count only where there are no others. The space before a word is of none, even as a part of the word's token. A token
-/// of nothing but that space goes with the token after it, if the tokenizer cut both from one piece, as sentencepiece cuts
-/// `▁` and `(`; else it is of no word.
+/// A token belongs to the words that have characters in it, in shares by the number of characters; invisible characters count
+/// only if there are no others. The space before a word belongs to no word, even inside the word's token. A token of that space
+/// alone goes with the token after it, if the tokenizer cut both from one piece, as sentencepiece cuts `▁` and `(`; else it
+/// belongs to no word.
 pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]) -> Vec<Option<WordSpan>> {
     let (special, pieces) = (encoding.get_special_tokens_mask(), encoding.get_word_ids());
     let mut spans: Vec<Option<WordSpan>> = vec![None; words.len()];
     let mut owners = Vec::new();
-    // The last word that has a token: none before it has another, so words share tokens at their ends alone.
+    // The last word that has a token. Earlier words get no more tokens, so words share tokens only at their ends.
     let mut last = 0;
     let mut blanks: Option<usize> = None;
     for (token, &(start, end)) in encoding.get_offsets().iter().enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]
     spans
 }
 
-/// The words from `from` on that have a part of a token, which has these bytes of the text, each with its share.
+/// The words, from `from` on, that overlap a token's bytes in the text, each with its share.
 fn owners_of(token: Range<usize>, text: &str, words: &[Range<usize>], from: usize, owners: &mut Vec<(usize, f64)>) {
     owners.clear();
     let first = from + words[from..].partition_point(|word| word.end <= token.start);
@@ -65,7 +65,8 @@ fn owners_of(token: Range<usize>, text: &str, words: &[Range<usize>], from: usiz
     owners.iter_mut().for_each(|(_, seen)| *seen /= all);
 }
 
-/// Whether a character is seen: no white space, and none that a tokenizer may drop or take for it, as U+200B and the soft hyphen.
+/// Whether a character is visible: neither white space nor a character that tokenizers may drop or treat as space, such as U+200B
+/// and the soft hyphen.
 fn is_seen(c: char) -> bool {
     !c.is_whitespace()
         && !matches!(c, '\u{fe00}'..='\u{fe0f}')

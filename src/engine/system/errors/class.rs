@@ -1,9 +1,9 @@
-//! Classes of failures: the exit status that a script branches on.
+//! Classes of failures, which decide the exit status that scripts branch on.
 
-/// The class of a failure. Each has an exit status of its own.
+/// The class of a failure. Each has its own exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Something else: what was computed is not there.
+    /// Any other failure: there is no result.
     Other,
     /// The command line, or a table in its place, is wrong.
     Usage,
@@ -13,17 +13,15 @@ pub enum Class {
     Model,
     /// An output cannot be written.
     Output,
-    /// Shards of a corpus are missing: run them, and give the same command again.
+    /// Shards of a corpus are missing: run them, and repeat the command.
     Incomplete,
-    /// The network does not answer: the same command may do later.
+    /// The network does not answer: the command may succeed later.
     Temporary,
 }
 
-/// The facts about a class that users and programs read.
 struct ClassFacts {
-    /// The exit status.
     status: u8,
-    /// The name for programs.
+    /// Machine-readable name.
     code: &'static str,
     /// The trouble in a word or two.
     about: &'static str,
@@ -52,7 +50,6 @@ impl Class {
         self.facts().status
     }
 
-    /// Its name for programs.
     pub fn code(self) -> &'static str {
         self.facts().code
     }

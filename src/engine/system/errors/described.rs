@@ -1,4 +1,4 @@
-//! Errors for people, and for programs that read them.
+//! Errors as text for people and as JSON for programs.
 
 use anyhow::Error;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use super::facts;
 pub enum ErrorFormat {
     #[default]
     Text,
-    /// Each as one line of JSON.
+    /// One line of JSON per error.
     Json,
 }
 
@@ -22,13 +22,13 @@ pub struct Described {
     pub status: u8,
     /// The whole message, as it is printed without the option.
     pub message: String,
-    /// The file that it is about, if there is one.
+    /// File that the error is about, if any.
     pub file: Option<String>,
     /// The line of that file, counted from 1.
     pub line: Option<u64>,
-    /// The value that cannot be used, as it was given; of a long one its beginning.
+    /// The unusable value as it was given, shortened if it is long.
     pub value: Option<String>,
-    /// The way out, which ends the message, if there is one.
+    /// The hint that ends the message, if there is one.
     pub hint: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Known facts about an error beside its words: its class, the file and line that it is about, and the way out. A fact
-//! is attached where the error arises, and stays when context is put around it.
+//! Facts attached to an error in addition to its message: class, file, line, option, value and hint. A fact is attached where the
+//! error arises, and survives added context.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
@@ -10,23 +10,23 @@ use anyhow::Error;
 use super::class::Class;
 use crate::system::printable::shortened;
 
-/// Facts about an error, most of them unknown.
+/// Facts about an error; unknown ones are `None`.
 #[derive(Debug, Default)]
 struct ErrorFact {
     class: Option<Class>,
     /// The subject of the error: a file, a line, or a line of a file.
     file: Option<String>,
     line: Option<u64>,
-    /// The characters before the way out, and the way out.
+    /// Separator before the hint, and the hint.
     hint: Option<(&'static str, String)>,
-    /// The option of the command line that it is about.
+    /// Command-line option that the error is about.
     option: Option<String>,
     value: Option<String>,
-    /// Its whole message, its causes included, where that is put in other words or a way out at its end.
+    /// The whole message with its causes, if it was reworded or got a hint at its end.
     words: Option<String>,
 }
 
-/// An error with a fact about it. It reads as the error does, and a way out comes last.
+/// An error with a fact about it. It displays as the error does, or as the `words` of the fact.
 #[derive(Debug)]
 struct AnnotatedError {
     error: Error,
@@ -49,7 +49,7 @@ impl StdError for AnnotatedError {
 }
 
 impl Class {
-    /// The class of an error: the innermost that it was given.
+    /// The class of an error: the innermost one attached, else `Other`.
     pub fn of(error: &Error) -> Self {
         facts(error.as_ref()).filter_map(|fact| fact.class).last().unwrap_or(Self::Other)
     }
@@ -62,7 +62,7 @@ pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
     let mut next = Some(error);
     iter::from_fn(move || {
         let cause = next?;
-        // An error of reading or writing passes over the one that it was made of.
+        // The source of an `io::Error` skips the error that it wraps.
         let within = || Some(cause.downcast_ref::<io::Error>()?.get_ref()? as &Cause);
         next = match cause.downcast_ref::<AnnotatedError>() {
             Some(annotated) => Some(annotated.error.as_ref()),
@@ -77,8 +77,8 @@ fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
-/// The file and the line that an error is about: the outermost line of a file, else the outermost of each. Of JSON the
-/// reader knows the line.
+/// The file and the line that an error is about: the outermost pair of both, else the outermost of each. JSON errors know their
+/// line.
 pub fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));
@@ -97,49 +97,49 @@ pub fn option(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.option.as_deref())
 }
 
-/// The value that an error is about, as it was given: the outermost.
+/// The outermost value that an error is about.
 pub fn value(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.value.as_deref())
 }
 
-/// The way out of an error, with what was added to it.
+/// All hints of an error, joined.
 pub fn hint(error: &Cause) -> Option<String> {
     let hints = facts(error).filter_map(|fact| fact.hint.clone());
     hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
 }
 
-/// An error, or a result that may be one, which is told what is known about it. Each method keeps a result that is none.
+/// Attaches facts to an error, or to the error of a result; `Ok` passes through.
 pub trait Facts: Sized {
     type Annotated;
 
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self::Annotated;
 
-    /// Gives it a class, unless it has one.
+    /// Attaches a class, unless the error has one.
     fn class(self, class: Class) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.class = Some(class)))
     }
 
-    /// Says which file it is about, which its words name.
+    /// Attaches the file that the error is about; the message already names it.
     fn about(self, file: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.file = Some(file.to_string())))
     }
 
-    /// Says which line it is about, which its words name.
+    /// Attaches the line that the error is about; the message already names it.
     fn in_line(self, line: u64) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.line = Some(line)))
     }
 
-    /// Says which option of the command line it is about, which its words name.
+    /// Attaches the command-line option that the error is about; the message already names it.
     fn of_option(self, name: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.option = Some(name.to_string())))
     }
 
-    /// Says which value it is about, which its words name; a long one is cut short.
+    /// Attaches the value that the error is about, cut short if long; the message already names it.
     fn of_value(self, value: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.value = Some(shortened(&value.to_string()))))
     }
 
-    /// Puts `file:line` before it.
+    /// Puts `file:line` before the message, and attaches both.
     fn at(self, file: impl Display, line: u64) -> Self::Annotated {
         self.annotate(|error| {
             let error = error.context(format!("{file}:{line}"));
@@ -147,12 +147,12 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Puts before it what cannot be done to a file.
+    /// Puts what cannot be done to a file before the message, and attaches the file.
     fn cannot(self, what: &str, file: impl Display) -> Self::Annotated {
         self.annotate(|error| error.context(format!("cannot {what} `{file}`")).about(file))
     }
 
-    /// Puts its whole message in other words. What is known about it stays.
+    /// Replaces the whole message. Attached facts stay.
     fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
         self.annotate(|error| {
             let words = words(format!("{error:#}"));
@@ -160,12 +160,12 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Puts the way out at its end, after a colon.
+    /// Appends a hint to the message, after a colon.
     fn hint(self, hint: impl Display) -> Self::Annotated {
         self.hint_after(": ", hint)
     }
 
-    /// Asks at its end whether a name like the given one was meant, if there is one.
+    /// Appends a question whether `name`, if any, was meant.
     fn did_you_mean(self, name: Option<impl Display>) -> Self::Annotated {
         self.annotate(|error| match name {
             Some(name) => error.hint_after("; ", format!("did you mean `{name}`?")),
@@ -173,7 +173,7 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Puts the way out at its end, `after` these characters.
+    /// Appends a hint to the message, after the separator `after`.
     fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| {
             let words = format!("{error:#}{after}{hint}");
@@ -181,7 +181,7 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Says which of its words are the way out, where they do not end it.
+    /// Attaches a hint that stands within the message, not at its end.
     fn hinted(self, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }
@@ -203,7 +203,7 @@ impl<T, E: Into<Error>> Facts for Result<T, E> {
     }
 }
 
-/// The error as one of reading or writing. What is known about it stays.
+/// Converts an error into an `io::Error`. Attached facts stay.
 pub fn io_error(kind: io::ErrorKind, error: Error) -> io::Error {
     io::Error::new(kind, error.reallocate_into_boxed_dyn_error_without_backtrace())
 }

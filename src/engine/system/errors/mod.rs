@@ -1,5 +1,4 @@
-//! Errors: the class of a failure, which is the exit status, what else is known of one, and the form in which errors are
-//! printed.
+//! Errors: the class of a failure (its exit status), the facts attached to an error, and the printed forms.
 
 mod class;
 mod described;

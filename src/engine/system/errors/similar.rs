@@ -1,4 +1,4 @@
-//! The known name most like one that is not there, for "did you mean".
+//! The known name most similar to an unknown one, for "did you mean".
 
 /// Likeness below which two names have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
 const ALIKE: f64 = 0.8;
@@ -6,9 +6,8 @@ const ALIKE: f64 = 0.8;
 /// The shortest run of letters that two names share by more than chance.
 const SHARED: usize = 3;
 
-/// The name most like `wanted`, the first of equals; `None` if none is alike. Names are compared by Jaro-Winkler
-/// similarity, which finds slips. Where that finds none, a name counts that has most of its letters in one run with
-/// `wanted`: `subject` has four of the five letters of `nsubj`.
+/// The known name most similar to `wanted`, the first on a tie; `None` if none is similar. Jaro-Winkler similarity finds typing
+/// slips. Failing that, a name counts if one common substring has most of the shorter name: `subject` has `subj` of `nsubj`.
 pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let lower = wanted.to_lowercase();
@@ -20,14 +19,14 @@ pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
     by(strsim::jaro_winkler).or_else(|| by(shared_run))
 }
 
-/// The share of the shorter of two names that stands in both in one run.
+/// Length of the longest common substring as a share of the shorter name; 0 below [`SHARED`] letters.
 fn shared_run(a: &str, b: &str) -> f64 {
     let run = longest_common_run(a, b);
     let shorter = a.chars().count().min(b.chars().count());
     if run >= SHARED { run as f64 / shorter as f64 } else { 0.0 }
 }
 
-/// The length of the longest text that is part of both.
+/// Length of the longest common substring, in characters.
 fn longest_common_run(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let (mut longest, mut ending_before) = (0, vec![0; b.len() + 1]);

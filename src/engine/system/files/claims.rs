@@ -1,5 +1,5 @@
-//! The files that this process has read and those that it will write: no file may be both. Files are compared by
-//! identity, not by name: a hard link or a symbolic link is the file that it leads to.
+//! The files that this process reads and writes: no file may be both. Files are compared by identity, not by name, so that a link
+//! counts as its target.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
@@ -15,13 +15,13 @@ use crate::system::errors::{Facts, io_error};
 pub(super) struct FileId {
     device: u64,
     inode: u64,
-    /// The inode of a file that is gone goes to a new one, which is born later. `None` where births are not recorded.
+    /// Birth time, since a new file may reuse the inode of a deleted file. `None` if births are not recorded.
     born: Option<SystemTime>,
 }
 
 impl FileId {
-    /// The identity of a regular file; `None` for what has no content to lose, as a pipe or a device, and on systems
-    /// without inodes.
+    /// The identity of a regular file; `None` for pipes and devices, which have no content to lose, and on systems without
+    /// inodes.
     fn of(metadata: &Metadata) -> Option<Self> {
         #[cfg(unix)]
         if metadata.is_file() {
@@ -36,7 +36,7 @@ impl FileId {
 #[derive(Default)]
 struct Claims {
     read: HashSet<FileId>,
-    /// Outputs that are open; one that is done is no longer here.
+    /// Open outputs; finished outputs are removed.
     written: Vec<FileId>,
 }
 
@@ -46,8 +46,7 @@ fn claims() -> MutexGuard<'static, Claims> {
     CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes that a file is read.
-/// Fails if it is an output of this process.
+/// Registers a file as read. Fails if it is an output of this process.
 pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
     let Some(id) = FileId::of(metadata) else { return Ok(()) };
     let mut claims = claims();
@@ -58,12 +57,11 @@ pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// A file that an output replaces, as long as the output is open.
+/// Registration of a file that an open output replaces.
 #[derive(Debug)]
 pub(super) struct ReplacedFile(Option<FileId>);
 
-/// Notes that a file will be replaced.
-/// Fails if this process has read it.
+/// Registers a file to be replaced. Fails if this process has read it.
 pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::of(metadata);
     ensure_unread(metadata)?;
@@ -71,13 +69,12 @@ pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     Ok(ReplacedFile(id))
 }
 
-/// Notes that a file is written from now on, as long as the process lives.
+/// Registers a file as written until the process ends.
 pub(super) fn write_for_good(metadata: &Metadata) {
     claims().written.extend(FileId::of(metadata));
 }
 
-/// Makes sure that this process has not read a file.
-/// Fails if it has.
+/// Fails if this process has read the file.
 pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
     let is_read = FileId::of(metadata).is_some_and(|id| claims().read.contains(&id));
     if is_read { Err(same_run("the same run reads it")) } else { Ok(()) }

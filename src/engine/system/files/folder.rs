@@ -1,4 +1,4 @@
-//! Output folders: made beside their place and renamed when they are whole, so that nobody finds half of one.
+//! Output folders: written beside their place and renamed when complete, so that nobody finds half of one.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -11,15 +11,14 @@ use super::output::{PREFIX, SUFFIX, folder_of, new_files, unwritable};
 use crate::system::errors::{Class, Facts};
 use crate::system::interrupt;
 
-/// A folder to write. What is written into it is there with [`OutputFolder::commit`].
+/// A folder being written. It appears at its path with [`OutputFolder::commit`].
 pub struct OutputFolder {
     path: PathBuf,
     temporary: TempDir,
 }
 
 impl OutputFolder {
-    /// Makes sure that a folder can be made at `path`.
-    /// Fails if there is anything but an empty folder, or none can be made beside it.
+    /// Prepares a folder for `path`. Fails if anything but an empty folder is there, or no folder can be created beside it.
     pub fn open(path: &Path) -> Result<Self> {
         Self::opened(path).cannot("write", path.display()).class(Class::Output)
     }
@@ -67,29 +66,28 @@ impl OutputFolder {
         })
     }
 
-    /// Makes it the folder.
-    /// Fails if there is one with files by now.
+    /// Moves the folder to its path. Fails if a folder with files is there by now.
     pub fn commit(self) -> Result<()> {
         let Self { path, temporary } = self;
         let mut list = interrupt::lock();
         list.forget(temporary.path());
         let move_it = || {
-            // An empty folder makes room; one that was filled meanwhile stays.
+            // Removes an empty folder; fails if it was filled meanwhile.
             if path.is_dir() {
                 fs::remove_dir(&path)?;
             }
             fs::rename(temporary.path(), &path)
         };
         move_it().cannot("write", path.display()).class(Class::Output)?;
-        // It is no longer where it would be removed from.
+        // The temporary path no longer exists, so nothing is left to remove.
         let _ = temporary.keep();
         list.is_whole();
         Ok(())
     }
 }
 
-/// All files in a folder and its subfolders, by their paths within it, in the order of their names; hidden ones are passed over.
-/// Fails if a folder cannot be read.
+/// All files in a folder and its subfolders, by relative path, sorted; hidden entries are skipped. Fails if a folder cannot be
+/// read.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     add_files(folder, Path::new(""), &mut found).cannot("read", folder.display())?;

@@ -1,4 +1,4 @@
-//! Reports packed by gzip (RFC 1952): whole texts in memory, unpacked within a bound.
+//! Reports compressed by gzip (RFC 1952): whole texts in memory, decompressed within a bound.
 
 use std::io::{self, Read, Write};
 
@@ -10,26 +10,24 @@ use flate2::write::GzEncoder;
 use super::input::too_long;
 use crate::system::errors::{Facts, io_error};
 
-/// How such bytes begin (RFC 1952, 2.3.1).
+/// First bytes of gzip data (RFC 1952, 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Largest ratio of unpacked to packed bytes, as of a partial: reports have 5 to 10 times, and
-/// deflate can make 1032.
+/// Largest ratio of decompressed to compressed bytes, as for partials. Reports have 5 to 10; deflate can reach 1032.
 const LARGEST_RATIO: u64 = 256;
 
-/// Unpacked bytes that are not held against the ratio: 1 MiB, which costs nothing.
+/// Decompressed bytes up to which the ratio is not checked: 1 MiB, which costs nothing.
 const ALWAYS: u64 = 1 << 20;
 
-/// Bytes, packed. Equal ones are packed equally: the header has neither a time nor a name.
-/// Fails for no bytes.
+/// Compresses bytes. Equal bytes give equal results: the header has neither a time nor a name. Never fails.
 pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes)?;
     encoder.finish()
 }
 
-/// Bytes, unpacked if they are packed.
-/// Fails if they cannot be unpacked, or come to more than `most` bytes or to far more than they are; no more is unpacked then.
+/// Decompresses bytes if they are compressed. Fails if they are damaged, or exceed `most` bytes or 256 times their size;
+/// decompression stops there.
 pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes);

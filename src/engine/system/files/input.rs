@@ -8,12 +8,10 @@ use anyhow::anyhow;
 
 use crate::system::errors::{Facts, io_error};
 
-/// The beginning of a pointer file of git's large file storage
-/// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
+/// First bytes of a pointer file of git LFS (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
 pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// Makes sure that a file with this beginning is not the pointer to a file that git has not fetched.
-/// Fails if it is.
+/// Fails if a file with this beginning is a git LFS pointer, whose content was not fetched.
 pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
     if beginning.starts_with(LFS_POINTER) {
         let pointer = anyhow!("it is a pointer of git LFS and not the file itself");
@@ -34,8 +32,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file that can be read at any place, for opening a pipe waits for somebody to write to it.
-/// Fails as [`open`], or if it is no regular file.
+/// Opens a regular file, since opening a pipe waits for a writer. Fails as [`open`], or if it is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::NotSeekable, "it is no file"));
@@ -50,7 +47,7 @@ pub fn stdin() -> io::Result<io::Stdin> {
     #[cfg(unix)]
     {
         use std::os::fd::AsFd;
-        // One that is closed has nothing to lose.
+        // A closed standard input has nothing to lose.
         if let Ok(file) = stdin.as_fd().try_clone_to_owned().map(File::from) {
             super::claims::read(&file.metadata()?)?;
         }
@@ -58,8 +55,8 @@ pub fn stdin() -> io::Result<io::Stdin> {
     Ok(stdin)
 }
 
-/// The bytes of a file that has `most` bytes at most.
-/// Fails as [`open`], or if it cannot be read, is longer (no more than `most` bytes are read then) or is a pointer of git LFS.
+/// Reads a file of at most `most` bytes. Fails as [`open`], or if it cannot be read, is longer (at most `most` bytes are read
+/// then) or is a git LFS pointer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
@@ -71,8 +68,8 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of a file that another program named; a pipe is refused, since nobody may ever write to it.
-/// Fails as [`read`], or if it is no regular file.
+/// Reads a file that another program named; a pipe is refused, since nobody may ever write to it. Fails as [`read`], or if it is
+/// no regular file.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     open_regular(path).map(drop)?;
     read(path, most)
@@ -84,16 +81,14 @@ pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
     text(read(path, most)?)
 }
 
-/// The bytes of a stream, standard input for one, that has `most` bytes at most.
-/// Fails if it cannot be read or is longer.
+/// Reads a stream, such as standard input, of at most `most` bytes. Fails if it cannot be read or is longer.
 pub fn read_all(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_long(most)) } else { Ok(bytes) }
 }
 
-/// Bytes as text.
-/// Fails if they are not UTF-8; the error names the first byte that is not.
+/// Decodes text. Fails if the bytes are not UTF-8; the error names the first wrong byte.
 pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let place = error.utf8_error().valid_up_to();

@@ -1,6 +1,6 @@
-//! Output files: opened before the work begins, written beside their place and renamed when they are whole. An
-//! incomplete file has a temporary name, which [`is_temporary`] knows, and is locked as long as its process lives. One
-//! that a killed process left behind is removed by the next that writes to the same folder.
+//! Output files: opened before the work begins, written beside their place and renamed when complete. An incomplete file has a
+//! temporary name ([`is_temporary`]), and is locked while its process lives. The leftover of a killed process is removed by the
+//! next process that writes to the folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -22,17 +22,15 @@ use crate::system::interrupt;
 pub struct Output {
     path: PathBuf,
     file: BufWriter<File>,
-    /// The temporary file of the bytes until then, and their final place; `None` for a device or a pipe, which is
-    /// written directly.
+    /// The temporary file and the final path; `None` for a device or a pipe, which is written directly.
     rename: Option<(TempPath, PathBuf)>,
-    /// The file that existed before, which nobody may read meanwhile.
+    /// The existing file, which may not be read meanwhile.
     _replaced: Option<ReplacedFile>,
 }
 
 impl Output {
-    /// Makes sure that `path` can be written. An existing file stays as it is until [`Output::commit`].
-    /// Fails if its folder is missing or cannot be written to, `path` is a folder, or what is there cannot be replaced or was
-    /// read by this process.
+    /// Prepares to write `path`. An existing file stays as it is until [`Output::commit`]. Fails if the folder is missing or
+    /// cannot be written to, `path` is a folder, or the existing file cannot be replaced or was read by this process.
     pub fn open(path: &Path) -> Result<Self> {
         Self::opened(path).cannot("write", path.display()).class(Class::Output)
     }
@@ -66,16 +64,14 @@ impl Output {
         self.file.write_all(bytes).cannot("write", self.path.display()).class(Class::Output)
     }
 
-    /// Writes all of `bytes`, and makes what was written the file.
-    /// Fails as [`Output::write`] and [`Output::commit`].
+    /// Writes all of `bytes` and commits. Fails as [`Output::write`] and [`Output::commit`].
     pub fn finish(mut self, bytes: &[u8]) -> Result<()> {
         self.write(bytes)?;
         self.commit()
     }
 
-    /// Makes what was written the file.
-    /// Fails if it does not reach the disk or cannot be renamed, or what lies there now was read meanwhile; the file that was
-    /// there before is then untouched.
+    /// Moves the written file to its path. Fails if it does not reach the disk, cannot be renamed, or the existing file was read
+    /// meanwhile; the existing file then stays.
     pub fn commit(self) -> Result<()> {
         let path = self.path.clone();
         self.committed().cannot("write", path.display()).class(Class::Output)
@@ -105,7 +101,7 @@ impl Drop for Output {
     }
 }
 
-/// Takes standard output for an output of this process, so that a file there (`>> corpus.txt`) is none of its inputs.
+/// Registers standard output as an output, so that a file there (`>> corpus.txt`) cannot be an input.
 pub fn claim_stdout() {
     #[cfg(unix)]
     {
@@ -117,14 +113,13 @@ pub fn claim_stdout() {
     }
 }
 
-/// The text of a file that this program wrote before and is to write again, if it is there; it is no input.
-/// Fails if it cannot be read, is longer than `most` bytes or is not UTF-8.
+/// Text of an earlier output that will be overwritten, if it exists; it is no input. Fails if it cannot be read, is longer than
+/// `most` bytes or is not UTF-8.
 pub fn earlier(path: &Path, most: u64) -> io::Result<Option<String>> {
     earlier_bytes(path, most)?.map(input::text).transpose()
 }
 
-/// The bytes of such a file, if it is there.
-/// Fails if it cannot be read or is longer than `most` bytes.
+/// Bytes of an earlier output, if it exists. Fails if it cannot be read or is longer than `most` bytes.
 pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     match open_earlier(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -132,7 +127,7 @@ pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Opens such a file. This program wrote no pipe, which would have to be waited for.
+/// Opens an earlier output, which is a regular file: opening a pipe would wait for a writer.
 fn open_earlier(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         let error = anyhow!("it is no file").hint("remove it, or name another place");
@@ -141,7 +136,7 @@ fn open_earlier(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// The SHA-256 of such a file, lower-case hexadecimal; `None` if it is not there or cannot be read.
+/// SHA-256 of an earlier output, lower-case hexadecimal; `None` if it does not exist or cannot be read.
 pub fn earlier_sha256(path: &Path) -> Option<String> {
     let (mut file, mut hash, mut chunk) = (open_earlier(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
     loop {
@@ -154,7 +149,7 @@ pub fn earlier_sha256(path: &Path) -> Option<String> {
     }
 }
 
-/// The file that is written if `path` is: one path for all its spellings. The target of a link is written, and the link stays.
+/// The file that writing to `path` changes: one path for all spellings. A link stays, and its target is written.
 pub fn destination(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| {
         let target = match (fs::read_link(path), path.parent()) {
@@ -173,14 +168,13 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 pub(super) const PREFIX: &str = ".headscope-";
 pub(super) const SUFFIX: &str = ".partial";
 
-/// Whether a file of this name is an incomplete output, of this process or another; such a file is temporary.
+/// Whether a file of this name is an incomplete output, of this process or another.
 pub fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
 }
 
-/// Makes files or folders with these permissions, reduced by the umask as for any other new one; tempfile's own default is
-/// private to the user.
+/// Builder of files or folders with permissions `mode`, reduced by the umask; tempfile's own default is private to the user.
 pub fn new_files(mode: u32) -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -202,7 +196,7 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
     let mut list = interrupt::lock();
     loop {
         let created = builder.tempfile_in(folder).map_err(|error| unwritable(folder, &error))?;
-        // Another process may take it for a leftover, lock it and remove it between its creation and its lock. A file
+        // Another process may take the file for a leftover, lock it and remove it between its creation and its lock. A file
         // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
         if !locked_by_another && created.path().exists() {
@@ -212,9 +206,9 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
     }
 }
 
-/// The error of a folder in which no file can be made, without the temporary name that was tried there.
+/// The error of a folder in which no file can be created; it omits the temporary name.
 pub(super) fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
-    // `tempfile` puts the path at the end of the words, and does not give the error without it.
+    // `tempfile` ends its message with the path, and does not give the error without it.
     let words = error.to_string();
     let cause = words.split_once(" at path \"").map_or(&*words, |(cause, _)| cause);
     anyhow!("no file can be made in the folder `{}`: {cause}", folder.display())

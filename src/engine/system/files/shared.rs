@@ -1,17 +1,17 @@
-//! Files under names that anybody can foresee, in folders that others may write to, such as the cache of the Hub.
-//! Somebody else may have put a link there, to a file of this user's that would be overwritten through it, or a pipe
-//! that waits for a reader. Such a thing is removed, and a file is made in its place.
+//! Files with predictable names in folders that others may write to, such as the cache of the Hub. Somebody else may have put a
+//! link there, through which a file of this user would be overwritten, or a pipe that waits for a reader. Anything but a regular
+//! file is replaced by a new file.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Opens a file for reading and writing, and makes it if it is not there. What is no regular file with this one name is replaced.
-/// Fails if it cannot be opened, made or replaced.
+/// Opens or creates a file for reading and writing. Anything but a regular file with a single name is replaced. Fails if it
+/// cannot be opened, created or replaced.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Whoever puts what lies in the way back each time is not outrun.
+    // Bounded, since somebody may put the obstacle back each time.
     for _ in 0..10 {
-        // A new file is made where nothing is, not even a link.
+        // `create_new` fails if anything is there, even a link.
         match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             opened => return opened,
@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> io::Result<File> {
         };
         if is_own(&there) {
             let file = OpenOptions::new().read(true).write(true).open(path)?;
-            // It may have been exchanged in the meantime; nothing is written yet.
+            // The file may have been exchanged in the meantime; nothing is written yet.
             if is_same(&there, &file.metadata()?) {
                 return Ok(file);
             }
@@ -33,7 +33,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(ErrorKind::AlreadyExists, "it is no file, and comes again when it is removed"))
 }
 
-/// Whether this is a regular file under one name.
+/// Whether this is a regular file with a single name (hard link).
 fn is_own(metadata: &Metadata) -> bool {
     #[cfg(unix)]
     let names = std::os::unix::fs::MetadataExt::nlink(metadata);

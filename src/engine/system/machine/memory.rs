@@ -1,6 +1,5 @@
-//! How much memory this process may still take, so that what needs more is refused before it is allocated. Linux says
-//! how much is free, and how much is left of the limits of a container (cgroup) and of the process (`ulimit -v`). Other
-//! systems are not asked: there only `--memory` bounds anything.
+//! Available memory, so that larger needs are refused before allocation. On Linux it is the least of free memory and the rest of
+//! the limits of the container (cgroup) and of the process (`ulimit -v`). On other systems only `--memory` bounds it.
 
 use std::fs;
 use std::path::Path;
@@ -11,15 +10,15 @@ use anyhow::{Error, Result, anyhow};
 /// Bytes that are never refused: a system with less free memory can swap them in.
 const SMALL: u64 = 64 << 20;
 
-/// The most memory that the process may have, as `--memory` says; 0: it does not.
+/// Memory limit by `--memory`, in bytes; 0 without one.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// From now on the process may have so many bytes, whatever the system says.
+/// Limits the process to `bytes`, whatever the system says.
 pub fn set_limit(bytes: u64) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// The bytes that the process may still take; `None` where nobody says.
+/// The bytes that the process may still take; `None` if unknown.
 pub fn available() -> Option<u64> {
     match LIMIT.load(Ordering::Relaxed) {
         // Bytes that can be taken without swapping (`proc_meminfo(5)`).
@@ -31,24 +30,23 @@ pub fn available() -> Option<u64> {
     }
 }
 
-/// Makes sure that so many bytes can be taken; `what` needs them.
-/// Fails if they are not there.
+/// Fails unless `needed` bytes are available; `what` names the need in the error.
 pub fn ensure(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
     let lacking = available().filter(|&free| is_too_much(needed, free));
     lacking.map_or(Ok(()), |free| Err(too_much(needed, free, &what())))
 }
 
-/// Whether so many bytes cannot be taken where so many are free.
+/// Whether `needed` bytes exceed `free`; small needs never do.
 pub fn is_too_much(needed: u64, free: u64) -> bool {
     needed > free && needed > SMALL
 }
 
-/// The error of what needs more bytes than are free, without the way out.
+/// The error of a need that exceeds `free` bytes, without a hint.
 pub fn too_much(needed: u64, free: u64, what: &str) -> Error {
     anyhow!("{what} needs about {} of memory, and {} are free", in_words(needed), in_words(free))
 }
 
-/// The limit that lets a process that needs so many more bytes have them, as `--memory` takes it.
+/// The value of `--memory` that allows the process `needed` more bytes.
 pub fn limit_for(needed: u64) -> String {
     let used = kilobytes("/proc/self/status", "VmRSS:").unwrap_or(0);
     format!("{}GB", needed.saturating_add(used).div_ceil(1_000_000_000))
@@ -58,7 +56,7 @@ pub fn in_words(bytes: u64) -> String {
     if bytes < 1_000_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
-/// The bytes behind a key of a file of `/proc`, which has them in units of 1024.
+/// The bytes under a key of a `/proc` file, which has units of 1024.
 fn kilobytes(file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
@@ -73,13 +71,13 @@ fn left_of_address_space() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmSize:")?))
 }
 
-/// The files of a control group that say what it may have and has, and the key of what of that can be taken back.
+/// Names in a control group: the files of its limit and its usage, and the key of reclaimable memory in `memory.stat`.
 type GroupFiles = [&'static str; 3];
 
-/// Version 2 (cgroups(7), `memory.max`).
+/// cgroup version 2 (cgroups(7), `memory.max`).
 const GROUP: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
 
-/// Version 1.
+/// cgroup version 1.
 const OLD_GROUP: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
 /// Bytes left in the tightest control group of the process; a container is a control group.

@@ -1,4 +1,4 @@
-//! The machine that the process runs on: its memory and its vectors.
+//! The machine that the process runs on: its memory and its vector instructions.
 
 pub mod memory;
 pub mod processor;

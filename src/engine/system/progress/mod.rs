@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::printable::one_line;
 use super::terminal::say;
 
-/// How often a bar moves without news.
+/// Interval at which a bar moves without progress.
 const TICK: Duration = Duration::from_millis(120);
 
 /// A spinner with a message, while something takes its time.
@@ -27,12 +27,12 @@ fn keep_moving(bar: &ProgressBar) {
     }
 }
 
-/// A listener for the progress of downloads, one file after the other. A method that is not written does nothing.
+/// A listener for the progress of downloads, one file after the other. Methods do nothing by default.
 pub trait DownloadProgress {
     /// A file of `bytes` bytes begins (0: the server did not say how many).
     fn start(&self, _file: &str, _bytes: u64) {}
     fn advance(&self, _bytes: u64) {}
-    /// The file is over, whole or broken off.
+    /// The download ended, complete or not.
     fn finish(&self) {}
     /// A note for the user meanwhile, such as the reason of a pause.
     fn note(&self, _text: &str) {}

@@ -1,6 +1,5 @@
-//! The progress of a whole run: its passes, each with an estimate of its work, and one bar for all of them. Work is
-//! counted in tokens that go through all layers. The corpus is measured in the first pass: until that is over, by the
-//! share of its bytes or sentences that was read.
+//! The progress of a run: one bar for all passes, each with an estimate of its work in tokens through all layers. The size of the
+//! corpus is known after the first pass. Before, it is estimated by the share of bytes or sentences read.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +14,14 @@ use crate::system::terminal::say;
 
 const STEPS: u64 = 1000;
 
-/// The sequences of a pass.
+/// The amount of text in a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WorkExtent {
     /// The whole corpus.
     Corpus,
-    /// So many sentences of the corpus, or all if it has fewer.
+    /// This many sentences of the corpus, or all if it has fewer.
     Sample(f64),
-    /// So many, whatever the corpus.
+    /// This many tokens, whatever the corpus.
     Tokens(f64),
 }
 
@@ -34,10 +33,10 @@ pub struct PassWork {
     pub factor: f64,
 }
 
-/// The measure of a pass before the corpus is measured.
+/// How the progress of a pass is measured before the size of the corpus is known.
 pub enum Measure {
     Sentences(u64),
-    /// Bytes of the corpus: all, and those that were read.
+    /// Bytes of the corpus: in total, and read so far.
     Bytes(u64, Arc<AtomicU64>),
     Unknown,
 }
@@ -58,13 +57,13 @@ struct Current {
 struct State {
     begun: Instant,
     planned: VecDeque<PassWork>,
-    /// The number of the pass that runs, from 1.
+    /// Number of the current pass, from 1.
     number: usize,
     count: usize,
-    /// The work of all passes that are over.
+    /// Work of all finished passes.
     done: f64,
     tokens: f64,
-    /// The size of the corpus, once a pass over it is over.
+    /// Size of the corpus, known once a pass over it has ended.
     corpus: Option<Size>,
     current: Option<Current>,
 }
@@ -75,7 +74,7 @@ pub struct RunProgress {
 }
 
 impl PassWork {
-    /// The tokens of its sequences, in a corpus of a size.
+    /// Number of tokens of the pass, in a corpus of this size.
     fn tokens(&self, corpus: Size) -> f64 {
         match self.extent {
             WorkExtent::Corpus => corpus.tokens,
@@ -86,7 +85,7 @@ impl PassWork {
 }
 
 impl Current {
-    /// The share of its sequences that are done, if their number is known.
+    /// Finished share of the current pass, if it can be estimated.
     fn share(&self, corpus: Option<Size>) -> Option<f64> {
         let known = match self.work.extent {
             WorkExtent::Tokens(tokens) => Some(tokens),
@@ -110,7 +109,7 @@ impl Default for State {
 }
 
 impl State {
-    /// The share of the work of all passes that is done, if it can be told.
+    /// Finished share of all passes, if it can be estimated.
     fn share(&self) -> Option<f64> {
         let (mut done, mut left, mut corpus) = (self.done, 0.0, self.corpus);
         if let Some(current) = &self.current {
@@ -134,7 +133,7 @@ impl State {
         }
     }
 
-    /// The line beside the bar, so long after the run began.
+    /// The line beside the bar, `elapsed` after the run began.
     fn words(&self, elapsed: Duration) -> String {
         let speed = self.tokens / elapsed.as_secs_f64().max(1e-3);
         let left = self.share().filter(|share| *share > 0.0).map_or_else(String::new, |share| {
@@ -163,7 +162,7 @@ impl RunProgress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans the passes that come next, in place of those that were expected. Where none were, a run begins.
+    /// Replaces the planned passes. If none were planned, a new run begins.
     pub fn plan(&self, passes: impl IntoIterator<Item = PassWork>) {
         let mut state = self.state();
         if state.planned.is_empty() {
@@ -175,17 +174,17 @@ impl RunProgress {
         keep_moving(&self.bar);
     }
 
-    /// Comes to the next pass, which may need others before it that are not planned.
+    /// Counts the next pass, which may first need unplanned ones.
     pub fn next_pass(&self) {
         self.state().number += 1;
     }
 
-    /// Takes the pass from the plan, to begin its own sequences.
+    /// Removes the current pass from the plan when its own sequences begin.
     pub fn take_planned(&self) {
         self.state().planned.pop_front();
     }
 
-    /// Begins the sequences of a pass, or others that the pass needs before them.
+    /// Begins the sequences of a pass, or of another pass that it needs first.
     pub fn begin(&self, work: PassWork, measure: Measure) {
         self.state().current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
@@ -209,7 +208,7 @@ impl RunProgress {
         }
     }
 
-    /// Ends what was begun. The bar goes when no pass is planned.
+    /// Ends the sequences of [`RunProgress::begin`]. The bar disappears when no pass is planned.
     pub fn finish_pass(&self) {
         let mut state = self.state();
         state.finish_pass();

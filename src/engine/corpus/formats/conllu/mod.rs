@@ -1,7 +1,7 @@
 //! CoNLL-U, the format of Universal Dependencies (<https://universaldependencies.org/format.html>).
 //!
-//! Words are the lines with integer ids. Multiword tokens (`3-4`) have the text of the words that they are; empty nodes (`5.1`) are
-//! skipped. The text is `# text`, or the forms with what `SpaceAfter=No` says.
+//! Words are the lines with integer ids. A multiword token (`3-4`) gives the surface of its words; empty nodes (`5.1`) are
+//! skipped. The sentence's text is `# text`, or else the forms joined as `SpaceAfter=No` says.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ struct Comments {
     text: Option<String>,
 }
 
-/// Reads a comment, of the file or of a sentence, which may name it or its family; whether it says that a document begins.
+/// Reads a comment line into `file` or `names`; true if it begins a document.
 fn comment(line: &str, file: &mut FileContext, names: &mut Comments) -> Result<bool> {
     let text = line.trim_start_matches('#');
     let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
@@ -142,7 +142,7 @@ fn word(
     size.add([form, lemma, features, relation, entity].into_iter().chain(further))?;
     let annotation = Annotation {
         upos: Upos::of(upos),
-        // The lemma of an underscore is one.
+        // The lemma of the word `_` is `_`, which elsewhere means a missing value.
         lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
         features: given(features),
         entity: given(entity),
@@ -171,7 +171,7 @@ fn ensure_column(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The value of a column, or of one of the entries in it, by its name: `xpos`, `feats.Number`.
+/// Looks up a column (`xpos`) or an entry in a column (`feats.Number`) by name.
 fn named<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
     let value = columns[NAMED.into_iter().find(|(known, _)| *known == column)?.1];
@@ -200,7 +200,7 @@ fn columns(line: &str) -> Result<[&str; COLUMNS]> {
     Ok(columns)
 }
 
-/// The value of a column; `None` for `_` and for nothing.
+/// The value of a column; `None` for `_` and for an empty column.
 fn given(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
 }
@@ -220,7 +220,7 @@ struct Surface {
 }
 
 impl Surface {
-    /// Takes the line of a multiword token that `before` words came before. Fails if its words are not the next ones.
+    /// Adds the line of a multiword token; `before` words precede it. Fails unless its range begins with the next word.
     fn multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
         let [id, form, .., misc] = *columns;
         let expected = before + 1;
@@ -231,7 +231,7 @@ impl Surface {
             error.of_value(id).hint("put the line of a multiword token before the lines of its words")
         };
         let (_, last) = last.ok_or_else(other)?;
-        // A treebank without its text has underscores, and its words stand for themselves.
+        // A treebank released without its text has underscores here; the words' own forms take their place.
         if !matches!(form, "_" | "") {
             size.add_surface(form)?;
             let (surface, words) = (Some(form.to_owned()), last - before);
@@ -254,7 +254,7 @@ impl Surface {
         Ok(())
     }
 
-    /// The text: `text` if the pieces stand in it from left to right, else the pieces side by side.
+    /// The written text: `text` if it contains the pieces from left to right, else the pieces joined.
     fn written(&self, words: &[Word], text: Option<&str>) -> Written {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let aligned = text.and_then(|text| Written::aligned(text, &forms, &self.pieces).ok());
@@ -266,7 +266,7 @@ fn space_after(misc: &str) -> bool {
     !misc.split('|').any(|entry| entry == "SpaceAfter=No")
 }
 
-/// A number from 1 as CoNLL-U writes it: digits without a sign or leading zeros.
+/// Parses a number from 1 on as CoNLL-U writes it: digits without a sign or leading zeros.
 fn number(text: &str) -> Option<usize> {
     let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
     text.parse().ok().filter(|_| plain)
@@ -279,7 +279,7 @@ fn noted_links<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Op
     }
 }
 
-/// Adds the links of a word by its value, in a sentence of so many words.
+/// Adds the links in a word's DEPS or MISC `value`; the sentence has `words` words.
 fn add_links(
     sets: &mut Vec<LinkSet>,
     from: Option<&LinksFrom>,
@@ -297,7 +297,8 @@ fn add_links(
     Ok(())
 }
 
-/// The targets of a word by its value, each with the name of its type; `None` of an empty node. Roots have none.
+/// Parses the link targets in a word's DEPS or MISC value, each with its type name. An empty node is `None`; a root has no
+/// target.
 fn targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
     let wrong = |column: &str, found: &str, expected: &str| {
         anyhow!("{column} has `{}`: expected {expected}", excerpt(found)).of_value(found)

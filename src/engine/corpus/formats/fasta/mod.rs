@@ -1,6 +1,6 @@
 //! FASTA, the format of protein sequences (Pearson & Lipman 1988): one record is one sentence, and its residues are the text.
 //!
-//! A record is a line `>id description` and the lines up to the next of these. Lower case, which marks regions of low complexity or
+//! A record is a line `>id description` and the lines up to the next header. Lower case, which marks regions of low complexity or
 //! insertions, is read as capitals. Gaps (`-`, `.`) are dropped, as is the stop of a translation (`*`) at its end.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ mod tests;
 const HEADER: char = '>';
 const COMMENT: char = ';';
 
-/// Reads the next record, or `None` at the end of the file. One without residues is a sentence without tokens, and counted so.
+/// Reads the next record, or `None` at the end of the file. A record without residues becomes a sentence without tokens.
 pub(super) fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
     let Some((origin, id)) = header(lines)? else { return Ok(None) };
     let mut protein = Protein::default();
@@ -34,7 +34,7 @@ pub(super) fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>>
     Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
 }
 
-/// The place of the next header and the id that it gives, the first word after `>`.
+/// Finds the next header: its place, and its id, the first word after `>`.
 fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() || line.starts_with(COMMENT) {

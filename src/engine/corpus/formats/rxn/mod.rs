@@ -1,9 +1,9 @@
 //! Reaction SMILES with atom numbers, `REACTANTS>AGENTS>PRODUCTS`, one reaction a line: `[CH3:1][OH:2].[Na+]>>[CH3:1][O-:2] id`.
 //!
-//! Agents are read as reactants, as models of reactions read them, and words are the tokens of Schwaller et al. 2019
-//! (arXiv:1811.02633), without numbers, and without brackets that hold nothing but what follows from bonds. Numbers become links of
-//! the type `maps`, from each atom of the products to the atom of the reactants with its number and to all that are equivalent to
-//! that one; the candidates are all atoms of the reactants. The class of an atom is its element.
+//! Agents are read as reactants, as models of reactions do. Words are the tokens of Schwaller et al. 2019 (arXiv:1811.02633),
+//! without atom numbers, and without brackets that only repeat what bonds imply. Atom numbers become links of type `maps`, from
+//! each product atom to the reactant atom with its number and to all atoms equivalent to that one. Candidates are all reactant
+//! atoms. The class of an atom is its element.
 
 mod molecule;
 
@@ -38,7 +38,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
     })
 }
 
-/// The name behind a reaction, before any further field. The extension of CXSMILES, between bars, may stand before it.
+/// The name after a reaction: the first non-empty field after any CXSMILES extension (`|...|`).
 fn name(rest: &str) -> Option<&str> {
     let rest = rest.trim_start();
     let extended = rest.strip_prefix('|').and_then(|rest| rest.split_once('|'));
@@ -46,7 +46,7 @@ fn name(rest: &str) -> Option<&str> {
     names.split('\t').map(str::trim).find(|field| !field.is_empty())
 }
 
-/// Makes sure that a line does not begin a file of atoms and bonds, which has this format's extension, too.
+/// Fails if the line begins an MDL file (a table of atoms and bonds), which shares the extension `.rxn`.
 fn ensure_no_table(line: &str) -> Result<()> {
     let begins = line.trim_start();
     let sign = ["$RXN", "$RDFILE"].into_iter().find(|sign| begins.starts_with(sign));

@@ -1,4 +1,4 @@
-//! Molecules by their SMILES (`OpenSMILES` 1.0, <http://opensmiles.org/opensmiles.html>): the tokens, the atoms and the bonds.
+//! Parses SMILES (`OpenSMILES` 1.0, <http://opensmiles.org/opensmiles.html>) into tokens, atoms and bonds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,11 +7,11 @@ use anyhow::{Result, anyhow, bail, ensure};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// The most atoms of one side of a reaction. They are told apart in as many rounds as the longest chain has atoms, so the time grows
-/// by the square: 4,096 in a row take half a second. The largest reactions of patents have some hundred.
+/// Most atoms on one side of a reaction. Colour refinement takes up to one round per atom of the longest chain, so its time is
+/// quadratic: a chain of 4,096 takes half a second. The largest reactions of patents have some hundred.
 pub(super) const MAX_ATOMS: usize = 4096;
 
-/// Atoms that stand without brackets, and the valences that say how many hydrogens they have (`OpenSMILES`, 3.1.5).
+/// Atoms that may stand without brackets, with the valences that imply their hydrogens (`OpenSMILES`, 3.1.5).
 const ORGANIC: [(&str, &[u32]); 10] = [
     ("B", &[3]),
     ("C", &[4]),
@@ -48,14 +48,14 @@ impl SmilesToken {
 
 #[derive(Default)]
 pub(super) struct Atom {
-    /// The symbol of its element, as `C` of an aromatic `c`, too.
+    /// Element symbol, capitalised for aromatic atoms too (`C` for `c`).
     pub element: Box<str>,
-    /// Its number, which `0` is of an atom that is not mapped.
+    /// Atom number of the reaction's mapping; `0` marks an unmapped atom.
     number: Option<u32>,
     is_aromatic: bool,
     charge: i32,
     isotope: u32,
-    /// What brackets say; `None` where bonds say it.
+    /// Hydrogens written in brackets; `None` where bonds imply them.
     hydrogens: Option<u32>,
     is_chiral: bool,
 }
@@ -89,7 +89,7 @@ impl Bond {
         })
     }
 
-    /// The part of the valence of an atom that it takes, without the one that all aromatic bonds of an atom have together.
+    /// Valence that the bond takes. All aromatic bonds of an atom together take one more, which is not counted here.
     fn valence(self) -> u32 {
         match self {
             Self::Any => 0,
@@ -132,7 +132,7 @@ impl Molecule {
         Ok(())
     }
 
-    /// Reads the first token of a text that is not empty, after `before` bytes of its line, and gives its length.
+    /// Reads the first token of `rest`, which is not empty and follows `before` bytes of its line. Returns the token's bytes.
     fn token(&mut self, rest: &str, read: &mut Reading, before: usize) -> Result<usize> {
         let place = before + 1;
         let sign = rest.chars().next().unwrap_or_default();
@@ -199,7 +199,7 @@ impl Molecule {
         Ok(())
     }
 
-    /// Binds two atoms; a bond that is not written is aromatic between aromatic atoms, and single elsewhere.
+    /// Adds a bond between two atoms. An unwritten bond is aromatic between aromatic atoms, and single elsewhere.
     fn bind(&mut self, a: usize, b: usize, bond: Option<Bond>) {
         let are_aromatic = [a, b].iter().all(|&atom| self.atoms[atom].is_aromatic);
         let unwritten = if are_aromatic { Bond::Aromatic } else { Bond::Single };
@@ -215,7 +215,7 @@ impl Molecule {
         valences
     }
 
-    /// Writes atoms without brackets where these, without the number, say what bonds say as well.
+    /// Drops brackets, from token `first` on, that without the atom number only repeat what bonds imply.
     fn drop_needless_brackets(&mut self, first: usize) {
         let valences = self.valences();
         for token in &mut self.tokens[first..] {
@@ -232,8 +232,8 @@ impl Molecule {
         }
     }
 
-    /// A number for each atom, equal for equivalent ones: those that colour refinement (Weisfeiler & Leman 1968) does not tell apart
-    /// by their elements, charges, isotopes, hydrogens and bonds, ever further away. Stereochemistry tells none apart.
+    /// Equivalence class of each atom by colour refinement (Weisfeiler & Leman 1968), from elements, aromaticity, charges,
+    /// isotopes, hydrogens and bonds. Stereochemistry is ignored.
     pub fn equivalence_classes(&self) -> Vec<usize> {
         let valences = self.valences();
         let own = |(atom, &valence): (&Atom, &u32)| {
@@ -258,7 +258,7 @@ impl Molecule {
     }
 }
 
-/// A number for each of some values, equal for equal ones, and how many there are.
+/// Numbers the distinct values: the number of each value, and how many are distinct.
 fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
     let mut known = HashMap::new();
     let numbers = values.map(|value| {
@@ -268,8 +268,8 @@ fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<us
     (numbers.collect(), known.len())
 }
 
-/// The hydrogens of an atom without brackets whose bonds take so much of its valence; `None` of one that needs brackets. They fill
-/// the smallest valence with room. Aromatic bonds take one more of an aromatic atom, which has its first valence alone.
+/// Implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs brackets.
+/// Hydrogens fill the smallest sufficient valence. An aromatic atom uses one more, and only its first valence counts.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
     let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);
@@ -284,13 +284,13 @@ fn organic(text: &str) -> Option<&str> {
     length.or(text.starts_with('*').then_some(1)).map(|length| &text[..length])
 }
 
-/// A symbol with a capital: `C` of `c`, `Se` of `se`.
+/// Capitalises a symbol: `C` for `c`, `Se` for `se`.
 fn capitalised(symbol: &str) -> String {
     let (first, rest) = symbol.split_at(1.min(symbol.len()));
     first.to_uppercase() + rest
 }
 
-/// The atom within brackets, and how it is written without its number; `None` if it is none.
+/// Parses the text within brackets: the atom, and its token without the atom number. `None` if it is no atom.
 fn bracket_atom(text: &str) -> Option<(Atom, String)> {
     if !text.is_ascii() {
         return None;

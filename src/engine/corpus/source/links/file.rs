@@ -1,7 +1,7 @@
 //! Files of links: a table with a line for each link.
 //!
 //! The first line names the columns `sentence`, `from`, `to` and `type`, in any order, separated by tabs or by commas. The table
-//! is read once, line by line; 16 bytes of memory are kept for a link, and the name of each sentence.
+//! is read once, line by line. Memory holds 16 bytes per link, and the name of each sentence.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub struct LinkFile {
     pub path: Arc<str>,
     digest: NamedDigest,
     pub(super) types: Vec<Box<str>>,
-    /// The places of sentences among the names: by their ids, and by their numbers in the corpus, counted from 0.
+    /// Index into `links` by sentence id, and (`numbers`) by the sentence's number in the corpus, counted from 0.
     pub(super) ids: HashMap<Box<str>, usize>,
     pub(super) numbers: HashMap<u64, usize>,
     pub(super) links: Vec<Vec<Row>>,
@@ -41,7 +41,7 @@ pub(super) struct Row {
     pub from: u32,
     pub to: u32,
     pub line: u32,
-    /// Its place among the types.
+    /// Index into the types of the file.
     pub kind: u8,
 }
 
@@ -67,7 +67,7 @@ impl NamedDigest {
 }
 
 impl LinkFile {
-    /// Reads a file, whose name tells how it is compressed. Fails if a line is no link; the error names it.
+    /// Reads a file, decompressed by its extension. Fails if a line is no link; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let opened = input::open(path).cannot("read the links", path.display());
         opened.and_then(|file| Self::from_reader(path, Box::new(file))).of_option("links").class(Class::Input)
@@ -100,7 +100,7 @@ impl LinkFile {
         &self.digest
     }
 
-    /// The types that have a single line, where the file has several types.
+    /// Types with a single line, unless the file has only one type.
     pub fn single_types(&self) -> Vec<&str> {
         let mut lines = vec![0_u64; self.types.len()];
         self.links.iter().flatten().for_each(|row| lines[usize::from(row.kind)] += 1);
@@ -160,7 +160,7 @@ impl RowReader {
     }
 }
 
-/// The number of a sentence that this names, `#5`; `None` of an id.
+/// Parses a sentence number, `#5`; `None` for an id.
 pub(super) fn number_named(sentence: &str) -> Option<u64> {
     let digits = sentence.strip_prefix('#')?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
@@ -212,7 +212,7 @@ impl LinkColumns {
     }
 }
 
-/// The fields of a line. Quotes stand around fields of CSV (RFC 4180); they are letters in a line of tabs.
+/// Splits a line into fields. Quotes enclose CSV fields (RFC 4180); between tabs they are ordinary characters.
 fn fields(line: &str, separator: char) -> Result<Vec<Cow<'_, str>>> {
     if separator == '\t' || !line.contains('"') {
         return Ok(line.split(separator).map(Cow::Borrowed).collect());

@@ -1,8 +1,7 @@
-//! Links that a run reads beside a corpus: a file of links, rules, and options of their types.
+//! Links from outside the corpus: a file of links, rules, and options of link types.
 //!
-//! The file and the rules are read once, before the corpus, and shared. Each sentence gets its links when it is read,
-//! by its id or its number in the corpus, so that a shard or a limit gives a sentence the links that it has in the
-//! whole corpus.
+//! The file and the rules are read once, before the corpus, and shared. Each sentence gets its links when it is read, by its id
+//! or its number in the corpus. So neither a shard nor a limit changes its links.
 
 pub(in crate::corpus) mod file;
 pub(in crate::corpus) mod rules;
@@ -57,7 +56,7 @@ impl LinkSources {
 }
 
 impl LinkOptions {
-    /// The sources as a report names them; [`LinkOptions::from`] stands elsewhere.
+    /// The sources as a report names them, without [`LinkOptions::from`], which the report has elsewhere.
     pub fn sources(&self) -> LinkSources {
         LinkSources {
             file: self.file.as_ref().map(|file| file.digest().clone()),
@@ -66,33 +65,33 @@ impl LinkOptions {
         }
     }
 
-    /// The columns of words that are read: those of a run, and then those of rules.
+    /// The word columns to read: those requested by the run, then those that rules need.
     pub(super) fn columns(&self, requested: &[String]) -> Vec<String> {
         let of_rules = self.rules.iter().flat_map(|rules| &rules.columns);
         requested.iter().chain(of_rules).cloned().collect()
     }
 
-    /// Whether something must be held against the whole corpus.
+    /// Whether any source or option must be checked against the whole corpus.
     pub fn are_beside(&self) -> bool {
         !self.sources().is_empty()
     }
 }
 
-/// The links beside a corpus that is being read, and which of them its sentences have had.
+/// The outside links of a corpus while it is read, and which of them its sentences have received.
 #[derive(Default)]
 pub(super) struct LinksBeside {
     options: LinkOptions,
     met: Vec<Option<Origin>>,
     made: Vec<usize>,
-    /// The columns of a word that are not for rules.
+    /// Number of a word's requested columns; columns for rules follow.
     requested: usize,
-    /// The sentences that were read, and whether one of them has an id.
+    /// Number of sentences read, and whether any has an id.
     sentences: u64,
     has_ids: bool,
 }
 
 impl LinksBeside {
-    /// The links beside a corpus whose words keep so many requested columns before those of rules.
+    /// A word's `requested` columns precede its columns for rules.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
@@ -108,7 +107,7 @@ impl LinksBeside {
         self.options.file.as_ref().is_some_and(|file| !file.numbers.is_empty())
     }
 
-    /// Gives a sentence its links, by its number among all of the corpus; `format` is that of its file.
+    /// Adds a sentence's outside links; `number` is its number in the whole corpus, `format` the format of its file.
     pub(super) fn add(
         &mut self,
         sentence: &mut Sentence,
@@ -168,7 +167,7 @@ impl LinksBeside {
         Ok(())
     }
 
-    /// Makes sure that a corpus that was read whole has had all links.
+    /// Fails if the corpus, read whole, lacks a type that options name or a sentence that has links.
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Rules that make links of the annotations of words, in a TOML file with a table for each type of links:
+//! Rules that derive links from word annotations: a TOML file with a table for each type of links.
 //!
 //! ```toml
 //! [comma]
@@ -8,8 +8,8 @@
 //! nearest = true
 //! ```
 //!
-//! A word is a source if it meets all conditions of `from`, and a target if it meets all of `to` and what else the rule says of
-//! both. A condition names an annotation and gives a text, a list of texts, or `{ pattern = "..." }`, a regular expression.
+//! A word is a source if it meets all conditions of `from`. A target meets all conditions of `to`, and both words meet the rule's
+//! other keys. A condition names an annotation and gives a text, a list of texts, or `{ pattern = "..." }`, a regular expression.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct LinkRules {
     pub path: Arc<str>,
     digest: NamedDigest,
     pub(super) rules: Vec<Rule>,
-    /// The names of the annotations that a word keeps for the rules alone.
+    /// Names of the annotations that words keep for the rules alone.
     pub(super) columns: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Rule {
     pub line: u64,
     from: Vec<WordCondition>,
     to: Vec<WordCondition>,
-    /// The annotations that both words have in common.
+    /// Annotations that must be equal in both words.
     same: Vec<WordKey>,
     side: Option<RuleSide>,
     within: usize,
@@ -96,7 +96,7 @@ struct Fault {
 }
 
 impl LinkRules {
-    /// Reads a file. Fails if it is no set of rules; the error names the line.
+    /// Reads a file of rules. Fails if a rule is malformed; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_BYTES).cannot("read the rules", shown);
@@ -119,7 +119,7 @@ impl LinkRules {
 }
 
 impl Rule {
-    /// Adds its links to a sentence whose words keep the columns from number `first` on; how many it adds.
+    /// Adds the rule's links to a sentence and returns their number; `first` is a word's first column for rules.
     pub(super) fn add(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
         let Content::Words(words) = &sentence.content else {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
@@ -159,7 +159,7 @@ impl Rule {
             );
             let targets = goals[near..far].iter().copied().filter(is_target);
             if self.nearest {
-                // Of two that are as near, the left one.
+                // On a tie, the left word wins.
                 links.extend(targets.min_by_key(|to| to.abs_diff(from)).map(|to| (from, to)));
             } else {
                 links.extend(targets.map(|to| (from, to)));
@@ -196,7 +196,7 @@ impl WordKey {
         }
     }
 
-    /// The value of a word whose columns for rules begin at `first`.
+    /// The value of a word; its columns for rules begin at `first`.
     fn value<'a>(&self, word: &'a Word, first: usize) -> Option<&'a str> {
         let annotation = &word.annotation;
         match self {
@@ -321,7 +321,7 @@ fn no_condition(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).of_value(name)
 }
 
-/// Adds the conditions of a table whose names begin with `prefix`: TOML reads `feats.Case` as a table in a table.
+/// Adds the conditions of a table to `found`, their names prefixed by `prefix`: TOML reads `feats.Case` as a table in a table.
 fn conditions(
     prefix: &str,
     table: &DeTable<'_>,
@@ -334,7 +334,7 @@ fn conditions(
             let pattern = inner.get("pattern").and_then(|pattern| pattern.get_ref().as_str());
             let Some(pattern) = pattern.filter(|_| inner.len() == 1) else {
                 let before = found.len();
-                // The others have no entries.
+                // These five have no entries.
                 if !["form", "lemma", "upos", "deprel", "class"].contains(&&*name) {
                     conditions(&format!("{name}."), inner, columns, found)?;
                 }

@@ -7,8 +7,8 @@
 //! | up to the last 32 | the sums by [postcard](https://postcard.jamesmunns.com/wire-format), compressed as one zstd frame |
 //! | last 32 | SHA-256 of all before |
 //!
-//! A file may be damaged or made to harm: its checksum is tested first, what it unpacks to is bounded, and the lengths
-//! of all lists in it are checked before anything relies on them.
+//! A file may be damaged or malicious. Its checksum is tested first, its decompressed size is bounded, and the lengths of all its
+//! lists are checked before use.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -37,21 +37,23 @@ pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC.as_bytes())
 }
 
-/// Raised when the header or the sums change and a release has written them; a test holds their layout against it.
+/// Raised when the header or the sums change after a release with this version; a test guards their layout.
 pub const FORMAT_VERSION: u32 = 11;
 
 const CHECKSUM_BYTES: usize = 32;
 
-/// The longest partial that is read, in bytes: 1 GiB. One of BERT-large's 384 heads has 5 MB.
+/// The longest partial that is read, in bytes: 1 GiB. A partial of BERT-large's 384 heads has 5 MB.
 const LONGEST: u64 = 1 << 30;
 
-/// The sums of an empty shard are zeros, which compress without limit: 9 MiB of them for 3000 heads.
+/// Decompressed bytes that are always allowed. The sums of an empty shard are zeros, which compress without limit: 9 MiB of them
+/// for 3000 heads.
 const SMALLEST_UNPACKED_LIMIT: u64 = 64 << 20;
 
-/// Sums of attention hardly compress, and the counts of relations to about a tenth.
+/// Largest ratio of decompressed to compressed bytes. Sums of attention hardly compress, and counts of relations to about a
+/// tenth.
 const LARGEST_RATIO: u64 = 256;
 
-/// The facts about a shard beside its sums.
+/// The facts about a shard in addition to its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub shard: Shard,
@@ -62,7 +64,7 @@ pub struct Header {
     run: Option<RunInfo>,
 }
 
-/// Whether the run has one stage, which then needs no mention.
+/// Whether the run has a single stage, which the header omits.
 fn is_alone(stage: &Stage) -> bool {
     *stage == Stage::Whole
 }
@@ -89,7 +91,7 @@ fn damaged() -> Error {
     Error::new(DamagedPartial).hint("run its shard again")
 }
 
-/// The name of a shard's file, where the program chooses it; the second of two stages has names of its own.
+/// Default file name of a shard's partial; `is_after` marks the second of two stages.
 pub fn file_name(shard: Shard, is_after: bool) -> String {
     let stage = if is_after { "-after" } else { "" };
     format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.of())
@@ -102,8 +104,7 @@ pub struct PassBytes {
     pub sums: Vec<Vec<u8>>,
 }
 
-/// One shard as the bytes of a partial.
-/// Fails if it cannot be expressed in the format.
+/// Serialises a shard as a partial. Fails if it cannot be expressed in the format.
 pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
     let Observation { identity, tally, stage, passes, run } = observation;
     let (stage, identity, tally, run) = (stage.clone(), identity.clone(), tally.clone(), run.clone());
@@ -116,8 +117,8 @@ pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
     seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
 }
 
-/// Packs `sums` and puts the file together, whatever is in it: what fuzzing makes up passes the checksum, too.
-/// Never fails because of its arguments.
+/// Compresses `sums` and assembles the file without checks, so that fuzzing can make files with a right checksum. Never fails
+/// because of its arguments.
 pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
     let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
@@ -128,30 +129,27 @@ pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes sums of the bytes of all passes of a stage, and checks that they belong to a run by that protocol.
+/// Deserialises the sums of all passes of a stage, and checks that they belong to a run by its protocol.
 pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
 
-/// Reads the partial at `path`.
-/// Fails if it cannot be read, is no partial, is one of another format, or is damaged.
+/// Reads the partial at `path`. Fails if it cannot be read, is no partial, has another format, or is damaged.
 pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
     bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(USE, path.display())
 }
 
-/// Reads the header of the partial at `path`, all of which is as it was written; its sums stay packed.
-/// Fails as [`read`], but for sums that cannot be read.
+/// Reads the header of the partial at `path` and tests its checksum; the sums stay compressed. Fails as [`read`], except for
+/// unreadable sums.
 pub fn read_header(path: &Path) -> Result<Header> {
     bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(USE, path.display())
 }
 
-/// The header of a file that may be overwritten, if it exists; it is no input.
-/// Fails as [`read_header`].
+/// The header of an existing partial that may be overwritten, if there is one; it is no input. Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::earlier_bytes(path, LONGEST).map_err(Error::new);
     bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(USE, path.display())
 }
 
-/// The header of a partial by its bytes, those of `shown`.
-/// Fails as [`read_header`].
+/// The header of a partial from its bytes; errors name it `shown`. Fails as [`read_header`].
 pub fn header_of(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
     checked(bytes).map(|(header, _)| header).cannot(USE, shown)
 }
@@ -161,14 +159,14 @@ const USE: &str = "use partial";
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     let mut file = input::open(path)?;
     let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), LONGEST)?;
-    // Anything else, however large, is not read to its end.
+    // Other files, however large, are refused by their first bytes.
     ensure_begun(&bytes)?;
     bytes.extend(input::read_all(file, LONGEST)?);
     Ok(bytes)
 }
 
-/// Makes sure that a file begins as a partial does. Zeros are what is left of one whose machine failed before its bytes were on the
-/// disk.
+/// Fails unless a file begins as a partial. Zeros count as damage: they are left when the machine fails before the bytes are on
+/// the disk.
 fn ensure_begun(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
     ensure!(beginning.iter().any(|&byte| byte != 0), damaged());
@@ -187,7 +185,7 @@ fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
     Ok((shard, Observation { identity, tally, stage, passes, run }))
 }
 
-/// The header of a partial, the checksum of which is right, and its packed sums.
+/// Tests the checksum of a partial. Returns its header and its compressed sums.
 fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
     ensure_begun(bytes)?;
     let (version, rest) = line(&bytes[MAGIC.len()..])?;

@@ -1,5 +1,5 @@
-//! Fits of gates: the sequences of a fold are kept, and go through the encoder and back until the loss and the price of open gates
-//! are least together.
+//! Fits of gates: the sequences of a fold are kept, and run forward and backward until the loss plus the price of open gates is
+//! minimal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -26,10 +26,10 @@ use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 use crate::system::progress::run::RunProgress;
 
-/// Evaluations of a fit at most: four times as many as any fit of the trained models of fixtures/ takes.
+/// Most evaluations of a fit: four times the most that a trained model of fixtures/ takes.
 const MOST_EVALUATIONS: usize = 100;
 
-/// A fit has ended where no derivative by a gate that can move is further from the price of a head than this share of it. The
+/// Convergence threshold: the largest derivative of the objective by a gate that can move, as a share of the price of a head. The
 /// objective is then within a hundredth of a price of its minimum, and gates within a hundredth of theirs.
 const TOLERANCE: f64 = 0.02;
 
@@ -39,12 +39,12 @@ pub struct GatedHeads<'a> {
     whole: &'a Gates,
     /// The places that share a gate, because their layers share weights.
     groups: Vec<Vec<usize>>,
-    /// How many heads the band is a share of.
+    /// Number of heads in the model, by which [`band`] divides.
     present: usize,
 }
 
 impl<'a> GatedHeads<'a> {
-    /// The heads of a model but for absent ones and those at the places `removed`.
+    /// The heads of a model, without absent ones and those at the places `removed`.
     pub fn new(architecture: &Architecture, whole: &'a Gates, removed: &[usize]) -> Self {
         let (grid, absent, stems) = (architecture.grid(), &architecture.config.absent, &architecture.names.layers);
         let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -61,7 +61,7 @@ impl<'a> GatedHeads<'a> {
         &self.groups
     }
 
-    /// The gates, each open to a share, `[groups]`.
+    /// The gates, opened to `shares`, `[groups]`.
     #[expect(clippy::cast_possible_truncation, reason = "shares are from 0 to 1")]
     fn open(&self, shares: &[f64]) -> Gates {
         let mut gates = self.whole.clone();
@@ -84,8 +84,7 @@ impl<'a> GatedHeads<'a> {
     }
 }
 
-/// Fits gates to sequences from each of the starts of a fold: with the mean loss as small as it can be beside the price of a band for
-/// each whole head.
+/// Fits gates from each starting point of a fold. The objective is the mean loss plus the price of a band for each open gate.
 /// Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
 pub fn fit(
     (model, encoder): (&str, &dyn Differentiable),
@@ -145,7 +144,7 @@ pub fn fit(
     Ok(GateFits { known, fits })
 }
 
-/// The sequences without what only other observers look at.
+/// The sequences without the fields that only other observers read. Fails if they exceed the memory.
 fn kept(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequence>> {
     let free = memory::available().unwrap_or(u64::MAX);
     let (mut all, mut bytes) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Gradient passes: a pack at a time, through the encoder and back.
+//! Gradient passes: each pack runs forward and backward.
 
 pub mod fits;
 
@@ -15,10 +15,9 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::run::RunProgress;
 
-/// Shows the gradient of every sequence with a token to predict to fresh observers. `gates` has the gate of each head
-/// and its replacement. The heads at the places `removed` have derivatives of 0, because their gates change nothing.
-/// Observers that follow the path on which all heads come in are shown it in so many `steps`.
-/// Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
+/// Shows the gradient of every sequence with a token to predict to fresh observers. `gates` has the gate of each head and its
+/// replacement. Heads at the places `removed` get derivatives of 0. Observers that need the path from no head to all heads get
+/// its derivatives in `steps` steps. Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
 pub fn differentiate(
     observers: ObserverSet,
     (model, encoder): (&str, &dyn Differentiable),
@@ -61,8 +60,8 @@ pub fn differentiate(
     over_packs(observers, (model, &cost, 0), sequences, (threads, progress), show)
 }
 
-/// The loss at a position that predicts this class, with its derivatives by the logits in their place: the surprise, or of an item
-/// minus what the logits add to its score.
+/// The loss at a position with the class `truth`, whose derivatives replace the logits. It is the surprisal, or for an item minus
+/// the logits' contribution to its score.
 fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
     match rule {
         Some(ScoreRule::Against(foil)) => {

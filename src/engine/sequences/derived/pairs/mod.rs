@@ -1,4 +1,5 @@
-//! Sequences of two segments, `[CLS] A [SEP] B [SEP]`, of consecutive sentences as the released `preprocess_unlabeled.py` makes them.
+//! Sequences of two segments, `[CLS] A [SEP] B [SEP]`, packed from consecutive sentences as the `preprocess_unlabeled.py` of
+//! Clark et al. 2019 does.
 
 use std::iter::Peekable;
 
@@ -17,10 +18,10 @@ pub const MAX_TOKENS: usize = 128;
 /// `[CLS]`, `[SEP]` and `[SEP]`.
 const SPECIAL: usize = 3;
 
-/// The seed of the released code; its random numbers are those of Python, these of [`ChaCha8Rng`].
+/// The seed of the released code, which uses it for Python's random numbers; here it is for [`ChaCha8Rng`].
 const SEED: u64 = 0;
 
-/// Packs sentences into pairs, each of one document ([`Sequence::document`]).
+/// Packs sentences into pairs, each within one document ([`Sequence::document`]).
 pub struct PairPacker<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
@@ -56,7 +57,8 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Ok(chunk)
     }
 
-    /// The first part of a chunk and the rest, or `None` if there is no rest: the document is given up, as by the released code.
+    /// Splits a chunk into a pair. `None` for a chunk of one sentence: the rest of its document is dropped, as in the released
+    /// code.
     fn pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
         let first = &chunk[0];
         if chunk.len() == 1 {

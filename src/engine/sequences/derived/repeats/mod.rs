@@ -1,7 +1,8 @@
-//! Sequences of random tokens, twice: whatever attends to the earlier or later copy goes by the tokens, for there is nothing else to
-//! go by (Olsson et al. 2022, "repeated random tokens"). There is one for each block, `first special, r_1 .. r_P, filler, r_1 .. r_P,
-//! last special`; all tokens differ but the copies, unless the vocabulary is too small, and the lengths vary, so that no fixed offset
-//! fits. Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: anyone can repeat them.
+//! Sequences of random tokens, twice: a head that attends to the other copy must rely on the tokens, since nothing else points
+//! there (Olsson et al. 2022, "repeated random tokens"). Each block has one sequence,
+//! `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`. All tokens outside the second copy differ, unless the
+//! vocabulary is too small, and the lengths vary, so that no fixed offset fits. Random choices order their items by the SHA-256
+//! of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first, so that anyone can reproduce them.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -16,16 +17,17 @@ use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::BLOCKS;
 
-/// The tokens of a copy: long enough for a null far from the key, short enough for 128 positions.
+/// Tokens of a copy: long enough for a null far from the key, short enough for models with 128 positions.
 const LENGTHS: RangeInclusive<usize> = 16..=32;
 
 /// The tokens between the copies.
 const FILLERS: RangeInclusive<usize> = 0..=8;
 
-/// The most tokens that a sequence has but for the second copy: so many words may differ.
+/// Most tokens of a sequence without its second copy: the number of words that should differ.
 const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
 
-/// Words that a vocabulary must have, as nucleotides: the shortest copy comes again by accident, but for a mask, in one of 4^15.
+/// Fewest words of a vocabulary, as of nucleotides: the shortest copy, with one token masked, recurs by accident with a chance of
+/// 4^-15.
 const FEWEST_WORDS: usize = 4;
 
 const MASKED: usize = 8;
@@ -37,19 +39,19 @@ pub enum Repeats {
     Plain,
     /// With a token of the second copy masked: eight variants of each sequence, each with one mask.
     Masked,
-    /// The copies as they are; every token is predicted from those before it.
+    /// The copies as they are; every token is predicted from the tokens before it.
     Predicted,
 }
 
 impl Repeats {
-    /// About so many tokens have all sequences: two copies of the mean length, the mean filler, two special tokens.
+    /// Expected number of tokens in all sequences: two copies of the mean length, the mean filler, two special tokens.
     pub fn expected_tokens(self) -> f64 {
         let mean = |of: &RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
         let variants = if self == Self::Masked { MASKED } else { 1 };
         (BLOCKS * variants) as f64 * (2.0 * mean(&LENGTHS) + mean(&FILLERS) + 2.0)
     }
 
-    /// The sequences for a model with this many positions: none if these or the vocabulary's words are too few, or the mask is missing.
+    /// The sequences for a model with this many positions; none if positions or words are too few, or the mask token is missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
@@ -122,7 +124,7 @@ fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
     }
 }
 
-/// The sequence with one token of its second copy masked, for each of [`MASKED`] of them.
+/// [`MASKED`] variants of the sequence, each with another token of the second copy masked.
 fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
     let second = sequence.texts[0].start + draw.length + draw.filler;
     let places = chosen("repeat-mask", &draw.number.to_string(), (0..draw.length).collect());
@@ -148,7 +150,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Finds the copies: the nearest places at which all tokens come again, but for a mask; `None` if there are none.
+    /// Finds the copies by the smallest shift at which all tokens recur, except for a mask; `None` if there is none.
     pub fn of(sequence: &Sequence) -> Option<Self> {
         let is_text = |&token: &usize| !sequence.kinds[token].is_special();
         let start = (0..sequence.ids.len()).find(is_text)?;
@@ -164,13 +166,13 @@ impl Copies {
         Some(Self { text: start..end, length, shift, masked: masked.map(|place| start + shift + place) })
     }
 
-    /// The copy, 0 or 1, of a token that stands behind the same token in both: all of a copy but its first.
+    /// The copy, 0 or 1, of a token that follows equal tokens in both copies: every token of a copy except its first.
     pub fn of_token(&self, token: usize) -> Option<usize> {
         let copy = |start: usize| start + 1..start + self.length;
         [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
     }
 
-    /// The place of a token, or of its earlier twin, among the tokens of the first copy and those between the copies.
+    /// The index of a token, or of its earlier twin, among the tokens of the first copy and the filler.
     pub fn place(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.shift { place } else { place - self.shift }

@@ -1,4 +1,4 @@
-//! Sequences with their words in another order: the one place where words move, and all that is known of them.
+//! Sequences with their words reordered, together with all annotations of the words.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::sequences::span::WordSpan;
 #[cfg(test)]
 mod tests;
 
-/// The sequence with its words in an order by the seed and its number, but that words which share tokens stay side by side.
+/// Shuffles the words by the seed and the number of the sequence. Words that share tokens stay side by side.
 pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
     let mut groups = groups(&sequence.words);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -21,7 +21,7 @@ pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
     reordered(sequence, &groups.into_iter().flatten().collect::<Vec<_>>())
 }
 
-/// The words that share tokens, each group of them, and every other word by itself.
+/// Groups of words that share tokens; every other word is a group by itself.
 fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     for (word, span) in words.iter().enumerate() {
@@ -39,7 +39,7 @@ fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
 /// are. A token of text that belongs to no word goes with the word before it.
 pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     let pieces = pieces(sequence);
-    // The places in the sequence that tokens of words have, and the tokens that come there.
+    // The places of word tokens in the sequence, and the tokens that move there.
     let places: Vec<usize> = pieces.iter().cloned().flatten().collect();
     let tokens = order.iter().flat_map(|&word| pieces[word].clone());
     let mut reordered = sequence.clone();
@@ -69,12 +69,12 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     reordered
 }
 
-/// The items of words in this order of the words; none where there are none.
+/// The items in this order of their words; none if there are none.
 fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
     if items.is_empty() { Vec::new() } else { order.iter().map(|&word| items[word].clone()).collect() }
 }
 
-/// The tokens of each word without the tokens of the word before it, and the following tokens of text that belong to no word.
+/// The tokens of each word that the word before lacks, and the following text tokens outside words.
 fn pieces(sentence: &Sequence) -> Vec<Range<usize>> {
     let of_word = sentence.word_of_tokens();
     let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();

@@ -1,4 +1,4 @@
-//! Items as a model reads them: token ids, what is predicted where, and why an item cannot be scored.
+//! Encodes items for a model: token ids, predicted positions, and the reasons why items cannot be scored.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -26,9 +26,9 @@ pub struct TaskReader<'a> {
     pub max_tokens: usize,
     /// The mask that the model fills in; `None` if it predicts the next token.
     pub mask: Option<u32>,
-    /// The labels of its head that classifies sequences, if that is what it has.
+    /// Labels of the model's classification head, if it has one.
     pub labels: Option<&'a Labels>,
-    /// How it pools the states of a text, or why that is not known.
+    /// How the model pools the states of a text, or why that is unknown.
     pub pooling: &'a Result<Pooling, String>,
     pub segments: usize,
     pub strict: bool,
@@ -37,7 +37,7 @@ pub struct TaskReader<'a> {
 }
 
 impl TaskReader<'_> {
-    /// Reads all items; fails if none can be scored, or one cannot and that is an error.
+    /// Reads all items. Fails if none can be scored, or under `strict` if one cannot.
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
         let pooling = pooling.context("it is not known how the model makes one vector of a text");
@@ -61,7 +61,7 @@ impl TaskReader<'_> {
         Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
     }
 
-    /// The texts of each item, or with its corrupted text where contexts are exchanged, and the items that have none.
+    /// The texts of each item, with its corrupted text if contexts are exchanged, and the skipped items.
     fn items(
         &self,
         file: &TaskFile,
@@ -84,7 +84,7 @@ impl TaskReader<'_> {
                     items.push(sequences);
                 }
                 Err(error) => {
-                    // No fact may be told of a skip before this: the downcast would not find it.
+                    // A skip must get no facts before this downcast, which would not find it.
                     let reason = error.downcast::<ItemSkip>().class(Class::Input)?;
                     let label = self.unknown_label(&item.content).filter(|_| reason == ItemSkip::UnknownLabel);
                     let item = SkippedItem { reason, line: item.line, label: label.map(str::to_owned) };
@@ -187,7 +187,7 @@ impl ItemReader<'_> {
         Sequence { item: Some(part), ..sequence }
     }
 
-    /// The sequence of words, some of which have labels; each is scored at its first token.
+    /// The sequence of words; each labelled word is scored at its first token.
     fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
         let sequence = self.sequence(words.clone())?;
@@ -195,7 +195,7 @@ impl ItemReader<'_> {
         for (word, (label, span)) in labels.iter().zip(&sequence.words).enumerate() {
             let Some(label) = label else { continue };
             let truth = known.number(label).ok_or(ItemSkip::UnknownLabel)?;
-            // A token that two words share is the first one's.
+            // A token that two words share counts for the first word.
             let position = span.start();
             if predictions.last().is_none_or(|last| last.position < position) {
                 predictions.push(PredictedToken { position, word, shown: InputToken::Itself, truth: Some(truth) });
@@ -217,8 +217,8 @@ impl ItemReader<'_> {
         Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
     }
 
-    /// The text of a cloze item and its corrupted text, which have the same answer and foil. Activation patching over heads
-    /// exchanges contexts between the two, so that both have as many tokens and predict at one place.
+    /// The text of a cloze item and its corrupted text. Activation patching over heads exchanges contexts between the two, so
+    /// both need equal lengths, one predicted position, and one answer and foil.
     fn interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
         let ItemContent::Cloze { context, answer, foil, corrupted } = &self.item.content else {
             bail!(ItemSkip::NotCorrupted)
@@ -282,7 +282,7 @@ impl ItemReader<'_> {
         let last = begun.text_places().last().ok_or(ItemSkip::NoTokens)?;
         let not_one = if prompt.ends_with(' ') { ItemSkip::SpaceAfterPrompt } else { ItemSkip::NotOneToken };
         let id = |side: &str| -> Result<u32> {
-            // Without a space between them both could still be tokens of their own, and the item would be another one.
+            // Without a space, prompt and answer are one word, even if both remain separate tokens.
             let is_of_word = |end: Option<char>| end.is_some_and(char::is_alphanumeric);
             let are_joined = is_of_word(prompt.chars().last()) && is_of_word(side.chars().next());
             ensure!(!are_joined, ItemSkip::JoinedToPrompt);
@@ -297,7 +297,7 @@ impl ItemReader<'_> {
         Ok((Sequence { predictions, ..begun }, answer, foil))
     }
 
-    /// Both texts, in a model that predicts the next token with their predictions.
+    /// Both texts; for a model that predicts the next token, with their predictions.
     fn pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
@@ -329,14 +329,14 @@ impl ItemReader<'_> {
     }
 }
 
-/// The class of a foil, unless it is the label's.
+/// The class of a foil. Fails if it is the label's class.
 fn other_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
     let foil = labels.number(foil).ok_or(ItemSkip::UnknownLabel)?;
     ensure!(foil != label, ItemSkip::NothingDiffers);
     Ok(foil)
 }
 
-/// Answer and foil, unless they are one token.
+/// The tokens of answer and foil. Fails if both are one token.
 fn different([answer, foil]: [Result<u32>; 2]) -> Result<[u32; 2]> {
     let (answer, foil) = (answer?, foil?);
     if answer == foil { Err(ItemSkip::NothingDiffers.into()) } else { Ok([answer, foil]) }

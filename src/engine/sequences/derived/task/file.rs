@@ -1,4 +1,4 @@
-//! Task files: JSON lines, one item a line, whose keys say which kind of task it is.
+//! Task files: JSON lines, one item a line, whose keys tell the kind of task.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::system::printable::shortened;
 /// The longest file, 64 MiB: the 67,000 minimal pairs of Warstadt et al. 2020 have some 30 MB with their annotations.
 const MAX_TASK_BYTES: u64 = 1 << 26;
 
-/// A task as its file has it.
+/// A parsed task file, not yet encoded for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFile {
     pub path: Arc<str>,
@@ -41,10 +41,9 @@ pub struct Item {
 /// The texts and answers of an item; a class is given by its name or number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemContent {
-    /// A text, or two, with its class, and the class that it is held against, if the item has a foil.
+    /// A text, or a pair of texts, with its class, and the foil class if there is one.
     Classify { text: Content, pair: Option<String>, label: String, foil: Option<String> },
-    /// Words with their classes, `None` where they are not scored, and those that they are held against, one for each word; no
-    /// foils where they are not.
+    /// Words with their classes (`None` for words that are not scored), and a foil class for each word; `foils` may be empty.
     Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
     /// A text that should be nearer to a second one than to a third one.
     Triple { texts: [String; 3] },
@@ -64,7 +63,7 @@ pub enum ClozeContext {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptedContext {
-    /// The text around the answer, with a mask or up to the answer as the context has it.
+    /// The corrupted text, with a mask or up to the answer, as in the context.
     pub text: String,
     pub name: Option<Arc<str>>,
 }
@@ -97,7 +96,7 @@ struct Line {
     linguistics_term: Option<String>,
 }
 
-/// The kinds of items, in the order of [`TaskKind`], with the keys that tell them, for messages.
+/// The keys that tell each kind of item, and their description for messages, in the order of [`TaskKind`].
 const KINDS: [(&[&str], &str); 5] = [
     (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
     (&["labels", "words", "foils"], "`words` with `labels` (tag)"),
@@ -109,10 +108,10 @@ const KINDS: [(&[&str], &str); 5] = [
     (&["anchor", "positive", "negative"], "`anchor`, `positive` and `negative` (triple)"),
 ];
 
-/// The keys of items of every kind. `id` is for whoever wrote the file.
+/// Keys that items of every kind may have; `id` is ignored.
 const OF_ANY_KIND: [&str; 5] = ["family", "document", "group", "linguistics_term", "id"];
 
-/// Fails for a key that nothing reads: it may be another one misspelt. Lines in the form of `BLiMP` have further keys of their own.
+/// Fails on an unknown key, which may be a misspelt one. Lines in the format of `BLiMP` may have further keys.
 fn ensure_known_keys(json: &str) -> Result<()> {
     #[expect(clippy::zero_sized_map_values, reason = "serde reads no set of keys")]
     let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json)?;
@@ -130,7 +129,7 @@ fn kinds() -> String {
     KINDS.map(|(_, kind)| kind).join("; ")
 }
 
-/// The keys of a kind, or, if none is known, of the kind with most of its keys in an object; of all kinds if none has any.
+/// Describes the keys of the `known` kind, else of the kind that has most keys of the object, else of all kinds.
 fn keys_of(known: Option<TaskKind>, json: &str) -> String {
     if let Some(kind) = known {
         return format!("{}, as the lines before", KINDS[kind as usize].1);
@@ -142,7 +141,7 @@ fn keys_of(known: Option<TaskKind>, json: &str) -> String {
 }
 
 impl TaskFile {
-    /// Reads a file. Fails if it has no item, or a line is no item of the kind of the first; the error names the line.
+    /// Reads a file. Fails if it has no item, or a line is no item of the first item's kind; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(Class::Input)?;
@@ -209,7 +208,7 @@ impl Units {
 
 /// The item of a line, in a file whose items are of a `known` kind.
 fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Result<Item> {
-    // serde would take an array for the fields in their order.
+    // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
     let mut parsed: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", problem_in_line(&error), shortened(json)))?;

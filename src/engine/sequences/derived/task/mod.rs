@@ -1,6 +1,7 @@
-//! Tasks: items that the user brings, each with its score (docs/methodology/tasks.md).
+//! Tasks: user-supplied items, each with its score (docs/methodology/tasks.md).
 //!
-//! A [`TaskFile`](file::TaskFile) knows no model. A [`Task`] is the same file as a model reads it, without what cannot be scored.
+//! A [`TaskFile`](file::TaskFile) is independent of a model. A [`Task`] is encoded for a model, without items that cannot be
+//! scored.
 
 pub mod encode;
 pub mod file;
@@ -44,7 +45,7 @@ impl TaskKind {
         }
     }
 
-    /// Whether its items are of classes, whose labels the model has.
+    /// Whether items have classes, named by the labels of the model.
     pub fn is_of_classes(self) -> bool {
         matches!(self, Self::Classify | Self::Tag)
     }
@@ -130,7 +131,7 @@ impl fmt::Display for ItemSkip {
 }
 
 impl ItemSkip {
-    /// The way out; `mask` is the model's mask, `labels` are what its head gives.
+    /// The hint; `mask` is the model's mask, `labels` are the labels of its head.
     fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
         let way_out = match self {
             Self::NotOneMask | Self::NeedsMask => {
@@ -171,7 +172,7 @@ pub struct SkippedItem {
     pub label: Option<String>,
 }
 
-/// Numbers of items with the reasons why they cannot be scored, and the lines of the first of them.
+/// Counts of the skipped items by reason, with the lines of the first ones.
 pub fn reasons(skipped: &[SkippedItem]) -> String {
     let mut by_reason: BTreeMap<ItemSkip, Vec<&SkippedItem>> = BTreeMap::new();
     skipped.iter().for_each(|item| by_reason.entry(item.reason).or_default().push(item));
@@ -221,7 +222,7 @@ pub struct InterchangeInfo {
     pub skipped: BTreeMap<ItemSkip, u64>,
 }
 
-/// What is done with items of which heads exchange their contexts, in messages.
+/// Words for messages: an item that runs with exchanged contexts.
 pub const BESIDE_CORRUPTED: &str = "run beside its corrupted text";
 
 /// The positions at which heads exchange their contexts.
@@ -252,7 +253,7 @@ pub struct Task {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemTexts {
     items: Vec<Vec<Sequence>>,
-    /// The mask that hides what is to be predicted, in texts that are scored token by token.
+    /// The mask for texts that are scored token by token.
     mask: Option<u32>,
     pub skipped: Vec<SkippedItem>,
 }
@@ -271,7 +272,7 @@ impl ItemTexts {
         self.items.iter().flatten().map(|sequence| self.texts(sequence) * sequence.ids.len()).sum()
     }
 
-    /// How many texts go through the model for a sequence.
+    /// How many texts run for a sequence.
     fn texts(&self, sequence: &Sequence) -> usize {
         if self.mask.is_some() { sequence.text_places().count() } else { 1 }
     }

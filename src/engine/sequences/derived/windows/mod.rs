@@ -10,15 +10,15 @@ use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 #[cfg(test)]
 mod tests;
 
-/// Joins sentences of one document to windows, `[CLS] s1 s2 ... [SEP]`, without overlap. A window ends where a sentence was left out,
-/// so that nothing is near that is far in the text; it has the number of its first sentence, and is in the block of its family.
+/// Joins sentences of one document into windows, `[CLS] s1 s2 ... [SEP]`, without overlap. A window ends where a sentence was
+/// left out, so that distances in it are distances in the text. It has the number and the block of its first sentence.
 pub struct Windows<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Windows<I> {
-    /// Windows of at most `max_tokens` tokens, special ones included; a longer sentence is one by itself.
+    /// Windows of at most `max_tokens` tokens, special ones included; a longer sentence is a window by itself.
     pub fn new(sentences: I, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), max_tokens }
     }
@@ -74,6 +74,6 @@ fn append(window: &mut Sequence, sentence: Sequence) {
     window.forms.extend(sentence.forms);
     window.spelled.extend(sentence.spelled);
     window.annotations.extend(sentence.annotations);
-    // It is evidence of its own if something of it is.
+    // A window counts as the first of its family if any of its sentences does.
     window.family.is_first |= sentence.family.is_first;
 }
