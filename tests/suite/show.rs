@@ -56,7 +56,7 @@ fn a_run_prints_at_most_25_lines() {
     answers.held("show-first-screen");
     // Of a decoder what it copies stands first.
     let summary = run(&["analyze", "box:causal"]).unwrap();
-    let table = summary.split("beside").nth(1).unwrap();
+    let table = summary.split("baselines").nth(1).unwrap();
     let rows: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).take(3).collect();
     assert_eq!(rows, ["induction", "previous-token", "first-token"], "{summary}");
     assert!(summary.lines().count() <= 25, "{summary}");
