@@ -51,7 +51,7 @@ pub struct SentenceCues {
     pub cosines: Vec<f32>,
     /// Number of tokens, padded to whole vectors.
     pub width: usize,
-    /// For each row, the keys that have each listed cue.
+    /// For each row, the keys that have each of the [`LISTED`] cues.
     pub listed: Vec<[Vec<usize>; LISTED]>,
     keys: [Vec<usize>; FORMS],
     /// Mean of each cue over the keys, per form and row.
