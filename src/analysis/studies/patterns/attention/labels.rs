@@ -59,7 +59,7 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
     })
 };
 
-/// The offsets of `offset:k`: the offsets of the neighbours have labels of their own.
+/// The offsets of `offset:k`, |k| >= 2: adjacent tokens have named labels.
 fn farther() -> impl Iterator<Item = i32> {
     (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
 }
@@ -150,7 +150,7 @@ const ENTROPY_RATIO: Threshold = Threshold::rule(
     "`entropy_ratio` above which a head is `broad`; 3.8 nats in the notebook of Clark et al. 2019, of ln 128",
 );
 
-/// The labels of attention to special tokens and first ones, which may do nothing.
+/// The labels of attention to special or first tokens, which may be no-ops.
 pub(super) const TO_SPECIAL: [&str; 3] =
     [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name, FIRST_TOKEN.explanation.name];
 

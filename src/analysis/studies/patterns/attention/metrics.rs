@@ -1,11 +1,11 @@
-//! The metrics of the token level: one table.
+//! The table of the metrics of `attention`.
 
 use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
-/// One head's sums in a block, or in all of them, and what they are divided by.
+/// The sums of one head, in one block or in all, with their denominators.
 pub struct AttentionInputs<'a> {
     pub exposure: &'a TokenExposure,
     pub sums: &'a TokenSums<ExactSum>,
@@ -18,7 +18,7 @@ impl AttentionInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Every cell of the table as chance has it; these are the sums of a head that attends uniformly.
+    /// Every cell's chance level, if `self.sums` are the sums of uniform attention.
     pub fn chances(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(self, cell))
     }
@@ -27,7 +27,7 @@ impl AttentionInputs<'_> {
         self.exposure.queries.mean(sum.value())
     }
 
-    /// A mean over the queries that have a token of text at an offset.
+    /// A mean over the queries that have a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         Fraction::mean(sum.value(), self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot])
     }
@@ -51,7 +51,7 @@ pub const METRICS: &[AttentionMetric] = &[
         },
     ),
     AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_argmax[slot]))
-        // The most attended key of uniform attention is any key with equal chance: 1/n, the same number as its mass.
+        // Under uniform attention each key is equally likely to be the most attended: 1/n, equal to its mass.
         .with_chance(|seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]))
         .explained(Explanation {
             name: "offset_argmax",
@@ -127,7 +127,7 @@ pub const METRICS: &[AttentionMetric] = &[
         caveats: "",
     }),
     AttentionMetric::single(|seen, _| seen.mean(seen.sums.entropy))
-        // The definition; a sum of 1/n rounded to f32 would be off in the eighth digit.
+        // From the definition: a sum over 1/n rounded to f32 would err in the eighth digit.
         .with_chance(|seen, _| seen.mean(seen.exposure.max_entropy))
         .explained(Explanation {
             name: "entropy",

@@ -1,4 +1,4 @@
-//! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (docs/methodology/attention.md).
+//! Study `attention`: attention by offset, to special tokens and punctuation, and its spread (docs/methodology/attention.md).
 
 mod labels;
 mod metrics;
@@ -16,7 +16,6 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
-/// The attention of each head by the place and the kind of tokens.
 pub struct Attention;
 
 impl Study for Attention {
@@ -43,7 +42,7 @@ impl Study for Attention {
             labels::BROAD,
         ],
         caveats: CAVEATS,
-        // Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
+        // Shares of mass can exceed 1: rows of f32 weights sum to 1 up to rounding.
         range: |metric| 0.0..=if metric == "offset_argmax" { 1.0 } else { f64::INFINITY },
         is_share: |metric| !matches!(metric, "mean_distance" | "entropy"),
         unit: |metric| match metric {

@@ -1,4 +1,4 @@
-//! The sums of the token level, per block of sentences.
+//! The sums of the study `attention`, per block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::stats::exact::ExactSum;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionBlock {
     pub exposure: TokenExposure,
-    /// The sums of a head that attends evenly over what it sees, `A = 1/v(i)`: the chance level.
+    /// Sums under even attention to visible keys, `A = 1/v(i)`: the chance level.
     pub uniform: TokenSums<ExactSum>,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<TokenSums<ExactSum>>,

@@ -1,4 +1,4 @@
-//! The parts of a layer's input that follow from a token's position and from its embedding, fitted on each fold.
+//! Fits, on each fold, the parts of a layer's input that follow from a token's position and embedding.
 
 use std::collections::BTreeMap;
 use std::iter::zip;
@@ -9,38 +9,38 @@ use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::system::parallel::in_parallel;
 
-/// The fewest tokens of text for each dimension of embeddings in a fold: with fewer a regression fits its tokens.
+/// Fewest text tokens per embedding dimension in a fold; with fewer, the regression overfits.
 pub const TOKENS_A_DIMENSION: u64 = 10;
 
-/// The ridges that are tried, as shares of the mean square of an embedding's dimension.
+/// Candidate ridges, as shares of the mean square of an embedding dimension.
 pub const RIDGES: [f64; 4] = [0.001, 0.01, 0.1, 1.0];
 
-/// The parts of a layer's input: `x ≈ mean + positions[position] + (E - its mean) weights` of tokens of text.
+/// The parts of a layer's input: `x ≈ mean + positions[position] + (E - its mean) weights` for text tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerFit {
     /// `[hidden]`
     pub mean: Vec<f32>,
-    /// `[positions, hidden]`; later positions have the last one's.
+    /// `[positions, hidden]`; later positions use the last one.
     pub positions: Vec<f32>,
     /// `[embedding, hidden]`
     pub weights: Vec<f32>,
-    /// The mean of first tokens that are special, `[hidden]`; that of text where there are none.
+    /// Mean of special first tokens, `[hidden]`; that of text if there are none.
     pub first: Vec<f32>,
-    /// The means of other special tokens, by their ids.
+    /// Means of other special tokens, by id.
     pub specials: BTreeMap<u32, Vec<f32>>,
-    /// The ridge that was chosen, by its place in [`RIDGES`].
+    /// Index in [`RIDGES`] of the selected ridge.
     pub ridge: u8,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldFit {
-    /// The mean of the embeddings of text, `[embedding]`.
+    /// Mean embedding of text tokens, `[embedding]`.
     pub embedding: Vec<f32>,
     pub layers: Vec<LayerFit>,
 }
 
 impl FoldFit {
-    /// Fits each fold; `None` where a fold has too few tokens.
+    /// Fits each fold; `None` if a fold has too few tokens.
     pub fn both(moments: &InputMoments, threads: NonZeroUsize) -> Option<[Self; 2]> {
         let widths = moments.widths?;
         if text_tokens(moments).into_iter().any(|tokens| tokens < tokens_needed(widths)) {
@@ -80,13 +80,13 @@ pub fn tokens_needed(widths: Widths) -> u64 {
     TOKENS_A_DIMENSION * widths.embedding as u64
 }
 
-/// The embeddings of tokens of text, summed.
+/// Sums over the embeddings of text tokens.
 struct EmbeddingSums {
     width: usize,
     tokens: Vec<f64>,
     /// `[positions, embedding]`
     at: Vec<f64>,
-    /// The products with themselves, `[embedding, embedding]`.
+    /// Products of embeddings with each other, `[embedding, embedding]`.
     squares: Vec<f64>,
 }
 
@@ -111,8 +111,7 @@ impl EmbeddingSums {
         mean_of(&self.at, self.width, self.total())
     }
 
-    /// The inverse of the products of embeddings less their means at the same position, with each of the ridges on the
-    /// diagonal; `None` where nothing varies.
+    /// Inverses of the embeddings' scatter matrix within positions, one for each ridge on the diagonal; `None` if nothing varies.
     fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
         let width = self.width;
         let centred = less_products(self.squares.clone(), [(&self.at, width); 2], &self.tokens);
@@ -135,7 +134,7 @@ struct RowSums {
     width: usize,
     /// `[positions, hidden]`
     at: Vec<f64>,
-    /// The products of embeddings with rows, `[embedding, hidden]`.
+    /// Products of embeddings with rows, `[embedding, hidden]`.
     crosses: Vec<f64>,
     /// Squared norms.
     squares: f64,
@@ -170,7 +169,7 @@ impl RowSums {
     }
 }
 
-/// The choice of a ridge within a fold: fitted on one half, held against the other, both ways.
+/// Selects a ridge within a fold: fits on one half and tests on the other, both ways.
 struct Choosing<'a> {
     own: [&'a QuarterMoments; 2],
     sums: [&'a EmbeddingSums; 2],
@@ -179,7 +178,7 @@ struct Choosing<'a> {
 }
 
 impl Choosing<'_> {
-    /// The place of the ridge that leaves least of a layer's rows; of equals the smaller.
+    /// Index of the ridge with the smallest residual on a layer's rows; the smaller ridge among equals.
     fn ridge(&self, layer: usize) -> usize {
         let rows = self.own.map(|quarter| RowSums::of(&[&quarter.layers[layer]], self.widths));
         let mut left = [0.0; RIDGES.len()];
@@ -190,10 +189,10 @@ impl Choosing<'_> {
         (1..RIDGES.len()).fold(0, |best, place| if left[place] < left[best] { place } else { best })
     }
 
-    /// The sum over the tokens of one half of `|x - fitted|²` by what the other half fits, for each ridge.
+    /// Residual sum `|x - fitted|²` over the tokens of the `held` half, with the fit of the other half, for each ridge.
     ///
-    /// With `c` and `d` the means of rows and embeddings at the token's position in the fitted half, and `B` its weights, that is
-    /// the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of the half that is held against it.
+    /// Let `c` and `d` be the fitted half's mean row and embedding at the token's position, and `B` its weights. The residual is
+    /// the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of the `held` half.
     fn left(&self, [fitted, held]: [usize; 2], rows: &[RowSums; 2]) -> [f64; RIDGES.len()] {
         let (fit, here) = (self.sums[fitted], self.sums[held]);
         let (own, theirs) = (&rows[held], &rows[fitted]);
@@ -205,7 +204,7 @@ impl Choosing<'_> {
             nearest.iter().flat_map(row).collect()
         };
         let [x_centres, e_centres] = [centres(&theirs.at, hidden), centres(&fit.at, embedding)];
-        // What the sums at each position are less as many centres.
+        // The sums at each position, less the centre times the number of tokens.
         let less = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
             let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&here.tokens);
             pairs
@@ -227,10 +226,10 @@ impl Choosing<'_> {
     }
 }
 
-/// Products, `[rows, columns]`, less those of pairs of vectors at each position, `[positions, rows]` and `[positions, columns]`.
+/// `products` less the products of each pair at each position, `[positions, rows]` and `[positions, columns]`.
 fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f64], &[f64]); 2]) -> Vec<f64> {
     let mut sum = vec![0.0; products.len()];
-    // A half without a token has no position.
+    // A half without tokens has no positions.
     for (a, b) in pairs.into_iter().filter(|(a, _)| !a.is_empty()) {
         let positions = a.len() / rows;
         let (a, b) = (Matrix::new(a, positions, rows), Matrix::new(b, positions, columns));
@@ -240,7 +239,7 @@ fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f6
     products
 }
 
-/// The weights of embeddings, `[embedding, hidden]`: both sides less their means at the same position.
+/// The regression weights of embeddings, `[embedding, hidden]`, with rows and embeddings centred within positions.
 fn weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
     let (embedding, hidden) = (sums.width, rows.width);
     let crosses = less_products(rows.crosses.clone(), [(&sums.at, embedding), (&rows.at, hidden)], &sums.tokens);
@@ -276,8 +275,8 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// For each position the one whose mean it has: itself, or the nearest lower one with a token, else the nearest higher;
-/// `None` without any token.
+/// For each position, the position whose mean it uses: itself, or the nearest lower one with a token, or the nearest higher.
+/// `None` without tokens.
 fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let of = |position: usize| {
@@ -289,7 +288,7 @@ fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     Some((0..positions).map(of).collect())
 }
 
-/// Products of vectors less, at each position, those of their sums there by the number of tokens.
+/// Products of vectors less, at each position, the product of their sums divided by the number of tokens.
 fn less_products(
     mut products: Vec<f64>,
     [(a, rows), (b, columns)]: [(&Vec<f64>, usize); 2],
@@ -319,7 +318,7 @@ fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
     product
 }
 
-/// The sum of rows by a number.
+/// The sum of the rows, divided by `tokens`.
 fn mean_of(rows: &[f64], width: usize, tokens: f64) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for row in rows.chunks_exact(width) {

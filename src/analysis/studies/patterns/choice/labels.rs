@@ -1,8 +1,8 @@
-//! Labels of how a head chooses: `chooses:special`, `chooses:position`, `chooses:token`. A head has one of them at most.
+//! Labels of how a head chooses: `chooses:special`, `chooses:position`, `chooses:token`. A head has at most one of them.
 //!
-//! Position and token together, and context, are numbers alone: heads of models with sharp random weights go by both (of 216 heads of
-//! three such encoders 214 would have had a label of one or the other), so that neither says that anything was learned. No such head
-//! goes by position or token alone beyond what special tokens explain (docs/methodology/choice.md).
+//! Position with token, and context, are metrics without labels. Heads with sharp random weights follow both: of 216 heads of
+//! three such encoders, 214 would have had one of these labels. So neither shows that anything was learned. No such head follows
+//! position or token alone beyond what special tokens explain (docs/methodology/choice.md).
 
 use anstyle::AnsiColor;
 
@@ -19,19 +19,19 @@ const CAVEATS: &str = "It says by what queries and keys meet, not to what a head
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
-/// The share of a head's distance from even attention that comes back from a variant.
+/// The share of a head's distance from even attention that a variant restores.
 fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> Measured {
     evidence.metric("rebuilt", Some(VARIANTS[variant]))
 }
 
-/// Whether the head is of layer 0, of which every label would hold by construction: its inputs are tokens and positions.
+/// Whether the head is in layer 0. Its inputs are tokens and positions, so every label would hold by construction.
 fn is_first_layer(evidence: &Evidence<'_>) -> bool {
     let heads = &evidence.section::<ChoiceSection>().choice.heads;
     heads.get(evidence.place).is_some_and(|head| head.place.layer == 0)
 }
 
-/// `chooses:position` or `chooses:token`: the larger of both shares is enough, and enough above that from special tokens alone. The
-/// label's number is the share; its p-value is the larger of both tests (Berger 1982).
+/// `chooses:position` or `chooses:token`: the variant's share is the larger of both, reaches the threshold, and exceeds that of
+/// special tokens by the margin. The label's score is the share; its p-value is the larger of both tests (Berger 1982).
 fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let (name, least) = (VARIANTS[variant], policy.rule(&REBUILT));
     let own = rebuilt(evidence, variant);
@@ -40,7 +40,7 @@ fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Po
     let lead = assess(label, &format!("{OVER_SPECIAL}.{name}"), lead, Bound::AtLeast, policy.rule(&ABOVE_SPECIAL))?;
     let other = if variant == POSITION { TOKEN } else { POSITION };
     let [special, other] = [SPECIAL, other].map(|other| rebuilt(evidence, other).score);
-    // Of equals position.
+    // A tie goes to position.
     let is_larger = if variant == POSITION { own.score >= other } else { own.score > other };
     let is_special = special.zip(least).is_some_and(|(share, least)| Bound::AtLeast.holds(share, least));
     let fires = share.fires && lead.fires && is_larger && !is_special && !is_first_layer(evidence);

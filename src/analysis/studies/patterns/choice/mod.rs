@@ -1,4 +1,4 @@
-//! How a head chooses: what of its distance from even attention comes back without context (docs/methodology/choice.md).
+//! Study `choice`: how much of a head's distance from even attention is restored without context (docs/methodology/choice.md).
 
 mod fit;
 mod labels;
@@ -24,7 +24,7 @@ use moments::InputMoments;
 use rebuilt::RebuiltSums;
 use section::{Choice, ChoiceSection};
 
-/// By what the queries and keys of each head meet: position, the token, both, or context.
+/// Study `choice`: whether queries match keys by position, token, both, or context.
 pub struct HeadChoices;
 
 impl Study for HeadChoices {

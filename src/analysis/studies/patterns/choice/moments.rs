@@ -1,4 +1,4 @@
-//! The sums over the inputs of layers from which parts of position and embedding are fitted.
+//! Sums over layers' inputs, to which the parts for position and embedding are fitted.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
-/// The parts of the corpus whose sums are apart: each fold has two of them, for the ridge is chosen within folds.
+/// The corpus is summed in four parts. Each fold consists of two, since the ridge is selected within folds.
 pub const QUARTERS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
     pub embedding: usize,
-    /// The width of the rows that queries and keys are made of.
+    /// The width of the rows from which queries and keys are computed.
     pub hidden: usize,
 }
 
-/// The special tokens that share a mean.
+/// Special tokens that share a mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecialSums {
     pub tokens: u64,
@@ -42,14 +42,14 @@ merge_fields!(SpecialSums { tokens, rows });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerMoments {
-    /// The sum at each position, `[positions][hidden]`.
+    /// The sum of rows at each position, `[positions][hidden]`.
     pub rows: Vec<VectorSums>,
-    /// The products of embeddings with rows, `[embedding, hidden]`.
+    /// Products of embeddings with rows, `[embedding, hidden]`.
     pub crosses: VectorSums,
     pub squares: ExactSum,
-    /// First tokens that are special.
+    /// Special tokens at the start of a sequence.
     pub first: SpecialSums,
-    /// Other special tokens, by their ids.
+    /// Other special tokens, by id.
     pub specials: BTreeMap<u32, SpecialSums>,
 }
 
@@ -57,11 +57,11 @@ merge_fields!(LayerMoments { rows, crosses, squares, first, specials });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarterMoments {
-    /// Tokens of text at each position.
+    /// Number of text tokens at each position.
     pub tokens: Vec<u64>,
-    /// The sums of their embeddings, `[positions][embedding]`.
+    /// Sums of their embeddings, `[positions][embedding]`.
     pub embeddings: Vec<VectorSums>,
-    /// The products of their embeddings with themselves.
+    /// Products of their embeddings with each other.
     pub squares: VectorSums,
     pub layers: Vec<LayerMoments>,
 }
@@ -77,7 +77,7 @@ impl QuarterMoments {
         let Some(Widths { embedding, hidden }) = widths else {
             return *self == Self { layers: vec![LayerMoments::default(); layers], ..Self::default() };
         };
-        // Where no token is, sums are empty.
+        // Sums without a token are empty.
         let is = |sums: &VectorSums, tokens: u64, len: usize| sums.has(if tokens > 0 { len } else { 0 });
         let at_positions = |sums: &[VectorSums], len: usize| {
             sums.len() == self.tokens.len()
@@ -98,15 +98,15 @@ impl QuarterMoments {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InputMoments {
     grid: HeadGrid,
-    /// The widths of the vectors, once a token was seen.
+    /// Widths of the vectors, once a token was observed.
     pub widths: Option<Widths>,
-    /// Quarter `q` has the blocks `b` with `b mod 4 = q`, so fold `f` the quarters `f` and `f + 2`.
+    /// Quarter `q` has the blocks `b` with `b mod 4 = q`; fold `f` has the quarters `f` and `f + 2`.
     pub quarters: [QuarterMoments; QUARTERS],
     #[serde(skip)]
     at_work: MomentBuffers,
 }
 
-/// Buffers for the pack that is added to the sums.
+/// Buffers for the current pack.
 #[derive(Clone, Debug, Default)]
 struct MomentBuffers {
     embeddings: Option<WordEmbeddings>,
@@ -121,7 +121,7 @@ impl InputMoments {
         Self { grid, widths: None, quarters, at_work: MomentBuffers::default() }
     }
 
-    /// Adds the tokens of the pack as they go into a layer.
+    /// Adds the inputs of a layer for all tokens of the pack.
     fn add_layer(&mut self, layer: usize) {
         let Self { widths, quarters, at_work: MomentBuffers { embeddings, pack, products }, .. } = self;
         let Some(embeddings) = embeddings else { return };
@@ -150,7 +150,7 @@ impl InputMoments {
     }
 }
 
-/// The different tokens among some: a product with their embeddings is taken once for each.
+/// The distinct tokens of a list, so that each is multiplied with its embedding once.
 struct Kinds {
     of: Vec<usize>,
     /// `[kinds, embedding]`
@@ -177,7 +177,7 @@ impl Kinds {
     }
 }
 
-/// Adds embeddings, which are the same in all layers.
+/// Adds embeddings, which do not depend on the layer.
 fn add_embeddings(quarter: &mut QuarterMoments, text: &[&PackedToken], kinds: &Kinds, products: &mut Vec<f64>) {
     let mut times = vec![0.0; kinds.matrix().rows()];
     for (token, &kind) in text.iter().zip(&kinds.of) {
@@ -203,7 +203,7 @@ fn add_rows(
     products: &mut Vec<f64>,
 ) {
     let count = kinds.matrix().rows();
-    // The sum over tokens of a product with their embedding: over kinds, of a product with what their tokens sum up to.
+    // Products with embeddings are summed over distinct tokens: each embedding times the sum of its tokens' rows.
     let mut by_kind = vec![0.0; count * hidden];
     for (token, &kind) in text.iter().zip(&kinds.of) {
         let row = row(token);

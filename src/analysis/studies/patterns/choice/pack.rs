@@ -1,24 +1,24 @@
-//! The tokens of a pack, and the rows that a layer makes their queries and keys of.
+//! The tokens of a pack, and the inputs from which a layer computes their queries and keys.
 
 use crate::model::forward::rows::Rows;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::block_of;
 
-/// The mean that stands for a token without context.
+/// Which mean stands for a token when its context is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenPart {
-    /// A token of text: its position and its embedding.
+    /// A text token: position and embedding are added to the mean.
     Text,
-    /// The first token of the sequence, where it is special or begins a text for a decoder: the mean of all of them.
+    /// A special token at the start of the sequence, or a decoder's first token: the mean of all first tokens.
     First,
-    /// Another special token: the mean of those of its id.
+    /// Another special token: the mean of the tokens with its id.
     Special,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct PackedToken {
     pub row: usize,
-    /// The position in its sequence.
+    /// Position in the sequence.
     pub position: usize,
     pub id: u32,
     pub part: TokenPart,
@@ -27,7 +27,7 @@ pub struct PackedToken {
 
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSequence {
-    /// The row of its first token.
+    /// Row of the first token.
     pub start: usize,
     pub tokens: usize,
     pub block: usize,
@@ -39,12 +39,12 @@ pub struct PackedSequence {
 pub struct TokenPack {
     pub sequences: Vec<PackedSequence>,
     pub tokens: Vec<PackedToken>,
-    /// The rows that the layer under way makes queries and keys of, `[tokens, hidden]`.
+    /// Inputs from which the current layer computes queries and keys, `[tokens, hidden]`.
     pub inputs: Vec<f32>,
 }
 
 impl TokenPack {
-    /// Adds a sequence; its number in the pack.
+    /// Adds a sequence and returns its number in the pack.
     pub fn begin(&mut self, sequence: &Sequence) -> usize {
         let (start, block) = (self.tokens.len(), block_of(sequence.family.number));
         let token = |(position, (&id, kind)): (usize, (&u32, &TokenKind))| {
@@ -61,7 +61,7 @@ impl TokenPack {
         self.sequences.len() - 1
     }
 
-    /// Keeps the rows of a sequence; whether those of all sequences are there.
+    /// Keeps the inputs of a sequence; returns whether the pack is complete.
     pub fn observe(&mut self, number: usize, rows: Rows<'_>) -> bool {
         if number == 0 {
             self.inputs.clear();
@@ -74,7 +74,7 @@ impl TokenPack {
         self.inputs.len() / self.tokens.len().max(1)
     }
 
-    /// The row of a token, `[hidden]`.
+    /// The input of a token, `[hidden]`.
     pub fn input(&self, token: &PackedToken) -> &[f32] {
         let width = self.width();
         &self.inputs[token.row * width..][..width]

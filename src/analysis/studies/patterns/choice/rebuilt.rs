@@ -1,4 +1,4 @@
-//! How far the attention from replaced inputs is from each head's own.
+//! Distances between each head's attention and its attention from replaced inputs.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_each};
 use crate::study::instruments::roots::{Roots, from_even};
 
-/// Queries and keys are made of these: special tokens, position, token, both; both in keys alone, and in queries alone.
+/// Inputs of queries and keys: special tokens, position, token, or both; the last two put both in keys or queries alone.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
 pub const SPECIAL: usize = 0;
@@ -30,23 +30,23 @@ pub const POSITION: usize = 1;
 pub const TOKEN: usize = 2;
 pub const POSITION_TOKEN: usize = 3;
 
-/// Squared Hellinger distances of one head over rows of text.
+/// Squared Hellinger distances of one head, summed over text rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadDistances {
-    /// Its attention from even attention over the keys that the query sees.
+    /// From its attention to even attention over visible keys.
     pub even: ExactSum,
-    /// Its attention from that of each of [`VARIANTS`].
+    /// From its attention to that of each of [`VARIANTS`].
     pub variants: [ExactSum; VARIANTS.len()],
 }
 
 merge_fields!(HeadDistances { even, variants });
 
-/// The rows of a layer over tokens of text.
+/// Sums of squares of a layer's inputs over text tokens, before and after the fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputShare {
-    /// The sum of `|x - m|²`.
+    /// Sum of `|x - m|²`.
     pub all: ExactSum,
-    /// The sum of `|x - m - P - E B|²`.
+    /// Sum of `|x - m - P - E B|²`.
     pub left: ExactSum,
 }
 
@@ -54,9 +54,9 @@ merge_fields!(InputShare { all, left });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuiltBlock {
-    /// Rows of text.
+    /// Text rows.
     pub rows: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with text rows, one per group of related sentences.
     pub sentences: u64,
     /// `[layers]`
     pub layers: Vec<InputShare>,
@@ -70,7 +70,7 @@ merge_fields!(RebuiltBlock { rows, sentences, layers, heads });
 pub struct RebuiltSums {
     grid: HeadGrid,
     classes: LayerClasses,
-    /// The ridge of each layer and fold, by its place in [`RIDGES`](super::fit::RIDGES); none where nothing was fitted.
+    /// Index in [`RIDGES`](super::fit::RIDGES) of the ridge of each layer and fold; empty if nothing was fitted.
     pub ridges: Vec<[u8; 2]>,
     pub blocks: Blocks<RebuiltBlock>,
     #[serde(skip)]
@@ -79,7 +79,7 @@ pub struct RebuiltSums {
 
 const BOTH: Made = Made { of_position: true, of_token: true };
 
-/// The parts that were fitted, and buffers for the pack under way.
+/// The fitted parts, and buffers for the current pack.
 #[derive(Clone, Default)]
 struct RebuildBuffers {
     folds: Arc<Option<[FoldFit; 2]>>,
@@ -89,7 +89,7 @@ struct RebuildBuffers {
     between: Between,
 }
 
-/// Queries and keys of a layer, from its own inputs and from each of those that replace them.
+/// Queries and keys of a layer, from its actual inputs and from each replacement.
 #[derive(Clone, Default)]
 struct Between {
     whole: QueriesKeys,
@@ -97,15 +97,15 @@ struct Between {
     position: QueriesKeys,
     token: QueriesKeys,
     position_token: QueriesKeys,
-    /// Linear maps of the parts of replaced inputs, computed once a part.
+    /// Linear maps of the parts of replaced inputs, one row per part.
     products: Vec<f32>,
-    /// The rows of position and token.
+    /// The inputs made of position and token.
     inputs: Vec<f32>,
     scratch: AttentionScratch,
 }
 
 impl RebuiltSums {
-    /// No rows yet, of layers whose queries see the keys of these classes; `folds` are the parts that each fold fits.
+    /// Empty sums. `classes` are the keys that queries of each layer see, and `folds` the parts fitted on each fold.
     pub fn new(grid: HeadGrid, classes: &LayerClasses, folds: Option<[FoldFit; 2]>) -> Self {
         let empty = RebuiltBlock {
             layers: vec![InputShare::default(); grid.layers],
@@ -182,7 +182,7 @@ impl RebuiltSums {
     }
 }
 
-/// The squared Hellinger distance `½ sum (√a - √b)²` of weights, of which `roots` has the roots, from others.
+/// The squared Hellinger distance `½ sum (√a - √b)²` between rows: `roots` has `√a`, `weights` has `b`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn from_weights(roots: &[f32], weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];

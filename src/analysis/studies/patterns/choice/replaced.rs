@@ -1,6 +1,6 @@
-//! The inputs of a layer without context: made of position, of the token, of both, or of neither.
+//! A layer's inputs without context: made of position, of the token, of both, or of neither.
 //!
-//! Replaced inputs are sums of parts. A pack has fewer parts than tokens, so linear maps of inputs are computed once a part.
+//! Replaced inputs are sums of parts. A pack has fewer parts than tokens, so linear maps are computed once per part.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::pack::{PackedToken, TokenPack, TokenPart};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// Rows in place of those that a layer makes queries and keys of, in parts.
+/// Replacement inputs of a layer's queries and keys, stored as parts.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedInputs {
     /// `[parts, hidden]`
@@ -19,24 +19,24 @@ pub struct ReplacedInputs {
 
 #[derive(Clone, Copy, Debug)]
 struct TokenPlaces {
-    /// The mean of what is like it.
+    /// Index of the part that is the token's mean.
     base: usize,
-    /// A token of text: the parts of its position and of its embedding.
+    /// For text tokens: the parts of the position and of the embedding.
     of_text: Option<[usize; 2]>,
 }
 
-/// The parts that a row is made of, beside the mean: special tokens have no more in any case.
+/// The parts added to the mean of text tokens. Special tokens are their mean alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
     pub of_position: bool,
     pub of_token: bool,
 }
 
-/// The parts of a kind that a pack has, by the fold of their sequences.
+/// Indices of the parts of one kind, by the fold of the sequence.
 type Places<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
-    /// Makes those of a layer: each sequence by the fold that it is not in.
+    /// Computes the parts for a layer: each sequence uses the fit of the other fold.
     pub fn fill(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
         let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
         let Self { parts, tokens } = self;
@@ -52,7 +52,7 @@ impl ReplacedInputs {
         for token in &pack.tokens {
             let fold = token.block % 2;
             let fit = fit_of(fold);
-            // Text has one mean, and so have first tokens.
+            // All text tokens share a mean, and so do all first tokens.
             let like = (token.part, if token.part == TokenPart::Special { token.id } else { 0 });
             let base = *bases.entry((fold, like)).or_insert_with(|| add(base(fit, token)));
             let of_text = (token.part == TokenPart::Text).then(|| {
@@ -67,7 +67,7 @@ impl ReplacedInputs {
             });
             tokens.push(TokenPlaces { base, of_text });
         }
-        // Parts of embeddings stand last, one fold after the other.
+        // Parts of embeddings come last, fold by fold.
         let first = parts.len() / hidden;
         let firsts = [first, first + kinds[0].len()];
         let own = pack.tokens.iter().zip(tokens);
@@ -86,7 +86,7 @@ impl ReplacedInputs {
         &self.parts[self.tokens[token].base * hidden..][..hidden]
     }
 
-    /// The rows of all tokens as they are made, from what is linear in parts, `[parts, width]`.
+    /// The replaced rows of all tokens, summed from `of_parts`, a linear map of the parts, `[parts, width]`.
     pub fn rows(&self, made: Made, of_parts: &[f32], width: usize, into: &mut Vec<f32>) {
         let part = |place: usize| &of_parts[place * width..][..width];
         into.clear();
@@ -108,17 +108,17 @@ impl ReplacedInputs {
     }
 }
 
-/// The row of a token of which nothing is known but whether it is special.
+/// The mean for a token, known only as text or special.
 fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     match token.part {
         TokenPart::Text => &fit.mean,
         TokenPart::First => &fit.first,
-        // One that the other fold lacks is as text is.
+        // A special token that the other fold lacks gets the mean of text.
         TokenPart::Special => fit.specials.get(&token.id).unwrap_or(&fit.mean),
     }
 }
 
-/// The part of a position; beyond the last one that the fold has, that one's.
+/// The part of a position; positions beyond the fold's last one use the last.
 fn at_position(fit: &LayerFit, position: usize) -> &[f32] {
     let width = fit.mean.len();
     let last = fit.positions.len() / width - 1;

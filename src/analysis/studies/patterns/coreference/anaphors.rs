@@ -1,4 +1,4 @@
-//! Anaphors of a window: mentions of an entity that was mentioned before, and what there is to choose from.
+//! The anaphors of a window: mentions of an entity that was mentioned before, with their candidates.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 
-/// Kinds of anaphors, by their place in all lists here; an anaphor is of several.
+/// Kinds of anaphors; all lists by kind have this order. An anaphor can be of several kinds.
 pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
 pub const ALL: usize = 0;
-/// The anaphors none of whose antecedents has the same lemma.
+/// Anaphors without an antecedent of equal lemma.
 pub const OTHER_LEMMA: usize = 4;
 
-/// Rules that choose without a head, by their place in all lists here.
+/// Rules that choose without a head; all lists by baseline have this order.
 pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];
 
-/// The features that a pronoun and its antecedent agree in.
+/// Morphological features in which a pronoun and its antecedent agree.
 const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
 
 /// Counts of anaphors and mentions, scored or not.
@@ -30,13 +30,13 @@ pub struct MentionCounts {
     pub windows: u64,
     /// Mentions with a head word.
     pub mentions: u64,
-    /// Mentions without one: the annotation names none, and no tree shows one.
+    /// Mentions without a head word: the annotation names none, and the tree shows none.
     pub headless: u64,
     /// Brackets that open or close no mention.
     pub unmatched: u64,
-    /// Anaphors of which every candidate is right.
+    /// Anaphors whose candidates are all right.
     pub unscored: u64,
-    /// Anaphors without an antecedent that is a candidate.
+    /// Anaphors without an antecedent among their candidates.
     pub out_of_sight: u64,
 }
 
@@ -44,33 +44,33 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, 
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
+    /// Head words of the mentions, ascending and distinct. The candidates of an anaphor precede its own head word.
     pub heads: Vec<usize>,
-    /// The places in `heads` of the words that head an entity's mentions, ascending, each once.
+    /// For each entity, the indices in `heads` of its mentions' head words, ascending and distinct.
     entities: Vec<Vec<usize>>,
-    /// The anaphors with right candidates and wrong ones, by the places of their head words.
+    /// Anaphors with right and wrong candidates, by the index of their head word.
     pub anaphors: Vec<Anaphor>,
     pub met: MentionCounts,
-    /// The place of the first head word that each head word can have for a candidate.
+    /// For each head word, the index of its first possible candidate.
     first: Vec<usize>,
 }
 
-/// A mention with an earlier one of its entity.
+/// A mention with an earlier mention of its entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// The places of its candidates in [`Window::heads`], up to its own: those that it sees and, unless in a decoder, that see it.
+    /// Indices of its candidates in [`Window::heads`], up to its own. They are visible from it and, except in decoders, see it.
     pub candidates: Range<usize>,
     entity: usize,
-    /// The number of candidates that head a mention of its entity.
+    /// The number of candidates that head a mention of the entity.
     pub right: usize,
-    /// Whether it is of each of [`KINDS`].
+    /// Whether the anaphor is of each of [`KINDS`].
     pub kinds: [bool; KINDS.len()],
-    /// The places of the candidates that [`BASELINES`] choose.
+    /// The candidates that the [`BASELINES`] choose, by index.
     pub chosen: [usize; BASELINES.len()],
 }
 
 impl Window {
-    /// Reads the annotation of a window, of whose keys queries see these.
+    /// Reads the annotation of a window under `visibility`.
     pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         let words = &sequence.annotations;
         let values = words.iter().map(|word| word.entity.as_deref());
@@ -78,7 +78,7 @@ impl Window {
         let tree_head = |word: usize| sequence.tree.as_ref().map_or(TreeHead::Unknown, |tree| tree[word].head);
         let mut headed: Vec<(&str, usize)> =
             mentions.iter().filter_map(|mention| Some((mention.entity, mention.head(tree_head)?))).collect();
-        // The mentions of one entity side by side.
+        // Groups the mentions by entity.
         headed.sort_unstable();
         let mut heads: Vec<usize> = headed.iter().map(|&(_, head)| head).collect();
         heads.sort_unstable();
@@ -106,7 +106,7 @@ impl Window {
             let mut all: Vec<usize> = of_entity.iter().map(place).collect();
             let mut places = all.clone();
             places.dedup();
-            // The first mention has none before it, nor has another one with the same head word.
+            // The first mention has no antecedent, nor has another mention with its head word.
             all.retain(|&place| place > places[0]);
             window.entities.push(places);
             for place in all {
@@ -144,18 +144,18 @@ impl Window {
         self.anaphors.push(Anaphor { candidates, entity, right, kinds, chosen });
     }
 
-    /// Whether this candidate heads a mention of the anaphor's entity.
+    /// Whether the candidate heads a mention of the anaphor's entity.
     pub fn is_right(&self, anaphor: &Anaphor, candidate: usize) -> bool {
         self.entities[anaphor.entity].binary_search(&candidate).is_ok()
     }
 }
 
-/// Whether both have a lemma, and the same but for capitals.
+/// Whether both have a lemma, and the lemmas are equal regardless of case.
 fn same_lemma(a: &Annotation, b: &Annotation) -> bool {
     a.lemma.as_deref().zip(b.lemma.as_deref()).is_some_and(|(a, b)| a.to_lowercase() == b.to_lowercase())
 }
 
-/// Whether no feature of agreement that both have is another.
+/// Whether both words agree in every agreement feature that both have.
 fn agree(a: &Annotation, b: &Annotation) -> bool {
     AGREEMENT.iter().all(|name| feature(a, name).zip(feature(b, name)).is_none_or(|(a, b)| a == b))
 }

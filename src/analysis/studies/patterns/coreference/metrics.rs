@@ -1,4 +1,4 @@
-//! The metrics of coreference: one table, and the label of heads that find antecedents.
+//! The table of the metrics of `coreference`, and the label of heads that find antecedents.
 
 use anstyle::AnsiColor;
 
@@ -11,16 +11,16 @@ use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, asses
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// The right choices of a head in a block, or in all of them, beside what they are held against.
+/// The right choices of a head, in one block or in all, with baselines and denominators.
 pub struct CoreferenceInputs<'a> {
     pub block: &'a Block,
     pub visibility: Visibility,
-    /// The baselines that it is held against.
+    /// The best baseline for each kind.
     pub best: [usize; KINDS.len()],
     pub right: [[f64; WAYS.len()]; KINDS.len()],
 }
 
-/// The baseline that is right most often, of each kind; the first of equals.
+/// The most accurate baseline for each kind; the first among equals.
 pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
     std::array::from_fn(|kind| {
         let right = &total[kind].baselines;
@@ -33,7 +33,7 @@ impl CoreferenceInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// A cell, of what is right less what `other` has.
+    /// A cell: the head's right choices less `other`'s.
     fn less(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, way) = (cell / WAYS.len(), cell % WAYS.len());
         if !ways(self.visibility).contains(&way) {

@@ -1,4 +1,4 @@
-//! Coreference: how often a head's attention points from a mention of an entity to an earlier one
+//! Study `coreference`: how often a head's attention points from a mention of an entity to an earlier one
 //! (docs/methodology/coreference.md).
 
 mod anaphors;
@@ -35,7 +35,7 @@ use anaphors::{BASELINES, KINDS, MentionCounts};
 use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
 use sums::{CoreferenceSums, KindSums, WAYS};
 
-/// The heads that find what a word refers back to.
+/// Study `coreference`: the heads that find the antecedents of mentions.
 pub struct Antecedents;
 
 impl Study for Antecedents {
@@ -81,7 +81,7 @@ impl Study for Antecedents {
         let of_chance = |number: Option<usize>, class: usize| {
             let (blocks, best, visibility) = &classes.each()[class];
             let block = blocks.at(number);
-            // A head that takes any candidate as likely as another.
+            // A head that chooses every candidate with equal chance.
             let right = std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]);
             CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
         };
@@ -124,12 +124,12 @@ pub struct Coreference {
     pub unmatched: u64,
     /// Anaphors that are not scored, since every candidate is right.
     pub unscored: u64,
-    /// Anaphors that are not scored in the layers with the narrowest window, whose queries see no antecedent; absent if there
-    /// are none. The kinds are of the layers that see most.
+    /// Anaphors without a visible antecedent in the layers with the narrowest window, not scored there; absent if there are none.
+    /// `kinds` is for the layers that see most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub out_of_sight: Option<NonZeroU64>,
-    /// One object for each kind of anaphors that there are.
+    /// One object for each kind of anaphors in the corpus.
     pub kinds: Vec<KindMetrics>,
 }
 
@@ -141,7 +141,7 @@ pub struct KindMetrics {
     pub kind: String,
     /// Scored anaphors.
     pub count: u64,
-    /// Windows with one.
+    /// Windows with a scored anaphor.
     pub windows: u64,
     /// The best head on all data.
     #[serde(flatten)]
@@ -178,7 +178,7 @@ pub struct Baselines {
     pub agreement: f64,
 }
 
-/// The intervals of a kind's accuracies, with the selections as they are; null where no two blocks have such an anaphor.
+/// The intervals of a kind's accuracies, for the heads and rules as selected; null without two blocks that have such an anaphor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindIntervals {
     /// Interval of the best head's accuracy.
@@ -190,7 +190,7 @@ pub struct KindIntervals {
 }
 
 impl Coreference {
-    /// The section that these sums give: of the layers whose queries see most antecedents.
+    /// The section for the class of layers whose queries see most antecedents.
     pub fn new(classes: &ByClass<CoreferenceSums>, context: &EstimationContext) -> Self {
         let out_of_sight = classes.each().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
         let sums = classes.each().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
@@ -220,7 +220,7 @@ impl Coreference {
                 plural(windows, "window", "windows")
             )?;
             let least = policy.count(&MIN_QUERIES);
-            // Kinds that no label can rest on are in the report only, unless there are no others.
+            // Kinds too rare for a label are only in the report, except the first.
             let shown: Vec<&KindMetrics> =
                 kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
             out.table_without(table_of(&COLUMNS, &shown), MAY_GO);
@@ -256,7 +256,7 @@ impl Coreference {
     }
 }
 
-/// Place and way of the head that is right most often; ties go to the lowest place, then to the first way.
+/// The most accurate head and direction. Ties go to the lowest index, then to the first direction.
 fn best_head(sums: &KindSums) -> (usize, usize) {
     let cells = sums.heads.iter().enumerate().flat_map(|(head, ways)| (0..ways.len()).map(move |way| (head, way)));
     let right = |(head, way): (usize, usize)| sums.heads[head][way];
@@ -264,7 +264,7 @@ fn best_head(sums: &KindSums) -> (usize, usize) {
 }
 
 impl KindMetrics {
-    /// The accuracies of one kind; `best` is the best of the baselines.
+    /// The accuracies of one kind; `best` is the best baseline.
     fn new(kind: usize, scored: &FoldScores<'_, KindSums>, best: usize, context: &EstimationContext) -> Self {
         let total = &scored.total;
         let (place, way) = best_head(total);
@@ -312,8 +312,8 @@ const COLUMNS: [TableColumn<KindMetrics>; 11] = [
     ("over best rule", false, |kind| signed(100.0 * kind.gain(), 1) + &plus_minus_percent(kind.ci95.gain)),
 ];
 
-/// The columns that may go where there is no room, the first of them first, and held-out accuracy last: agreement,
-/// chance, the number, the other rules, direction, the gain, the accuracy of the best head of many.
+/// Columns that may be dropped where space is short, in this order: agreement, chance, the number, the other rules, direction,
+/// the gain, the best head's accuracy. Held-out accuracy is last.
 const MAY_GO: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");

@@ -1,4 +1,4 @@
-//! How often a head's attention points from an anaphor to an antecedent, summed by block.
+//! Counts per block of how often a head's attention points from an anaphor to an antecedent.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 
-/// The ways attention can point from an anaphor: to the candidate that it attends to most, and that attends to it most.
+/// Directions: the chosen candidate is the one the anaphor attends to most, or the one that attends most to the anaphor.
 pub const WAYS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
-/// The ways that there are where queries see these keys: in a decoder an antecedent sees no anaphor.
+/// The directions that exist under `visibility`: in a decoder, an antecedent does not see its anaphor.
 pub fn ways(visibility: Visibility) -> Range<usize> {
     0..if visibility.is_causal() { 1 } else { WAYS.len() }
 }
@@ -26,13 +26,13 @@ pub fn ways(visibility: Visibility) -> Range<usize> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
     pub anaphors: u64,
-    /// Windows with one, without those that only repeat others.
+    /// Windows with such an anaphor, one per group of related windows.
     pub windows: u64,
-    /// The anaphors for which each baseline is right.
+    /// Anaphors for which each baseline is right.
     pub baselines: [u64; BASELINES.len()],
-    /// The share of right candidates.
+    /// Share of right candidates, summed over anaphors.
     pub chance: ExactSum,
-    /// The anaphors for which each head is right, in each way; `[layers * heads]`.
+    /// Anaphors for which each head is right in each direction, `[layers * heads]`.
     pub heads: Vec<[u64; WAYS.len()]>,
 }
 
@@ -47,7 +47,7 @@ impl KindSums {
         Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
     }
 
-    /// Whether nothing is right more often than there are anaphors.
+    /// Whether no count exceeds the number of anaphors.
     fn adds_up(&self) -> bool {
         let right = self.baselines.iter().chain(self.heads.iter().flatten());
         self.windows <= self.anaphors && right.copied().all(|right| right <= self.anaphors)
@@ -56,7 +56,7 @@ impl KindSums {
 
 merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
-/// One block: the sums of each of [`KINDS`].
+/// The sums of one block for each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ impl Sums for CoreferenceSums {
         let Event::Head(input) = event else { return };
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);
-        // The choice of a word does not depend on which of its mentions is considered.
+        // A head word's candidates, and so the choice, do not depend on which of its mentions is the anaphor.
         for of_word in window.anaphors.chunk_by(|a, b| a.candidates.end == b.candidates.end) {
             let chosen = choose(words, &window.heads, of_word[0].candidates.clone());
             for anaphor in of_word {
@@ -124,7 +124,7 @@ impl Sums for CoreferenceSums {
     }
 }
 
-/// The candidate with the largest weight in each way, of those before the anaphor's head word; the first of equals.
+/// The preceding candidate with the largest weight, in each direction; the first among equals.
 fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; WAYS.len()] {
     let anaphor = heads[candidates.end];
     let largest = |weight: &dyn Fn(usize) -> f64| {

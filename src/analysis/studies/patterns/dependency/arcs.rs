@@ -1,4 +1,4 @@
-//! How often a head's attention points from a word to its syntactic head (docs/methodology/dependency.md).
+//! Counts of arcs where a head's attention points from a word to its syntactic head (docs/methodology/dependency.md).
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
 
-/// The places of a head: at each of the baseline's offsets, farther to the left, farther to the right.
+/// Classes of an arc's offset: each offset of the baseline, farther to the left, farther to the right.
 pub const PLACES: usize = BASELINE_OFFSETS + 2;
 
-/// The place of a head, another word: of its offset in [`baseline_offsets`], or one of the two that follow.
+/// The offset class of a head: its index in [`baseline_offsets`], or one of the two classes that follow.
 pub fn place_of(dependent: usize, head: usize) -> usize {
     let (farthest, is_after) = (BASELINE_OFFSETS / 2, head > dependent);
     match head.abs_diff(dependent) {
@@ -34,21 +34,21 @@ pub fn place_of(dependent: usize, head: usize) -> usize {
     }
 }
 
-/// An arc that is scored: a word with a gold head in a sentence of at least two words.
+/// A scored arc: a word with a gold head in a sentence of at least two words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoredArc {
     pub dependent: usize,
     pub head: usize,
-    /// The place of the head, one of [`PLACES`].
+    /// The offset class of the head, one of [`PLACES`].
     pub place: usize,
     pub tagged: bool,
-    /// The rule of the tag baseline that predicts it, with the UPOS of the dependent.
+    /// The rule of the tag baseline that predicts the arc, with the dependent's UPOS.
     pub cue: Option<Cue>,
-    /// The relations that it counts for, as indices into the table of relations.
+    /// The relations for which the arc counts, as indices into the table of relations.
     pub relations: Vec<usize>,
 }
 
-/// The arcs of a tree that `takes` takes; `index` gives the place in the table of a relation with the head on a side.
+/// The arcs of a tree for which `takes(dependent, head)` holds. `index` returns the index of a relation with the head on a side.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
@@ -72,37 +72,37 @@ pub fn scored_arcs(
         .collect()
 }
 
-/// A sum of shares is kept in units of `2^-32`: exact to add, and so the same in any order.
+/// Sums of shares are kept in units of `2^-32`, so that addition is exact in any order.
 pub const UNIT: u128 = 1 << 32;
 
-/// A sum of [`RelationSums::over_others`] as a number of arcs.
+/// Converts a sum of [`RelationSums::over_others`] to a number of arcs.
 pub fn in_arcs(sum: i64) -> f64 {
     sum as f64 / UNIT as f64
 }
 
-/// Whether a sum is one of shares of so many arcs, as it may not be in a file.
+/// Whether a sum can come from shares of this many arcs; one from a file may not.
 pub fn is_within(sum: i64, arcs: u64) -> bool {
     u128::from(sum.unsigned_abs()) <= u128::from(arcs) * UNIT
 }
 
-/// How often one relation's arcs were predicted rightly.
+/// Counts of one relation's arcs, and of the right predictions of each head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
     pub count: u64,
-    /// Sentences with such an arc, the first of each family alone.
+    /// Sentences with such an arc, one per group of related sentences.
     pub sentences: u64,
-    /// Arcs whose head is at each of the [`PLACES`].
+    /// Arcs by the offset class of their head.
     pub places: [u64; PLACES],
     pub tagged: u64,
-    /// Arcs by the UPOS of the dependent and the rule that predicts them; those that no rule predicts are not here.
+    /// Arcs by the dependent's UPOS and the rule that predicts them, without arcs that no rule predicts.
     pub cues: BTreeMap<Cue, u64>,
-    /// Arcs in sentences with other arcs, which `all` pools.
+    /// Arcs in sentences that have other arcs, among those that `all` pools.
     pub with_others: u64,
-    /// Each head's lead on these arcs over its share of the other arcs of their sentences ([`in_arcs`]); as `hits`.
+    /// Right predictions on these arcs, less those expected from the sentences' other arcs ([`in_arcs`]); shaped as `hits`.
     pub over_others: Vec<[i64; 2]>,
-    /// Arcs that each head predicts, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
+    /// Right predictions by head and [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH), `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
-    /// Arcs for whose dependent a special token has more weight than every other word; as `hits`.
+    /// Arcs for whose dependent a special token has more weight than every other word. Shaped as `hits`.
     pub to_special: Vec<[u64; 2]>,
 }
 
@@ -131,7 +131,7 @@ impl RelationSums {
         }
     }
 
-    /// Whether no part exceeds its whole, as it may in a file.
+    /// Whether no part exceeds its whole; sums from a file may be invalid.
     pub fn adds_up(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
         let of_heads = self.hits.as_flattened().iter().chain(self.to_special.as_flattened());
@@ -141,17 +141,17 @@ impl RelationSums {
     }
 }
 
-/// The numbers of arcs of one relation that both a head and a baseline predict.
+/// Counts of one relation's arcs that both a head and a baseline predict.
 ///
-/// The baseline's offset and its tags are known only when all sentences are counted, so the counts are kept for each of
-/// them: an arc is right for one of each at most. Only totals are needed, so they are not kept by block.
+/// The best offset and the best rules are known only after all sentences, so agreements are counted for every offset and rule. An
+/// arc agrees with at most one of each. Only totals are needed, so there are no blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Right predictions by head, by direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH))
-    /// and by place of the arc's head; `[layers * heads]`, empty until a head scores.
+    /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and offset
+    /// class, `[layers * heads]`. Empty until an arc is counted.
     pub places: Vec<[[u64; PLACES]; 2]>,
-    /// Right predictions by [`Cue::place`], head and direction; shorter or empty where a cue was not met: relations
-    /// have few, 20 on average and 250 of `all` in EWT dev.
+    /// Right predictions by [`Cue::place`], head and direction. Entries of cues that do not occur are empty: a relation has 20
+    /// cues on average, and `all` has 250 in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 
@@ -168,7 +168,7 @@ impl Agreement {
         self.cues[place].resize(heads, [0; 2]);
     }
 
-    /// Adds 1 for each direction in which a head was right; there is room for it.
+    /// Adds 1 for each direction in which a head was right; the lists must have room.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         add_at(&mut self.places[head], arc.place, right);
         if let Some(cue) = arc.cue {
@@ -176,7 +176,7 @@ impl Agreement {
         }
     }
 
-    /// Whether these are among the right predictions of the heads, and among those of the baselines, that `total` counts.
+    /// Whether the agreements are possible given the right predictions of heads and baselines in `total`.
     pub fn is_within(&self, total: &RelationSums) -> bool {
         let mut met = vec![0; self.cues.len().max(CUES)];
         total.cues.iter().for_each(|(cue, count)| met[cue.place()] = *count);
@@ -192,7 +192,7 @@ impl Agreement {
         (0..self.places.len()).all(|head| within(head, 0) && within(head, 1))
     }
 
-    /// The right predictions of a head in a direction among those of one cue.
+    /// A head's right predictions in a direction, among the arcs of one cue.
     pub fn of_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
         self.cues.get(cue.place()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
     }
@@ -203,12 +203,12 @@ fn add_at([first, second]: &mut [[u64; PLACES]; 2], place: usize, right: [u64; 2
     second[place] += right[1];
 }
 
-/// The arcs of one relation in later sentences of families: no independent evidence, so tests against an offset leave them out.
+/// One relation's arcs in later sentences of a group: no independent evidence, so tests against an offset leave them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
-    /// Arcs whose head is at each of the [`PLACES`].
+    /// Arcs by the offset class of their head.
     pub words: [u64; PLACES],
-    /// Right predictions as in [`Agreement::places`]; `[layers * heads]`, empty without such arcs.
+    /// Right predictions as in [`Agreement::places`], `[layers * heads]`. Empty without such arcs.
     pub right: Vec<[[u64; PLACES]; 2]>,
 }
 
@@ -220,12 +220,12 @@ impl DuplicateArcs {
         self.words[arc.place] += 1;
     }
 
-    /// Adds 1 for each direction in which a head was right about an arc that was counted.
+    /// Adds 1 for each direction in which a head was right about a counted arc.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         add_at(&mut self.right[head], arc.place, right);
     }
 
-    /// Whether `total` counts these arcs, and `all` has their right and wrong predictions.
+    /// Whether `total` includes these arcs, and `all` their right and wrong predictions.
     pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; PLACES];
@@ -239,7 +239,7 @@ impl DuplicateArcs {
         of_directions.all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
     }
 
-    /// The right predictions of a head in a direction: of all arcs, and of those whose head is at `place`.
+    /// A head's right predictions in a direction: of all arcs, and of those in the offset class `place`.
     pub fn right(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }

@@ -1,4 +1,4 @@
-//! The thresholds of syntactic labels, how a head stands to one, and how far the label reaches.
+//! Thresholds and assessment of syntactic labels, and their reach.
 
 use std::cmp::Reverse;
 
@@ -36,7 +36,7 @@ pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
         beyond word classes, as a share; two percentage points, so that an edge too small to matter is none",
 );
 
-/// The relations with enough words for a label, the most frequent first.
+/// The relations with enough words for a label, most frequent first.
 pub(super) fn tested<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
     let least = policy.count(&MIN_COUNT);
     let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
@@ -44,7 +44,7 @@ pub(super) fn tested<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> V
     tested
 }
 
-/// The accuracy of a head on a relation, as rules name it.
+/// A head's accuracy on a relation, as named in rules.
 pub(super) fn accuracy_of(relation: &str, direction: Direction) -> String {
     format!("accuracy({relation}, {})", direction.name())
 }
@@ -53,7 +53,7 @@ pub(super) fn label_of(relation: &str) -> String {
     format!("syntactic:{relation}")
 }
 
-/// The two directions of one head on one relation; none if the relation has too few words, or they are of too few sentences.
+/// Assesses one head on one relation in both directions. Empty if the relation has too few words or sentences.
 pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
     let few_sentences = relation.sentences.is_some_and(|sentences| sentences < policy.count(&MIN_SENTENCES));
     if relation.count < policy.count(&MIN_COUNT) || few_sentences {
@@ -68,7 +68,7 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
         let metric = accuracy_of(&relation.relation, direction);
         let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline), ..Measured::default() };
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
-        // The baseline varies with the words too, so it is the difference that is tested against the margin.
+        // The baseline varies with the words as well, so the test is on the difference.
         let difference = relation.estimate_of(comparison);
         assessment.p_of_failing = difference.map(|difference| difference.p_below(margin));
         let label = &mut assessment.label;
@@ -84,7 +84,7 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
     Direction::BOTH.into_iter().filter_map(of_direction).collect()
 }
 
-/// How far the label of a head reaches. `all`, beside which there are no other arcs, has no step of its own.
+/// The reach of a head's label. `all` has no step [`Reach::Relation`], since no other arcs exist.
 fn reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
     let is_shown = |q: Option<f64>, ci95: Option<Interval>, margin: &Threshold| {
         let above = || ci95.is_some_and(|difference| difference.low() > policy.share(margin));

@@ -1,4 +1,4 @@
-//! The figure of the relations: the best head beside both baselines, each chosen on one half and scored on the other.
+//! Figures of relations: the held-out accuracy of the best head, beside both baselines.
 
 use super::assessment::{MARGIN, MIN_COUNT, tested};
 use super::relation::{AtDistance, BaselineIntervals, HeadAccuracy, RelationMetrics};
@@ -36,7 +36,7 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
     }]
 }
 
-/// A relation with the mark of a head, and the baselines over all words or held out.
+/// A row for a relation: the mark of a head, and the baselines over all words or held out.
 fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out: bool) -> ForestRow {
     let RelationMetrics { count, ci95, baseline, tag_baseline, .. } = relation;
     let mark = |accuracy: f64, held_out: Option<f64>, ci95: &BaselineIntervals| {
@@ -53,10 +53,10 @@ fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
     Chart::Forest(Forest { scale: scale.to_owned(), shares: true, nothing: None, marks, rows })
 }
 
-/// The relations of one head that are drawn: the clearest ones, as many as a card has room for.
+/// Maximum number of relations in a head's figure: the clearest ones, as many as fit on a card.
 const OF_HEAD: usize = 6;
 
-/// The relations on which a head is above the offset by the margin of labels, or the best; and by distance the clearest of the latter.
+/// Relations that a head leads by the label margin or is best on; accuracy by distance on the clearest of the latter.
 pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
     let of = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
@@ -88,7 +88,7 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
     relations.into_iter().chain(best.and_then(|relation| by_distance(relation))).collect()
 }
 
-/// The accuracy of a relation's best head by distance, from the far left to the far right; none in older reports.
+/// The best head's accuracy by distance, from far left to far right; `None` for older reports.
 fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };

@@ -1,5 +1,4 @@
-//! Dependency relations: how often a head's attention points from a word to its syntactic head
-//! (docs/methodology/dependency.md).
+//! Study `dependency`: how often a head's attention points from a word to its syntactic head (docs/methodology/dependency.md).
 
 pub mod arcs;
 mod assessment;
@@ -42,10 +41,9 @@ pub use relation::{
     TagBaseline,
 };
 
-/// The relations that each head's attention follows.
 pub struct Dependency;
 
-/// Metrics of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
+/// A metric of the relation `all`: from its sums by direction, the head's index and the direction's index.
 type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
 const BY_DIRECTION: Keys = Keys::Each(2, |direction| Direction::BOTH[direction].name().to_owned());
@@ -137,18 +135,18 @@ impl Study for Dependency {
     }
 }
 
-/// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and all of them.
+/// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and `all`.
 const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
     dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
     vocative xcomp";
 
-/// Whether a word is one of these, with or without a subtype: `nsubj:pass`.
+/// Whether a relation is in [`UNIVERSAL`], with or without a subtype such as `nsubj:pass`.
 fn is_universal(relation: &str) -> bool {
     let main = relation.split_once(':').map_or(relation, |(main, _)| main);
     UNIVERSAL.split_whitespace().any(|known| known == main)
 }
 
-/// Whether a syntactic label is of its relation.
+/// Verdict on a syntactic label: is the head better on this relation than on other arcs?
 const SPECIFIC: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond other arcs",
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",
@@ -158,7 +156,7 @@ const SPECIFIC: VerdictRule = VerdictRule {
     printed: "the difference with its interval, q",
 };
 
-/// How far a syntactic label reaches.
+/// Verdict on a syntactic label: does the head beat both baselines?
 const BEYOND: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
     statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",

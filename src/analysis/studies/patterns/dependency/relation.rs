@@ -1,4 +1,4 @@
-//! How well the heads, and two baselines, predict one dependency relation: as the report has it.
+//! Report entries for one dependency relation: how well heads and two baselines predict it.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
-/// The directions in which arcs with the head on a side are scored: in a decoder the later word looks for the earlier.
+/// The directions in which arcs with the head on a side are scored. In a decoder, the later word attends to the earlier.
 pub fn directions(side: Option<Side>) -> &'static [Direction] {
     match side {
         None => &Direction::BOTH,
@@ -43,17 +43,17 @@ pub struct RelationMetrics {
     pub share: Option<f64>,
     /// Scored words.
     pub count: u64,
-    /// Sentences with such a word, the first of each family alone; null in reports of 0.1.
+    /// Sentences with such a word, one per group of related sentences; null in reports of 0.1.
     pub sentences: Option<u64>,
     /// Blocks with such a word.
     #[serde(default)]
     #[schemars(range(max = BLOCKS))]
     pub blocks: usize,
-    /// `(sum n)² / sum n²` over them, `n` the words of each: as many blocks of equal size would be as good.
+    /// `(sum n)² / sum n²` over these blocks, `n` the words of each: the equivalent number of blocks of equal size.
     #[serde(default)]
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
-    /// Scored words in sentences that have other arcs, which is what `specific` of each head is over.
+    /// Scored words in sentences that have other arcs: the basis of `specific` of each head.
     #[serde(default)]
     pub with_others: Denominator,
     /// The best head on all data.
@@ -76,7 +76,7 @@ pub struct RelationMetrics {
     pub ci95: RelationIntervals,
     /// The best head against the best fixed offset.
     pub versus_offset: Comparison,
-    /// The best head against the best tags; null as `tag_baseline` is.
+    /// The best head against the best tags; null where `tag_baseline` is.
     pub versus_tags: Option<TagComparison>,
     /// The accuracy of the best head by how far away the syntactic head is, and on which side.
     #[serde(default)]
@@ -110,7 +110,7 @@ impl RelationMetrics {
         )
     }
 
-    /// Both baselines and all heads, the most accurate first; of equals the first in the model.
+    /// Both baselines and all heads, most accurate first; among equals, in the order of the model.
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let versus = head.versus_offset.get(direction).as_ref()?;
@@ -142,7 +142,7 @@ impl RelationMetrics {
     }
 }
 
-/// Says of each relation that is in two parts which share of its words each has.
+/// Sets the share of each part's words, for relations that are split by side.
 pub(super) fn set_shares(relations: &mut [RelationMetrics]) {
     let mut words: BTreeMap<String, u64> = BTreeMap::new();
     relations.iter().for_each(|relation| *words.entry(relation.relation.clone()).or_default() += relation.count);
@@ -191,7 +191,7 @@ pub struct SingleRule {
     pub accuracy: f64,
 }
 
-/// The intervals of a relation's accuracies, with the selections as they are; keyed as those.
+/// The intervals of a relation's accuracies, for the heads and rules as selected; keyed like the accuracies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationIntervals {
     /// Interval of the best head's accuracy.
@@ -213,7 +213,7 @@ pub struct BaselineIntervals {
     pub heldout_accuracy: Option<Interval>,
 }
 
-/// The accuracy on the words whose head is so far away.
+/// The accuracy on words at one distance from their head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AtDistance {
     /// The side of the dependent on which its head is.
@@ -233,44 +233,44 @@ pub struct HeadAccuracy {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Accuracy by direction; null where nobody sees in it, in a decoder.
+    /// Accuracy by direction; null for a direction in which a decoder does not see.
     #[serde(flatten)]
     pub accuracy: ByDirection<Option<f64>>,
     /// Its 95 % interval; null where no two blocks have such a word.
     pub ci95: ByDirection<Option<Interval>>,
-    /// The accuracy on the words that the best fixed offset gets wrong; null where there are none, and, without `--digits 17`, where
-    /// the head is below the best fixed offset and not the best, so that no policy labels it. Absent where both directions are null.
+    /// Accuracy on the words that the best fixed offset gets wrong; null without such words. Without `--digits 17`, also null for
+    /// heads below the best fixed offset other than the best head: no policy labels them. Absent where both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub where_offset_wrong: ByDirection<Option<f64>>,
-    /// Share of words for which a special token has more weight than every other word; null where nobody sees in it, for `head->dep`
-    /// in decoders, and for heads below the best fixed offset as `where_offset_wrong` is. Absent where both directions are null.
+    /// Share of words for which a special token has more weight than every other word. Null where `accuracy` is, for `head->dep`
+    /// in decoders, and for heads below the best fixed offset like `where_offset_wrong`. Absent where both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub to_special: ByDirection<Option<f64>>,
-    /// The head against the relation's best fixed offset; null as the accuracy is.
+    /// The head against the relation's best fixed offset; null where `accuracy` is.
     #[serde(serialize_with = "evidence::write_comparisons")]
     pub versus_offset: ByDirection<Option<Comparison>>,
-    /// The head against the relation's best tags; null where no such word has a UPOS, and for heads below the best fixed offset as
-    /// `where_offset_wrong` is. Absent where both directions are null.
+    /// The head against the relation's best tags; null where no such word has a UPOS and, like `where_offset_wrong`, for heads
+    /// below the best fixed offset. Absent where both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub versus_tags: ByDirection<Option<TagComparison>>,
-    /// The head on the relation against the other arcs of the same sentences; null where none has any, and for heads below the best
-    /// fixed offset as `where_offset_wrong` is. Absent where both directions are null.
+    /// The head's accuracy on the relation less that on the other arcs of the same sentences; null without other arcs and, like
+    /// `where_offset_wrong`, for heads below the best fixed offset. Absent where both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub specific: ByDirection<Option<Specificity>>,
-    /// Its accuracy without each block, for the block test of two analyses.
+    /// Accuracy without each block, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: ByDirection<Option<Jackknife>>,
 }
 
 pub(super) struct MarginExcess {
     pub difference: ShareDifference,
-    /// The one-sided p-value; `None` where there is no standard error.
+    /// One-sided p-value; `None` without a standard error.
     pub p: Option<f64>,
     pub is_above: bool,
 }
 
 impl RelationMetrics {
-    /// Leaves accuracy and difference from the offset, with intervals, of heads below the best offset but for the best head.
+    /// Keeps only accuracy and difference, with intervals, for heads below the best offset other than the best head.
     pub(super) fn drop_what_no_policy_labels(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
             for direction in Direction::BOTH {
@@ -288,7 +288,7 @@ impl RelationMetrics {
         }
     }
 
-    /// Some value of each head in each direction that has one, both directions of the first head first.
+    /// The values of `of` for each head and direction, without `None`; both directions of the first head come first.
     pub(super) fn each<'a, T>(
         &'a self,
         of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
@@ -300,7 +300,7 @@ impl RelationMetrics {
         self.each(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
-    /// A head against the better of both baselines, of equal ones the tags; `None` where the tags are no baseline.
+    /// A head against the better baseline (the tags if equal); `None` without a tag baseline.
     pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
@@ -310,19 +310,19 @@ impl RelationMetrics {
         })
     }
 
-    /// The block test of every head against the best offset and a margin, in the order of [`Self::each`].
+    /// Block tests of every head against the best offset plus a margin, in the order of [`Self::each`].
     pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
     }
 
-    /// The block test of every head against the better of both baselines and a margin, in the order of [`Self::each`];
-    /// none where the tags are no baseline.
+    /// Block tests of every head against the better baseline plus a margin, in the order of [`Self::each`]. Empty without a tag
+    /// baseline.
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
         self.each(|head, direction| Some(self.test(self.versus_better(head, direction)?, margin))).collect()
     }
 
-    /// The block test of every head against other arcs and a margin, in the order of [`Self::each`]; `is_above` only
-    /// where the head has a label, too.
+    /// Block tests of every head against other arcs plus a margin, in the order of [`Self::each`]. `is_above` also requires a
+    /// label.
     pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
@@ -338,24 +338,24 @@ impl RelationMetrics {
         self.each(test).collect()
     }
 
-    /// The block test of a difference of two accuracies over the words of the relation.
+    /// The block test of a difference of two accuracies over the relation's words.
     fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
         let ShareDifference { value, standard_error, .. } = difference;
         let p = self.estimate(value, standard_error).map(|estimate| estimate.p_above(margin));
         MarginExcess { difference, p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
-    /// A difference of two accuracies; `None` where it has no standard error, or too few blocks for a test.
+    /// The estimate of a difference of two accuracies; `None` without a standard error, or with too few blocks for a test.
     pub(super) fn estimate(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// The difference of a head from the best offset; in a rounded report the standard error follows from the interval.
+    /// A head's difference from the best offset. In a rounded report, the standard error is derived from the interval.
     pub(super) fn estimate_of(&self, comparison: &Comparison) -> Option<Estimate> {
         let &Comparison { difference, ci95, standard_error, .. } = comparison;
-        // The upper half, since a difference that is dropped is below 0, and an interval ends at -1.
+        // From the upper half: intervals are cut at -1, and dropped differences are below 0.
         let of_interval = || Some(error_of_half(ci95?.high() - difference, self.effective_blocks - 1.0));
         self.estimate(difference, standard_error.or_else(of_interval))
     }
@@ -364,12 +364,12 @@ impl RelationMetrics {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
-    /// Whether its best head, which is one of its heads, was held against the best offset, as every head is that was scored.
+    /// Whether the best head was compared with the best offset, as every scored head is.
     pub(super) fn has_scored_best(&self) -> bool {
         self.best().versus_offset.get(self.direction).is_some()
     }
 
-    /// Takes the comparisons of the best head from the comparisons of all heads.
+    /// Copies the best head's comparisons from the list of all heads.
     pub(super) fn compare_best(&mut self) {
         let HeadAccuracy { versus_offset, versus_tags, .. } = self.best();
         let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());

@@ -1,36 +1,36 @@
-//! How much better a head finds the arcs of one relation than the other arcs of the same sentences: a head that finds all arcs better
-//! than a fixed offset is above it on every relation, and with names permuted within sentences, heads still have labels.
+//! Specificity: how much better a head finds one relation's arcs than the other arcs of the same sentences. A head that follows
+//! all arcs alike beats a fixed offset on every relation, even with relation names permuted within sentences.
 
 use std::collections::BTreeMap;
 
 use super::arcs::{ScoredArc, UNIT};
 use super::tags::Side;
 
-/// The arcs of a relation in one sentence that has other arcs, too.
+/// A relation's arcs in one sentence that also has other arcs.
 #[derive(Clone, Debug)]
 struct Beside {
     relation: usize,
     arcs: u64,
-    /// Other arcs: those that `all` pools.
+    /// Number of other arcs, among those that `all` pools.
     others: u64,
-    /// Whether `all` pools those of the relation.
+    /// Whether `all` pools the relation's own arcs.
     is_pooled: bool,
     pool: usize,
 }
 
-/// The arcs of a sequence by sentence and relation, each beside the other arcs of its sentence.
+/// The arcs of a sequence grouped by sentence and relation, for comparison with the other arcs of their sentence.
 #[derive(Clone, Debug, Default)]
 pub struct ArcsBeside {
     groups: Vec<Beside>,
-    /// For each arc its pool, where `all` has it, and its groups.
+    /// For each arc: its pool, if `all` pools the arc, and its groups.
     of_arcs: Vec<(Option<usize>, Vec<usize>)>,
-    /// Right predictions of the head under way, of each pool and of each group.
+    /// Right predictions of the current head, per pool and per group.
     hits: [Vec<[u64; 2]>; 2],
 }
 
 impl ArcsBeside {
-    /// Pools these arcs; `sentence` numbers the sentence of an arc, and `all` has the places of the relation `all`, in a decoder one for
-    /// each side, where arcs are beside those on their own side alone.
+    /// Groups the arcs. `sentence` returns the number of an arc's sentence, and `all` has the indices of the relation `all`. In a
+    /// decoder there is one per side, and arcs are compared only with arcs on their side.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
         let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();
@@ -54,7 +54,7 @@ impl ArcsBeside {
             };
             found.push((pool, is_pooled, arc.relations.iter().map(of_relation).collect()));
         }
-        // Groups without other arcs beside them are left out.
+        // Drops groups without other arcs.
         let mut kept = Vec::new();
         let place = |group: Beside| {
             let others = pooled[group.pool] - if group.is_pooled { group.arcs } else { 0 };
@@ -72,7 +72,7 @@ impl ArcsBeside {
         Self { groups: kept, of_arcs: found.into_iter().map(of_arc).collect(), hits }
     }
 
-    /// The arcs of each relation that have others beside them, by its place.
+    /// The number of arcs with other arcs, by relation index.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.groups.iter().map(|group| (group.relation, group.arcs))
     }
@@ -89,8 +89,8 @@ impl ArcsBeside {
         groups.iter().for_each(|&group| add(&mut of_groups[group]));
     }
 
-    /// For each relation of each sentence, by its place, `n (a - b)` in both directions: `n` its arcs, `a` the share of them that the
-    /// head predicts, and `b` that of the other arcs.
+    /// Per sentence and relation index, `n (a - b)` in both directions. `n` is the number of the relation's arcs, and `a` the
+    /// share of them that the head predicts. `b` is its share of the other arcs.
     pub fn differences(&self) -> impl Iterator<Item = (usize, [i64; 2])> {
         let [pools, of_groups] = &self.hits;
         self.groups.iter().zip(of_groups).map(|(group, &own)| {

@@ -1,5 +1,5 @@
-//! The tag baseline (docs/methodology/dependency.md): a rule is a UPOS and a side, and the head of a word is the nearest word of that
-//! UPOS on that side. At most one rule is right for an arc, that of the head's own UPOS and side; so one count per arc is kept.
+//! The tag baseline (docs/methodology/dependency.md). A rule, a UPOS and a side, predicts the nearest word of that UPOS on that
+//! side as the head. Only the rule with the head's own UPOS and side can be right, so one count per arc suffices.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ pub use crate::study::labels::evidence::Side;
 
 const CLASSES: usize = Upos::ALL.len();
 
-/// Rules: a UPOS and a side, by the names of the tags and left before right.
+/// Number of rules. They are ordered by UPOS name, left before right.
 const RULES: usize = CLASSES * Side::BOTH.len();
 
 pub const CUES: usize = CLASSES * RULES;
 
-/// The UPOS of a dependent with a rule that predicts its head.
+/// A dependent's UPOS together with the rule that predicts its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cue(u16);
 
 impl Cue {
-    /// The cue of a dependent and the rule that is right for it; `None` if none is, or one of the two has no UPOS.
+    /// The cue of an arc; `None` if no rule predicts it, or a UPOS is missing.
     pub fn of(annotations: &[Annotation], dependent: usize, head: usize) -> Option<Self> {
         let upos = |word: usize| annotations.get(word).and_then(|annotation| annotation.upos);
         let (class, tag) = (upos(dependent)?, upos(head)?);
@@ -35,7 +35,7 @@ impl Cue {
         Self((class * RULES + rule) as u16)
     }
 
-    /// The place in lists of all cues; below [`CUES`], unless it was read from a file.
+    /// Index in lists of all cues; below [`CUES`], unless the cue comes from a file.
     pub fn place(self) -> usize {
         usize::from(self.0)
     }
@@ -46,7 +46,7 @@ impl Cue {
 pub struct Rules([usize; CLASSES]);
 
 impl Rules {
-    /// The rules with most hits; ties go to the tag that comes first by name, then to the left.
+    /// The rules with most hits. Ties go to the tag that is first by name, then to the left side.
     pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
         let of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
         Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
@@ -56,19 +56,19 @@ impl Rules {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }
 
-    /// How many of the hits of all rules are theirs.
+    /// The number of hits of these rules, among the hits of all rules.
     pub fn hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
         self.cues().filter_map(|cue| hits.get(&cue)).sum()
     }
 
-    /// The rules of the UPOS for which any is ever right, by the dependent's tag.
+    /// The rules by the dependent's tag, for tags where some rule has a hit.
     pub fn named(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
         let right = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
         right.map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::at(self.0[class]))).collect()
     }
 }
 
-/// The rule that is best for all dependents alike, and its hits; ties as for [`Rules::best`].
+/// The best rule regardless of the dependent's UPOS, and its hits; ties as in [`Rules::best`].
 pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     let of = |rule: usize| hits.iter().filter(|(cue, _)| cue.place() % RULES == rule).map(|(_, hits)| hits).sum();
     let rule = first_largest(of);

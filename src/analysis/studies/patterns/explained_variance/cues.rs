@@ -1,35 +1,35 @@
-//! The cues that attention is explained by, and their groups (docs/methodology/explained-variance.md).
+//! The cues that may explain attention, and their groups (docs/methodology/explained-variance.md).
 
 use crate::corpus::Upos;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
 
 pub const TAGS: usize = Upos::ALL.len();
 
-/// The first of the offsets -8..8.
+/// First cue of the offsets -8..8.
 pub const OFFSET: usize = 0;
-/// A key more than 8 tokens to the left; farther to the right has no cue, and is what all offsets are held against.
+/// The key is more than 8 tokens to the left. Keys more than 8 to the right have no cue: they are the reference level of offsets.
 pub const FAR_LEFT: usize = OFFSET + OFFSETS;
 pub const FIRST_SPECIAL: usize = FAR_LEFT + 1;
 pub const SEPARATOR: usize = FIRST_SPECIAL + 1;
-/// The first of the cues that only some pairs of tokens have: [`LISTED`] of them.
+/// First of the [`LISTED`] cues that only some pairs of tokens have.
 pub const LIST: usize = SEPARATOR + 1;
-/// Another occurrence of the same token.
+/// The key is another occurrence of the query's token.
 pub const SAME_TOKEN: usize = LIST;
-/// Another word of the same part of speech.
+/// The key's word is another word with the query's part of speech.
 pub const SAME_TAG: usize = LIST + 1;
 pub const HEAD: usize = LIST + 2;
-/// A token of a dependent.
+/// The key's word is a dependent of the query's word.
 pub const DEPENDENT: usize = LIST + 3;
-/// A token of a word with the same syntactic head.
+/// The key's word has the syntactic head of the query's word.
 pub const SIBLING: usize = LIST + 4;
 pub const LISTED: usize = 5;
-/// How common the key is.
+/// How common the key is in the corpus.
 pub const COMMONNESS: usize = LIST + LISTED;
-/// The cosine of the input embeddings of query and key.
+/// Cosine of the input embeddings of query and key.
 pub const COSINE: usize = COMMONNESS + 1;
-/// The first of the parts of speech of the key's word.
+/// First cue of the parts of speech of the key's word.
 pub const TAG: usize = COSINE + 1;
-/// The first token of what a decoder reads.
+/// The key is the first token of a decoder's input.
 pub const FIRST_TOKEN: usize = TAG + TAGS;
 pub const CUES: usize = FIRST_TOKEN + 1;
 
@@ -64,7 +64,7 @@ const fn group(name: &'static str, has: fn(usize) -> bool) -> CueGroup {
 
 const PUNCTUATION: usize = TAG + Upos::Punct as usize;
 
-/// The groups; each cue is in one of them.
+/// The groups of cues; each cue is in one group.
 pub const GROUPS: [CueGroup; 7] = [
     group("position", |cue| cue <= FAR_LEFT),
     group("sinks", |cue| matches!(cue, FIRST_SPECIAL | FIRST_TOKEN | SEPARATOR | PUNCTUATION)),

@@ -1,12 +1,12 @@
-//! How much of a variable is explained by others, from sums of products (docs/methodology/explained-variance.md).
+//! Least squares from sums of products (docs/methodology/explained-variance.md).
 
 use nalgebra::{DMatrix, SymmetricEigen};
 
-/// A symmetric matrix of sums of products, `[size, size]`, its lower half row after row.
+/// A symmetric matrix of sums of products, `[size, size]`: its lower half, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gram(pub Vec<f64>);
 
-/// The place of a pair in the lower half of a symmetric matrix.
+/// Index of a pair in the lower half of a symmetric matrix.
 pub const fn pair(a: usize, b: usize) -> usize {
     let (row, column) = if a < b { (b, a) } else { (a, b) };
     row * (row + 1) / 2 + column
@@ -17,18 +17,18 @@ impl Gram {
         self.0[pair(a, b)]
     }
 
-    /// The sums of the products of some variables, `[variables, variables]`.
+    /// The sums of products of some variables, `[variables, variables]`.
     fn among(&self, variables: &[usize]) -> DMatrix<f64> {
         let size = variables.len();
         DMatrix::from_fn(size, size, |row, column| self.at(variables[row], variables[column]))
     }
 
-    /// The difference of the sums and the sums in `others`.
+    /// The sums less those in `others`.
     pub fn less(&self, others: &Self) -> Self {
         Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
     }
 
-    /// Whether a variable varies: its sum of squares is no rounding of the largest one.
+    /// Whether a variable varies: its sum of squares exceeds rounding errors of the largest.
     pub fn varies(&self, variable: usize) -> bool {
         self.at(variable, variable) > NOTHING_LEFT * self.largest()
     }
@@ -38,16 +38,15 @@ impl Gram {
     }
 }
 
-/// The part of the largest sum of squares below which there is nothing but rounding: sums of products of 10^6 cells are good
-/// to about 1e-12.
+/// Share of the largest sum of squares that may be rounding: sums of products of 10^6 cells are accurate to about 1e-12.
 const NOTHING_LEFT: f64 = 1e-10;
 
-/// The least-squares fit by some variables, whatever is fitted: the pseudo-inverse of their sums of products. Of coefficients that fit
-/// as well the smallest are taken, so that what they say of other data does not depend on the order of the variables.
+/// A least-squares fit on some variables, for any response: the pseudo-inverse of their sums of products. It takes the smallest
+/// coefficients among equally good ones, so predictions do not depend on the order of variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     variables: Vec<usize>,
-    /// `[variables, variables]`, eigenvalues below [`NOTHING_LEFT`] of the largest being left out.
+    /// `[variables, variables]`, without eigenvalues below [`NOTHING_LEFT`] times the largest.
     inverse: DMatrix<f64>,
 }
 
@@ -61,8 +60,8 @@ impl Fit {
         Self { variables, inverse }
     }
 
-    /// The sums of squares that the fit explains of some data, `2 β'b - β'G β`, `β` being fitted to other data; below 0 if it is worse than
-    /// none. `fitted` and `products`, `[all variables, fitted]`, have the products with each variable of the other data and of these.
+    /// Sums of squares explained in test data, `2 β'b - β'G β`, with `β` fitted to training data; below 0 if worse than no fit.
+    /// `fitted` and `products`, `[all variables, responses]`: products with each variable in training and test data.
     pub fn explained(&self, fitted: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
         let Self { variables, inverse } = self;
         let coefficients = inverse * fitted.select_rows(variables);

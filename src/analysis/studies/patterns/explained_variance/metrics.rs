@@ -1,4 +1,4 @@
-//! The metrics of how much cues explain: one table, and the label of heads that look at fixed places.
+//! The table of the metrics of `explained-variance`, and the label of heads that attend to fixed places.
 
 use anstyle::AnsiColor;
 
@@ -14,15 +14,15 @@ use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// One head in a block, or in all of them.
+/// The sums and shares of one head, in one block or in all.
 pub(super) struct ExplainedInputs<'a> {
     pub shares: &'a [FormShares; FORMS],
     pub sums: &'a [FormSums; FORMS],
-    /// Sums over pairs of sequences: of all blocks, and of the block.
+    /// Sums over pairs of sequences: of all blocks, and of this block.
     pub places: [&'a PlaceSums; 2],
-    /// The place of the head, or none for chance.
+    /// The head's index; `None` for chance.
     pub head: Option<usize>,
-    /// The place of the block, or none for all of them.
+    /// The block's index; `None` for all blocks.
     pub block: Option<usize>,
 }
 
@@ -40,14 +40,14 @@ impl ExplainedInputs<'_> {
         let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
             Some(head) => of_head(&self.shares[form].heads[head])[self.block.unwrap_or(BLOCKS)],
-            // Coefficients that are fitted to other blocks explain nothing of attention that the cues say nothing of.
+            // If attention is independent of the cues, coefficients fitted to other blocks explain nothing.
             None if rows > 0 && any(&self.shares[form].any) => Fraction::new(0.0, rows as f64),
             None => Fraction::NONE,
         };
         fraction.over(rows, sentences)
     }
 
-    /// A share of the squares of rows that other sequences have at the same places, too.
+    /// A sum over pairs of sequences, as a share of the squares of their rows.
     fn place(&self, of: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
         let [total, block] = self.places;
         let rows = block.rows as f64;
@@ -84,7 +84,7 @@ const SHARED: &str = "What several groups say alike is in none of their shares: 
     coefficients of the group do not hold for other sentences.";
 
 const PLACE: &str = "explained_by_place";
-/// The part of it that offsets leave.
+/// The part of [`PLACE`] that offsets do not explain.
 const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \

@@ -1,4 +1,4 @@
-//! Explained attention: how much of a head's attention known cues explain (docs/methodology/explained-variance.md).
+//! Study `explained-variance`: how much of a head's attention known cues explain (docs/methodology/explained-variance.md).
 
 mod cues;
 mod least_squares;
@@ -30,7 +30,7 @@ use sentence::{ALL_KEYS, FORMS, TEXT};
 use shares::{FormShares, Shares, of_all_layers, shares};
 use sums::ExplainedSums;
 
-/// How much of each head's attention known cues explain.
+/// Study `explained-variance`: how much of each head's attention known cues explain.
 pub struct Explained;
 
 impl Study for Explained {
@@ -71,12 +71,12 @@ impl Study for Explained {
     }
 }
 
-/// The cues that were used, and what they explain in the mean of all heads.
+/// The cues that were used, and the share that they explain on average over heads.
 pub struct ExplainedSection {
     pub explained_variance: Summed,
 }
 
-/// The two forms.
+/// The two forms of rows: over all keys, and over other text tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summed {
     /// Over all keys.
@@ -86,18 +86,18 @@ pub struct Summed {
     text: FormSummed,
 }
 
-/// One form.
+/// The cues of one form, and what they explain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct FormSummed {
     /// The cues that the corpus has.
     cues: Vec<String>,
-    /// The share that all explain, in the mean of all heads.
+    /// Mean over heads of the share that all cues explain together.
     explained: Option<f64>,
-    /// The share that each group adds to all others, in the mean of all heads; without groups that the corpus lacks.
+    /// Mean over heads of the share that each group adds to all others; without groups that the corpus lacks.
     unique: BTreeMap<String, f64>,
 }
 
-/// The mean of a share over the heads that the model has; none if some of them has none.
+/// The mean of a share over the heads that the model has; `None` if any of them has no value.
 fn mean(
     shares: &FormShares,
     has: impl Fn(usize) -> bool,
@@ -126,7 +126,7 @@ impl Summed {
 }
 
 impl FormSummed {
-    /// The share, with the three largest groups, as a line: `59 % over all keys (sinks 33, position 7, classes 2)`.
+    /// The share with the three largest groups, as a line: `59 % over all keys (sinks 33, position 7, classes 2)`.
     fn words(&self, over: &str) -> Option<String> {
         let mut groups: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
         groups.sort_by(|a, b| b.1.total_cmp(&a.1));

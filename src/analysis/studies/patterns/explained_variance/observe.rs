@@ -1,4 +1,4 @@
-//! One head over one sentence: the products of its attention with the cues.
+//! Products of one head's attention with the cues of one sentence.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -11,13 +11,13 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
 
-/// Sums over columns in both forms; reused from head to head.
+/// Column sums in both forms, reused from head to head.
 pub type Columns = [Vec<f64>; FORMS];
 
-/// The cues that depend on query and key and are not offsets.
+/// Number of cues that depend on query and key, other than offsets.
 const OTHERS: usize = 1 + LISTED + 1;
 
-/// The products of a head's attention, centred within rows, with each cue of a sentence, and its squares, in both forms.
+/// The products of a head's attention (centred within rows) with each cue of a sentence, and its squares, in both forms.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn observe<'a>(
     cues: &'a SentenceCues,
@@ -37,7 +37,7 @@ pub fn observe<'a>(
     for (number, &query) in cues.text.iter().enumerate() {
         let (row, weights, mass) = (text.row(query), view.row(query), text.mass(query));
         let own = f64::from(weights[query]);
-        // A query without any attention on other tokens of text has no row in the form TEXT.
+        // A query without attention to other text tokens has no row in the form TEXT.
         let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
         for ((all, other), &weight) in all.iter_mut().zip(&mut other).zip(text.window(query)) {
             *all += f64::from(weight);
@@ -81,7 +81,7 @@ pub fn observe<'a>(
     (products, squares)
 }
 
-/// The weights of a row on the cues that depend on query and key, but for offsets: far to the left, those listed, the cosine.
+/// A row's weights on the cues of query and key other than offsets: far left, the listed ones, and the cosine.
 #[inline(always)]
 fn pairs(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; OTHERS] {
     let query = cues.text[number];
@@ -96,7 +96,7 @@ fn pairs(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; OTHERS] {
     here
 }
 
-/// Adds the weights on the cues that depend on the key alone, from the sums over columns.
+/// Adds the weights on cues that depend on the key alone, from column sums.
 #[inline(always)]
 fn keys(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
     for &(key, cue) in &cues.special {

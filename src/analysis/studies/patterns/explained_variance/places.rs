@@ -1,6 +1,6 @@
-//! Places: how much of a head's attention other sequences have at the same places, whatever tokens stand there. For centred rows `x` and
-//! `y` of a sequence and the one before it in its pack, of another group and of like length, the mean of `x y` is the square of the mean
-//! row, without the noise of a mean over few sequences (docs/methodology/explained-variance.md).
+//! Fixed places: how much of a head's attention recurs at the same positions of another sequence with other tokens. The other is
+//! the sequence before it in its pack, of another group and similar length. For centred rows `x` and `y` of both, the mean of `x
+//! y` is the squared mean row, without the noise of a mean over few sequences (docs/methodology/explained-variance.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +12,11 @@ use crate::stats::exact::ExactSum;
 /// The sums of one head over pairs of sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHeadSums {
-    /// The products of both rows.
+    /// Products of both sequences' rows.
     pub shared: ExactSum,
-    /// The part of them that offsets explain.
+    /// The part of `shared` that offsets explain.
     pub offsets: ExactSum,
-    /// The mean of their squares.
+    /// Mean of both sequences' squares.
     pub squares: ExactSum,
 }
 
@@ -24,13 +24,13 @@ merge_fields!(PlaceHeadSums { shared, offsets, squares });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSums {
-    /// Sequences behind one of another group.
+    /// Sequences that follow one of another group in their pack.
     pub followers: u64,
-    /// Sequences whose length is like that of the one before.
+    /// Followers that are similar in length to the sequence before.
     pub pairs: u64,
-    /// Rows of these that the other has, too.
+    /// Rows that both sequences of a pair have.
     pub rows: u64,
-    /// Sequences among them, the first of each family alone.
+    /// Pairs, one per group of related sentences.
     pub sentences: u64,
     /// `[layers * heads]`, empty until there is a pair.
     pub heads: Vec<PlaceHeadSums>,
@@ -39,12 +39,12 @@ pub struct PlaceSums {
 merge_fields!(PlaceSums { followers, pairs, rows, sentences, heads });
 
 impl PlaceSums {
-    /// Whether most sequences are as long as the one before, so that their places can be compared.
+    /// Whether most followers are similar in length to the sequence before, so that places can be compared.
     pub fn are_aligned(&self) -> bool {
         self.pairs > 0 && 2 * self.pairs >= self.followers
     }
 
-    /// Whether no part exceeds its whole, as it may in a file.
+    /// Whether no part exceeds its whole; sums from a file may be invalid.
     pub fn fits(&self, heads: usize) -> bool {
         self.pairs <= self.followers
             && self.sentences <= self.pairs
@@ -52,7 +52,7 @@ impl PlaceSums {
     }
 }
 
-/// A head's attention between the tokens of text of a sequence, `[tokens, tokens]`; none from a token to itself.
+/// A head's attention between the text tokens of a sequence, `[tokens, tokens]`; 0 from a token to itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextRows {
     tokens: usize,
@@ -69,11 +69,11 @@ impl TextRows {
         &self.weights[token * self.tokens..][..self.tokens]
     }
 
-    /// The products over the tokens that both have: of both rows, the part that offsets explain, and the mean of their squares.
+    /// Over the tokens that both have: sums of the products of rows, of their part that offsets explain, and of the mean squares.
     pub fn products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);
-        // The cells at each offset, and the sums of both sequences over them.
+        // Per offset: the number of cells, and both sequences' sums over them.
         let mut diagonals = vec![[0.0; 3]; 2 * common];
         for query in 0..common {
             let keys = || visibility.keys(query, common).filter(|&key| key != query);

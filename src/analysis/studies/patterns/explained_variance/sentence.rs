@@ -1,4 +1,4 @@
-//! A sentence as the cues see it: all that does not depend on a head.
+//! A sentence's cues: everything that does not depend on a head.
 
 use std::sync::Arc;
 
@@ -16,51 +16,51 @@ use crate::sequences::fold::roles::{REACH, slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
-/// The two forms: the whole row, and the row over other tokens of text, which then sums to 1.
+/// The two forms: rows over all keys, and rows over other text tokens, normalised to 1.
 pub const FORMS: usize = 2;
 pub const ALL_KEYS: usize = 0;
 pub const TEXT: usize = 1;
 
-/// The fewest tokens of text of a sentence in the form [`TEXT`]: of two, each has one key, which has all there is.
+/// Fewest text tokens of a sentence in the form [`TEXT`]: with two, each row has a single key with all weight.
 const FEWEST: usize = 3;
 
-/// The cells of the lower half of the matrix of all cues.
+/// Number of cells in the lower half of the cues' matrix.
 pub const PAIRS: usize = pair(CUES - 1, CUES - 1) + 1;
 
-/// The products of the cues in a sentence, centred within rows.
+/// Products of a sentence's cues, centred within rows.
 #[derive(Clone, Debug)]
 pub struct Products {
     /// The lower half of their matrix, `[PAIRS]`.
     pub cells: Vec<f64>,
     pub rows: u64,
-    /// Pairs of a row and a key.
+    /// Cells: pairs of a row and a key.
     pub keys: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct SentenceCues {
-    /// The places of its tokens of text, which are the rows.
+    /// Positions of the text tokens, which are the rows.
     pub text: Vec<usize>,
-    /// The places of all others, with the cue that they are, if one.
+    /// Positions of all other tokens, with their cue if they have one.
     pub special: Vec<(usize, Option<usize>)>,
-    /// The part of speech of each key, as its place in [`Upos::ALL`].
+    /// The part of speech of each key, as its index in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
-    /// How common each key is; 0 for special tokens.
+    /// Commonness of each key; 0 for special tokens.
     pub commonness: Vec<f64>,
-    /// The cosine of each row's token with each key, whole vectors a row; 0 but for tokens of text with another id.
+    /// Cosine of each row's token with each key, rows padded to whole vectors. 0 unless the key is text with another id.
     pub cosines: Vec<f32>,
-    /// The tokens, rounded up to whole vectors.
+    /// Number of tokens, padded to whole vectors.
     pub width: usize,
-    /// The keys of each row that have one of the listed cues, cue after cue.
+    /// For each row, the keys that have each of the [`LISTED`] cues.
     pub listed: Vec<[Vec<usize>; LISTED]>,
     keys: [Vec<usize>; FORMS],
-    /// The mean of each cue over the keys of each form and row.
+    /// Mean of each cue over the keys, per form and row.
     pub means: [Vec<[f64; CUES]>; FORMS],
-    /// The sum of those of all rows.
+    /// Sums of `means` over rows.
     pub total_means: [[f64; CUES]; FORMS],
 }
 
-/// The facts about tokens that some cues need, as far as they are known.
+/// Facts about tokens that some cues need, if known.
 #[derive(Clone, Debug, Default)]
 pub struct Lexicon {
     pub embeddings: Option<WordEmbeddings>,
@@ -68,11 +68,11 @@ pub struct Lexicon {
     pub counts: Option<Arc<TokenCounts>>,
 }
 
-/// The cues that a key has for a query, in ascending order.
+/// The cues of one key for one query, ascending, with their values.
 type CueWeights = Vec<(usize, f64)>;
 
 impl SentenceCues {
-    /// The cues of a sentence, of whose keys queries see these, and their products in both forms, as far as it has them.
+    /// The cues of a sentence under `visibility`, and their products in each form that has rows.
     pub fn new(sequence: &Sequence, visibility: Visibility, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
         let mut cues = Self::without_pairs(sequence, lexicon);
         let words = SentenceWords::new(sequence);
@@ -88,7 +88,7 @@ impl SentenceCues {
                 add_cell(&cell, &mut sums[form], &mut row_sums[form]);
                 keys[form] += 1;
             }
-            // The keys of text are keys of both forms.
+            // Text keys belong to both forms.
             keys[ALL_KEYS] += keys[TEXT];
             let [others, text] = &mut row_sums;
             others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
@@ -99,7 +99,7 @@ impl SentenceCues {
                 cues.keys[form].push(keys[form]);
             }
         }
-        // The products of the text are the same in both forms and were summed once.
+        // Products of text are equal in both forms, so they were summed once.
         let [others, text] = sums;
         let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
         let products = |form: usize, mut cells: Vec<f64>| {
@@ -148,7 +148,7 @@ impl SentenceCues {
         }
     }
 
-    /// Fills in the cues that a key has for the query of a row, and lists those that are listed.
+    /// Writes the cues of a key for a row's query to `cell`, and records listed cues.
     fn fill(
         &mut self,
         cell: &mut CueWeights,
@@ -193,7 +193,7 @@ impl SentenceCues {
         }
     }
 
-    /// The even attention of a row to each key of a form.
+    /// Even attention of a row to each key of a form.
     pub fn even(&self, form: usize, row: usize) -> f64 {
         1.0 / self.keys[form][row] as f64
     }
@@ -208,7 +208,7 @@ fn special(kind: TokenKind) -> Option<usize> {
     }
 }
 
-/// Cosines of tokens of text, each row as wide as a row of attention; those of tokens with the same id are 0.
+/// Cosines of text tokens, spread to rows as wide as rows of attention; 0 for tokens with equal ids.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
 fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
     let mut rows = vec![0.0; text.len() * width];
@@ -227,7 +227,7 @@ fn add_cell(cell: &CueWeights, products: &mut [f64], row: &mut [f64; CUES]) {
     }
 }
 
-/// Takes what a row's means explain from the products of its cues.
+/// Subtracts the products of a row's means from the products of its cues.
 fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     let present: Vec<usize> = (0..CUES).filter(|&cue| means[cue] != 0.0).collect();
     for (place, &cue) in present.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The shares of attention that cues explain, of each head: in each block by coefficients that are fitted to all others.
+//! The shares of each head's attention that cues explain. In each block, the coefficients are fitted to all other blocks.
 
 use nalgebra::DMatrix;
 
@@ -15,32 +15,32 @@ use crate::system::parallel::in_parallel;
 
 pub const COUNT: usize = GROUPS.len();
 
-/// The shares of one form, of all cues, of each group alone, and beside all others; null where there is no such cue.
+/// A value for all cues, for each group alone, and for each group beyond all others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares<T> {
     pub all: T,
     pub alone: [T; COUNT],
-    /// The share of all cues less the share of all other groups; below 0 if the group makes the fit worse.
+    /// The share of all cues less that of all other groups; below 0 if the group makes the fit worse.
     pub unique: [T; COUNT],
 }
 
-/// The least mean variance of a row for which a share is reported: weights are f32, so the squares of a row are good to
-/// about 1e-7.
+/// Smallest mean variance of a row for which shares are reported. Weights are f32, so squares of a row are accurate to about
+/// 1e-7.
 pub const VARIES: f64 = 1e-6;
 
 pub struct FormShares {
-    /// A fraction of each head for each block and, last, one for the whole corpus.
+    /// Per head: a fraction for each block, followed by one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
     pub any: Shares<bool>,
     pub cues: Vec<usize>,
 }
 
-/// The sums of a form, in a block or in several.
+/// The sums of one form, in one block or several.
 struct Numbers {
     gram: Gram,
-    /// The products of the weights of each head with each cue, `[cues, heads]`.
+    /// Products of each head's weights with each cue, `[cues, heads]`.
     products: DMatrix<f64>,
-    /// The products of the weights of each head with themselves, `[heads]`.
+    /// Squared weights of each head, `[heads]`.
     squares: Vec<f64>,
     rows: f64,
 }
@@ -56,14 +56,14 @@ impl Numbers {
         }
     }
 
-    /// The squares of each head in a block that cues explain which are fitted to all other blocks.
+    /// Each head's sums of squares in `block` that cues explain, with coefficients fitted to all other blocks.
     fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
         const NOTHING: Shares<f64> = Shares { all: 0.0, alone: [0.0; COUNT], unique: [0.0; COUNT] };
         if block.rows <= 0.0 {
             return vec![NOTHING; self.squares.len()];
         }
         let (rest, fitted) = (self.gram.less(&block.gram), &self.products - &block.products);
-        // The cues are the same for all heads, so each fit is worked out once.
+        // All heads have equal cues, so each fit is computed once.
         let of_all_heads = |cues: &mut dyn Iterator<Item = usize>| {
             Fit::new(&rest, cues).explained(&fitted, &block.gram, &block.products)
         };
@@ -94,7 +94,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
         let cues: Vec<usize> = (0..CUES).filter(|&cue| whole.gram.varies(cue)).collect();
         let alone = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
         let any = Shares { all: alone.contains(&true), alone, unique: alone };
-        // With one block there is nothing to fit to.
+        // With one block there are no others to fit to.
         let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
         let of_head = |place: usize| {
             let varies = whole.squares[place] > VARIES * whole.rows;
@@ -119,7 +119,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
     })
 }
 
-/// The shares of every head, each from its layer's class, with the cues that are there in any.
+/// The shares of every head, each from its layer's class, with the cues that occur in any class.
 pub fn of_all_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.of_layer(grid.at(place).0)[form].heads[place].clone();

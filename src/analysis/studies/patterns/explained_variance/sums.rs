@@ -1,4 +1,4 @@
-//! The sums of products of attention and cues, per block of sentences.
+//! Sums of products of attention and cues, per block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 /// The sums of one head in one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedHeadSums {
-    /// Attention times each cue, `[CUES]`: of a row at most 1 in magnitude, so that there is room for 2 · 10^9 rows.
+    /// Attention times each cue, `[CUES]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9 rows.
     pub products: Vec<Component>,
     pub squares: ExactSum,
 }
@@ -30,9 +30,9 @@ merge_fields!(ExplainedHeadSums { products, squares });
 pub struct FormSums {
     pub rows: u64,
     pub keys: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with rows, one per group of related sentences.
     pub sentences: u64,
-    /// Cues times cues, the lower half of their matrix, `[PAIRS]`.
+    /// Cues times cues: the lower half of their matrix, `[PAIRS]`.
     pub cues: Vec<ExactSum>,
     pub heads: Vec<ExplainedHeadSums>,
 }
@@ -89,7 +89,7 @@ impl ExplainedSums {
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Whether each form has rows.
+    /// Whether the sentence has rows in each form.
     forms: [bool; FORMS],
     neighbour: Neighbour,
 }

@@ -1,4 +1,4 @@
-//! The metrics of attention by how common tokens are: one table.
+//! The table of the metrics of `frequency`.
 
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::Rates;
@@ -6,24 +6,24 @@ use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 
-/// One head's sums in a block, or in all of them, and what they are divided by.
+/// The sums of one head, in one block or in all, with their denominators.
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
     pub whole: &'a FrequencyHeadSums,
-    /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
+    /// The rates at which offsets alone find the rarest tokens, by argmax and by mass.
     pub rates: &'a [Rates; 2],
 }
 
 pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
 
 impl FrequencyInputs<'_> {
-    /// How many queries would have one of the rarest as their most attended token, by offsets alone.
+    /// The number of queries with a rarest token as argmax, expected from offsets alone.
     fn expected_argmax(&self) -> f64 {
         self.rates[0].expected(&self.sums.argmax_profile, &self.whole.argmax_profile)
     }
 
-    /// The expected attention to the rarest, by offsets alone.
+    /// Attention to the rarest tokens, expected from offsets alone.
     fn expected_mass(&self) -> f64 {
         self.rates[1].expected(&self.sums.mass_profile, &self.whole.mass_profile)
     }
@@ -37,7 +37,7 @@ impl FrequencyInputs<'_> {
         self.exposure.others.mean(sum)
     }
 
-    /// A mean over queries with any attention on other tokens of text; in the chance baseline every query has some.
+    /// A mean over queries with attention to other text tokens. In the chance baseline, all queries have some.
     fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
         let Eligible { count, sentences } = self.exposure.queries;
         Fraction::new(sum, queries as f64).over(count, sentences)

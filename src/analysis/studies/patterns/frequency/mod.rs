@@ -1,4 +1,4 @@
-//! Rare and common words: whether a head goes to the one or the other (docs/methodology/frequency.md).
+//! Study `frequency`: whether a head attends to rare or to common words (docs/methodology/frequency.md).
 
 mod metrics;
 mod sums;
@@ -22,7 +22,6 @@ use crate::study::{Card, Counts, Estimates, EstimationContext, Explanation, Obse
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
-/// Whether each head goes to rare or to common words.
 pub struct Frequency;
 
 const RARE_ARGMAX: Threshold = Threshold::rule(
@@ -102,7 +101,7 @@ impl Study for Frequency {
         let of_head =
             |number: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).of_head(number, place);
         let of_chance = |number: Option<usize>, class: usize| classes.each()[class].of_chance(number);
-        // Those that may go to rare tokens.
+        // Queries that can attend to rare tokens.
         let others = classes.each().iter().map(|class| class.blocks.total().exposure.others.count);
         let queries = others.max().unwrap_or_default();
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
@@ -110,10 +109,10 @@ impl Study for Frequency {
     }
 }
 
-/// The sums of a class of layers, and how offsets alone find what its queries see.
+/// The sums of one class of layers, with the rates at which offsets alone find rare tokens.
 struct FrequencyOfClass<'a> {
     blocks: WithTotal<'a, FrequencyBlock>,
-    /// Without each block, and last without none.
+    /// Rates without each block, followed by the rates of the whole corpus.
     rates: Vec<[Rates; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! The sums of attention by how common tokens are, per block of sentences.
+//! The sums of attention by token frequency, per block of sentences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums, Rates};
 use crate::study::metrics::metric::Eligible;
 
-/// The rarest tokens of a sentence must be beyond this rank: not among the 500 most frequent (Voita et al. 2019, 5.3).
+/// A sentence's rarest tokens must have a rank above this, that is, not be among the 500 most frequent (Voita et al. 2019, 5.3).
 pub const COMMONEST: u64 = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyHeadSums {
-    /// Queries whose most attended token of text is among the rarest.
+    /// Queries whose most attended text token is among the rarest.
     pub argmax: u64,
-    /// Attention to the rarest.
+    /// Attention to the rarest tokens.
     pub mass: ExactSum,
-    /// How much more common the attended tokens are than the others.
+    /// Mean commonness of the attended tokens less that of all other visible ones, summed over queries.
     pub shift: ExactSum,
-    /// Queries with any attention on other tokens of text.
+    /// Queries with attention to other text tokens.
     pub shifted: u64,
-    /// The shift with the rarest tokens as queries.
+    /// As `shift`, for queries among the rarest tokens.
     pub shift_rare: ExactSum,
-    /// Those queries with any attention on other tokens of text.
+    /// As `shifted`, for queries among the rarest tokens.
     pub shifted_rare: u64,
-    /// The most attended tokens by offset.
+    /// Most attended tokens by offset.
     pub argmax_profile: ProfileSums,
     /// Attention by offset.
     pub mass_profile: ProfileSums,
@@ -70,18 +70,18 @@ impl FrequencyHeadSums {
     }
 }
 
-/// The denominators and the sums of uniform attention.
+/// The denominators, and the sums under uniform attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyExposure {
-    /// Queries that are not among the rarest of their sentence and see one of them, in sentences that count.
+    /// Queries outside the rarest tokens that see one of them, in sentences that count.
     pub others: Eligible,
-    /// Queries that see another token of text.
+    /// Queries that see another text token.
     pub queries: Eligible,
-    /// Queries among the rarest, in sentences that count.
+    /// Queries among the rarest tokens, in sentences that count.
     pub rarest: Eligible,
-    /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`, of what they see.
+    /// Chance level of `argmax`: the sum of `|R|/|T|` over visible tokens.
     pub argmax: ExactSum,
-    /// The attention that even attention gives the rarest: the sum of `|R|/v(i)`, of what they see.
+    /// Mass on the rarest tokens under even attention: the sum of `|R|/v(i)` over visible tokens.
     pub mass: ExactSum,
 }
 
@@ -90,14 +90,14 @@ merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
-    /// The pairs of queries not among the rarest: each key as likely to be the most attended, and by uniform attention.
+    /// Pairs of queries outside the rarest: weighted with all text keys equally likely as argmax, and by uniform attention.
     pairs: [PositionPairs; 2],
-    /// The sums of each head; `[layers * heads]`.
+    /// The sums of each head, `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
-    /// The rates by which offsets alone find the rarest, by the most attended token and by mass, with and without a block.
+    /// The rates at which offsets alone find the rarest tokens, by argmax and by mass, in the corpus and without `block`.
     pub fn rates(&self, block: Option<&Self>) -> [Rates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
@@ -122,24 +122,24 @@ impl FrequencySums {
     }
 }
 
-/// The corpus frequencies of the tokens of a sentence with at least two tokens of text.
+/// The corpus frequencies of the tokens of a sentence with at least two text tokens.
 #[derive(Debug)]
 pub struct SentenceFrequencies {
     text: Vec<usize>,
-    /// The share of occurrences in the corpus that are of rarer tokens; 0 for tokens that are not of text.
+    /// Commonness: the share of corpus occurrences that belong to rarer tokens; 0 for special tokens.
     common: Vec<f32>,
-    /// The mean of those over the other tokens of text that each token of text sees; none where it sees no other.
+    /// For each text token, the mean commonness of the other text tokens that it sees; `None` if it sees none.
     mean_of_others: Vec<Option<f64>>,
-    /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
+    /// Whether a token is among the sentence's rarest; all false if the sentence does not count.
     is_rare: Vec<bool>,
     rare: Vec<usize>,
-    /// Tokens of text that are not among the rarest and see one of them; none where the sentence does not count.
+    /// Text tokens outside the rarest that see one of them; empty if the sentence does not count.
     others: Vec<usize>,
     visibility: Visibility,
 }
 
 impl SentenceFrequencies {
-    /// The frequencies of a sentence, of whose keys queries see these; `None` if there are fewer than two tokens of text.
+    /// The frequencies of a sentence under `visibility`; `None` with fewer than two text tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, visibility: Visibility, counts: &TokenCounts) -> Option<Self> {
         let n = sequence.ids.len();
@@ -165,18 +165,18 @@ impl SentenceFrequencies {
         Some(Self { mean_of_others, ..found })
     }
 
-    /// The tokens of text that a query sees.
+    /// The text tokens that a query sees.
     fn text_of(&self, query: usize) -> &[usize] {
         let Range { start, end } = self.visibility.keys(query, self.is_rare.len());
         let place = |first: usize| self.text.partition_point(|&token| token < first);
         &self.text[place(start)..place(end)]
     }
 
-    /// The weight of the rarest tokens that queries see which are not among them, each key having `share`.
+    /// The weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
     fn rare_by(&self, share: impl Fn(usize) -> f64) -> f64 {
         let count = |query: usize| self.rare.iter().filter(|&&key| self.visibility.sees(query, key)).count();
         match self.others.first() {
-            // Every query has the same.
+            // All queries see equally many.
             Some(&first) if self.visibility.is_whole(self.is_rare.len()) => {
                 (self.others.len() * self.rare.len()) as f64 * share(first)
             }
@@ -184,14 +184,14 @@ impl SentenceFrequencies {
         }
     }
 
-    /// The mean commonness of the other tokens of text that a query sees.
+    /// The mean commonness of the other text tokens that a query sees.
     fn mean_of_others(&self, query: usize) -> Option<f64> {
         let text = self.text_of(query);
         let sum: f64 = text.iter().map(|&token| f64::from(self.common[token])).sum();
         (text.len() > 1).then(|| (sum - f64::from(self.common[query])) / (text.len() - 1) as f64)
     }
 
-    /// The pairs of queries that are not among the rarest with other tokens of text, weighted by `share`.
+    /// Pairs of the queries in `others` with other text tokens, weighted by `share`.
     fn pairs(&self, share: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
         self.others.iter().flat_map(move |&query| {
             let keys = self.text_of(query).iter().filter(move |&&key| key != query);
@@ -244,7 +244,7 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
     seen
 }
 
-/// The token of text with the largest weight, which may be the query, whose weight is not in its row; the lowest of equals.
+/// The text token with the largest weight (the first among equals). It may be the query, whose weight is `own`, not in `row`.
 #[inline]
 fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32) -> usize {
     let most = largest(row);

@@ -1,4 +1,4 @@
-//! How well the heads, and rules without a head, find the targets of one type of links: as the report has it.
+//! Report entries for one type of links: how well heads, and rules without a head, find the targets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,17 +42,17 @@ pub struct LinkMetrics {
     pub side: Option<Side>,
     /// Scored sources.
     pub count: u64,
-    /// Sentences with one, the first of each family alone.
+    /// Sentences with a scored source, one per group of related sentences.
     pub sentences: u64,
-    /// Blocks with one.
+    /// Blocks with a scored source.
     #[schemars(range(max = BLOCKS))]
     pub blocks: usize,
-    /// `(sum n)² / sum n²` over them, `n` the sources of each: as many blocks of equal size would be as good.
+    /// `(sum n)² / sum n²` over these blocks, `n` the sources of each: the equivalent number of blocks of equal size.
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
-    /// Links that are not scored, since their targets are no candidates.
+    /// Links that are not scored because their targets are not candidates.
     pub out_of_sight: u64,
-    /// Sources that are not scored, since none of their candidates is a target, or all are.
+    /// Sources that are not scored because none of their candidates is a target, or all are.
     pub no_choice: u64,
     /// The best head on all data.
     #[serde(flatten)]
@@ -84,11 +84,11 @@ pub struct LinkMetrics {
     /// The mean share of targets among the candidates of their class; null without such a source.
     #[schemars(range(min = 0, max = 1))]
     pub class_chance: Option<f64>,
-    /// Sources whose sentence is like in length to the one before it, of another group; 0 unless most sentences are.
+    /// Sources whose sentence is similar in length to the one before it, of another group; 0 unless most sentences are.
     pub with_neighbour: Denominator,
     /// The pairs of `precision_at_length`; null of types with a direction, and in decoders.
     pub pairs: Option<PairCounts>,
-    /// Every rule, in the order of the differences of each head.
+    /// All rules, in the order of `leads.*.rules` of each head.
     pub rules: Vec<RuleAccuracy>,
     /// Every head.
     pub by_head: Vec<HeadLinks>,
@@ -99,11 +99,11 @@ pub struct LinkMetrics {
 pub struct PairCounts {
     /// Pairs taken: as many in each sentence as it has words.
     pub taken: u64,
-    /// The share of linked ones among as many drawn at random.
+    /// The share of linked pairs among equally many drawn at random.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
-    /// The share of linked ones among as many at the separations that are linked most often in the other half of the sentences; null
-    /// where one half has no pair.
+    /// The share of linked pairs among equally many at the separations that are linked most often in the other half of the
+    /// sentences. Null if one half has no pair.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub by_separation: Option<f64>,
@@ -124,7 +124,7 @@ pub struct BestRule {
     pub heldout_ci95: Option<Interval>,
 }
 
-/// The 95 % intervals of the best head, with the selections as they are.
+/// The 95 % intervals of the best head, for the heads as selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkIntervals {
     /// On all data.
@@ -145,7 +145,7 @@ pub enum RuleGroup {
     ClassRules,
 }
 
-/// A rule without a head.
+/// A rule that finds targets without a head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleAccuracy {
     /// The facts that it uses.
@@ -196,7 +196,7 @@ pub struct HeadLinks {
     pub among_all: ByEnd<Option<f64>>,
     /// As `accuracy`, among the candidates of the source's class.
     pub among_class: ByEnd<Option<f64>>,
-    /// As `accuracy`, by the head's weights at the same places of the sentence before, for the sources of `with_neighbour`.
+    /// As `accuracy`, by the head's weights at the same places of the sentence before; for the sources of `with_neighbour`.
     pub same_places: ByEnd<Option<f64>>,
     /// Share of sources for which a special token has more weight than every candidate; null for `to` in decoders.
     pub to_special: ByEnd<Option<f64>>,
@@ -204,7 +204,7 @@ pub struct HeadLinks {
     pub mass: Option<f64>,
     /// Its 95 % interval.
     pub mass_ci95: Option<Interval>,
-    /// The mass of a head with the same preference for offsets that is blind otherwise.
+    /// The mass expected from the head's preference for offsets alone.
     pub mass_expected: Option<f64>,
     /// The share of linked pairs among those with the largest corrected weights, as many as each sentence has words.
     pub precision_at_length: Option<f64>,
@@ -212,7 +212,7 @@ pub struct HeadLinks {
     pub precision_ci95: Option<Interval>,
     /// The head against every rule.
     pub leads: ByEnd<Option<Leads>>,
-    /// Its accuracy without each block, for the block test of two analyses.
+    /// Accuracy without each block, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: ByEnd<Option<Jackknife>>,
 }
@@ -224,15 +224,15 @@ pub struct Leads {
     pub rules: Vec<RuleLead>,
     /// Its accuracy among the candidates of the source's class less chance; null without such a source.
     pub among_class: Option<RuleLead>,
-    /// Its accuracy less that by its weights at the same places of the sentence before; null where sentences are of unlike lengths.
+    /// Its accuracy less that by its weights at the same places of the sentence before; null where sentences differ in length.
     pub same_places: Option<RuleLead>,
     /// Whether the least lead over rules of place is above `settings.policy.link_margin`.
     pub over_place: LeadTest,
     /// Whether the least lead over rules of the same class is above `settings.policy.link_beyond_margin`, and the accuracy among
     /// candidates of the class above chance.
     pub over_class: LeadTest,
-    /// Whether the least lead over all rules is above `settings.policy.link_beyond_margin`, that over the same places of other
-    /// sentences as well, and the accuracy among candidates of the class above chance.
+    /// Whether the least lead over all rules, and over the same places of other sentences, is above
+    /// `settings.policy.link_beyond_margin`, and the accuracy among candidates of the class above chance.
     pub over_all: LeadTest,
 }
 
@@ -271,7 +271,7 @@ pub struct LeadTest {
     pub q: Option<f64>,
 }
 
-/// The steps of the labels of links.
+/// The steps that a label of links can reach.
 pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
@@ -293,7 +293,7 @@ impl Leads {
 }
 
 impl LinkMetrics {
-    /// The name with the side, where it has one.
+    /// The name, with the side if there is one.
     pub fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (target on the {})", side.name()));
         self.name.clone() + &side.unwrap_or_default()
@@ -303,14 +303,14 @@ impl LinkMetrics {
         self.by_head.iter().find(|head| head.place == self.place)
     }
 
-    /// A difference of two accuracies over the sources; `None` where it has no standard error, or too few blocks for a test.
+    /// The estimate of a difference of two accuracies; `None` without a standard error, or with too few blocks for a test.
     pub fn estimate(&self, lead: RuleLead) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let (value, scale) = (lead.difference, Scale::Difference);
         Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// The test of a step, and whether all estimates are above their margins; a class counts from `min_count` sources on.
+    /// The test of a step, and whether all leads exceed their margins. Class leads are required from `min_count` sources on.
     pub fn test(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
@@ -331,7 +331,7 @@ impl LinkMetrics {
             difference = difference.min(lead.difference);
             join(self.estimate(lead), margin, Bound::AtLeast.holds(lead.difference, margin));
         }
-        // Where hardly any source has a target of its class, a head that copies the class has no advantage.
+        // If few sources have a target of their class, a head that copies the class has no advantage.
         let asks = reach != Reach::Place && self.with_class.count >= min_count;
         if let Some(lead) = leads.among_class.filter(|_| asks) {
             join(lead.over(self.with_class, Scale::Real), 0.0, Bound::Above.holds(lead.difference, 0.0));
@@ -345,7 +345,7 @@ impl LinkMetrics {
         (LeadTest { difference, p, q: None }, is_above)
     }
 
-    /// A line on the pairs that a head joins most, of the head that is best at that; `None` of types with a direction.
+    /// A line on the pairs with the largest weights, for the head with the best precision; `None` for directed types.
     pub fn of_pairs(&self) -> Option<String> {
         let pairs = self.pairs.as_ref()?;
         let precision = |head: &HeadLinks| head.precision_at_length.unwrap_or_default();
@@ -364,7 +364,7 @@ impl LinkMetrics {
         ))
     }
 
-    /// How far the best head is above the best rule of place.
+    /// The best head's accuracy less that of the best rule of place.
     pub fn lead(&self) -> f64 {
         self.accuracy - self.by_place.accuracy
     }

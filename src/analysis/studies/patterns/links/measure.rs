@@ -28,7 +28,7 @@ struct Rule {
 }
 
 impl LinkMetrics {
-    /// `None` of a type without a scored source.
+    /// The metrics of one type; `None` without a scored source.
     #[expect(clippy::too_many_lines, reason = "one field after the other")]
     pub(super) fn new(key: &LinkKey, sums: &TypeSums, context: &EstimationContext) -> Option<Self> {
         let grid = context.grid;
@@ -146,7 +146,7 @@ impl LinkMetrics {
     }
 }
 
-/// So many sources, by block, that a number rests on.
+/// The denominator of a number that rests on `count` sources, given per block.
 fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
     Denominator {
         count,
@@ -156,7 +156,7 @@ fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
     }
 }
 
-/// Every rule, and the best of each group, which is chosen on one fold and scored on the other, too.
+/// All rules, followed by the best rule of each group with its held-out accuracy.
 fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
     let total = &scored.total;
     let rule = |group: RuleGroup, name: String, hits: Hits| Rule {

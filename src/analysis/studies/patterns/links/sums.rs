@@ -24,17 +24,17 @@ use crate::study::instruments::special_tokens::SpecialTokens;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TypeSums {
-    /// Links whose target is no candidate.
+    /// Links whose target is not a candidate.
     pub out_of_sight: u64,
-    /// Sources that are not scored: no candidate is a target, or all are.
+    /// Unscored sources: either no candidate is a target, or all are.
     pub no_choice: u64,
     /// Words of each class in sentences with a scored source.
     pub words: BTreeMap<Box<str>, u64>,
-    /// The attention of each head's sources by offsets; `[layers * heads]`.
+    /// Attention of each head's sources by offset, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
-    /// The sources with all other words by offsets, and which are targets.
+    /// Pairs of each source with all other words by offset; targets are marked.
     pub positions: PositionPairs,
-    /// The candidate pairs of each fold by how far apart their words are.
+    /// The candidate pairs of each fold, by the distance between their words.
     pub separations: [PairsByLength; 2],
     pub blocks: Blocks<LinkBlock>,
 }
@@ -99,7 +99,7 @@ pub struct LinksState {
     neighbour: Neighbour,
     /// `None` if no link is scored.
     special: Option<SpecialTokens>,
-    /// How weights are compared in each class of layers.
+    /// Makes attention weights comparable, for each class of layers.
     partners: Vec<Partners>,
 }
 
@@ -161,7 +161,7 @@ impl Sums for LinksSums {
             let kinds = self.classes.kinds().iter();
             state.partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         }
-        // A sequence whose links are not scored may be the neighbour of the next.
+        // A sequence without scored links may be the neighbour of the next one.
         Some(state)
     }
 

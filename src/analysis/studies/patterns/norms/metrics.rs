@@ -1,4 +1,4 @@
-//! The metrics of the study: one table.
+//! The table of the metrics of `norms`.
 
 use super::observe::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{FractionsByBlock, Shares};
@@ -7,16 +7,16 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// One head in a block, or in all of them.
+/// The sums of one head, in one block or in the whole corpus, with their denominators.
 pub struct NormInputs<'a> {
     pub exposure: &'a NormExposure,
-    /// The whole corpus: what is nowhere in it has no share of 0, but none.
+    /// Exposure in the whole corpus: a sink that occurs nowhere gives no fraction, instead of 0.
     pub corpus: &'a NormExposure,
     pub sums: &'a NormSums<ExactSum>,
-    /// The heads of its layer.
+    /// All heads of this head's layer.
     pub layer: &'a [NormSums<ExactSum>],
     pub shares: &'a Shares,
-    /// The place of the block in lists by block.
+    /// Index of the block in lists by block.
     pub block: usize,
 }
 
@@ -27,12 +27,12 @@ impl NormInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Every cell as chance has it for this head.
+    /// The chance level of every cell for this head.
     pub fn chances(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| metric.chance.map_or(Fraction::NONE, |chance| chance(self, cell)))
     }
 
-    /// A ratio that rests on all text queries.
+    /// A ratio whose sample is all text queries.
     fn of(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(numerator.value(), denominator.value()))
     }
@@ -41,36 +41,36 @@ impl NormInputs<'_> {
         fraction.over(self.exposure.queries, self.exposure.families)
     }
 
-    /// A mean over the text queries that have any share by norm.
+    /// A mean over the text queries that have shares by norm.
     fn mean(&self, sum: ExactSum) -> Fraction {
         self.mean_but(self.sums.silent, sum)
     }
 
-    /// A mean over all text queries but some.
+    /// A mean over the text queries, less the number in `silent`.
     fn mean_but(&self, silent: ExactSum, sum: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
     }
 
-    /// The mean over queries with a text token at an offset.
+    /// The mean over text queries with a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
         let heard = queries as f64 - self.sums.offset_silent[slot].value();
         Fraction::new(sum.value(), heard).over(queries, sentences)
     }
 
-    /// The mean over queries that see a kind of sink, if the corpus has any.
+    /// The mean over queries that see a kind of sink; none if the corpus lacks that kind.
     fn mean_to_sink(&self, sink: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.sink_queries[sink], self.exposure.sink_families[sink]);
         let heard = queries as f64 - self.sums.sink_silent[sink].value();
         self.if_present(sink, Fraction::new(sum.value(), heard).over(queries, sentences))
     }
 
-    /// A ratio about a kind of sink, if the corpus has any of it.
+    /// The fraction, or none if the corpus lacks this kind of sink.
     fn if_present(&self, sink: usize, fraction: Fraction) -> Fraction {
         if self.corpus.sinks[sink] > 0 { fraction } else { Fraction::NONE }
     }
 
-    /// The cell of a share that is no ratio of sums.
+    /// The block's pseudo-value of a share.
     fn share(&self, share: &FractionsByBlock) -> Fraction {
         self.over_queries(share[self.block])
     }

@@ -1,4 +1,4 @@
-//! The norms of what each head writes, and the heads whose attention rests on a sink (docs/methodology/norms.md).
+//! Study `norms`: the norm of each head's output, and the types of heads that attend to a sink (docs/methodology/norms.md).
 
 mod metrics;
 pub mod observe;
@@ -33,7 +33,6 @@ use metrics::{METRICS, NormInputs};
 use shares::Shares;
 use sums::{AllNorms, MixingSums, NormBlock};
 
-/// How much each head writes, and where it comes from.
 pub struct Norms;
 
 impl Study for Norms {
@@ -80,7 +79,7 @@ impl Study for Norms {
             }
         };
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
-        // The chance level depends on the head; the denominators are those of any head of the class.
+        // Only the chance level depends on the head: all heads of a class have equal denominators.
         let first_of = |class: usize| {
             let layer = (0..grid.layers).find(|&layer| sums.classes().of(layer) == class);
             grid.index(layer.expect("a class has layers"), 0)

@@ -1,4 +1,4 @@
-//! The sums of the study, per block of sentences.
+//! The sums of the study `norms`, per block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,24 +13,24 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 
-/// The denominators of the metrics, which depend on the sentences, not on the head.
+/// Denominators of the metrics. They depend on the sentences alone, so all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
     pub queries: u64,
     pub sentences: u64,
-    /// The sentences among them that are the first of their family.
+    /// Sentences that are the first of their group (related sentences count once).
     pub families: u64,
-    /// The sum over sentences of the square of their text queries.
+    /// Sum over sentences of the squared number of text queries.
     pub squared: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any that are the first of their family.
+    /// As `families`, per offset: only sentences with a query that has a text token there.
     pub offset_families: [u64; OFFSETS],
     /// Tokens of each kind of sink.
     pub sinks: [u64; SINK_KINDS],
-    /// Text queries that see each kind of sink; of punctuation, which need not be there, all of them.
+    /// Text queries that see a sink, per kind. For punctuation, which many sentences lack, all text queries count.
     pub sink_queries: [u64; SINK_KINDS],
-    /// Sentences with any that are the first of their family.
+    /// As `families`, per kind of sink: only sentences with a query counted in `sink_queries`.
     pub sink_families: [u64; SINK_KINDS],
 }
 
@@ -68,10 +68,10 @@ impl NormExposure {
     }
 }
 
-/// How much a layer mixes into text queries from other tokens (docs/methodology/norms.md).
+/// Sums of one layer's mixing ratios over text queries (docs/methodology/norms.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MixingSums {
-    /// The mixing ratio, summed over text queries.
+    /// Mixing ratio of the layer's attention; `even` has the ratio under even attention.
     pub ratio: ExactSum,
     pub even: ExactSum,
 }
@@ -86,18 +86,18 @@ impl MixingSums {
     }
 }
 
-/// The sums of one block of sentences, or of several pooled.
+/// Sums of one block of sentences, or of several blocks pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
     pub exposure: NormExposure,
     pub heads: Vec<NormSums<ExactSum>>,
     pub layers: Vec<MixingSums>,
-    /// `[layers * heads, VECTORS, head_dim]`; empty as long as no head was seen.
+    /// Summed vectors of each head, `[layers * heads, VECTORS, head_dim]`. Empty until a head is observed.
     vectors: Vec<Component>,
 }
 
 impl NormBlock {
-    /// The sums of vectors of a head, `[VECTORS * head_dim]`; empty if none was seen.
+    /// The summed vectors of the head at `place`, `[VECTORS * head_dim]`. Empty if no head was observed.
     pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
         let width = self.vectors.len() / self.heads.len();
         self.vectors[place * width..][..width].iter().map(|component| component.value())
@@ -117,7 +117,7 @@ pub struct AllNorms {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<NormBlock>,
-    /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
+    /// `W_O W_Oᵀ` of each head, `[layers * heads]` matrices `[head_dim, head_dim]`. A matrix is empty until its head is observed.
     pub grams: Vec<Vec<f32>>,
     #[serde(skip)]
     buffers: Buffers,
@@ -175,7 +175,7 @@ impl Sums for AllNorms {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
-        // Of a class of layers only their heads are seen.
+        // Only the heads of this class of layers have a matrix; the other matrices are empty.
         let square = self.grams.iter().map(Vec::len).max().unwrap_or(0);
         let head_dim = square.isqrt();
         let vectors = grid.count().saturating_mul(VECTORS).saturating_mul(head_dim);

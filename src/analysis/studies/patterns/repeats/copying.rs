@@ -1,4 +1,4 @@
-//! Whether what a head writes looks like what it read, by the weights alone.
+//! Copying scores: whether a head's output resembles the token that it read, by the weights alone.
 
 use nalgebra::DMatrix;
 
@@ -8,11 +8,11 @@ use crate::model::forward::Encoder;
 use crate::model::grid::HeadGrid;
 use crate::system::parallel::{all_cores, in_parallel};
 
-/// Embeddings whose products are summed in f32 before the sum goes on in f64.
+/// Number of embeddings whose products are summed in f32; these partial sums are added in f64.
 const ROWS: usize = 512;
 
-/// The copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, `E`
-/// the embeddings less their mean; `None` if the encoder gives no access to its weights.
+/// The copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, with `E` the
+/// mean-centred embeddings. `None` if the encoder gives no access to its weights.
 pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>> {
     let embeddings = encoder.word_embeddings()?;
     let layers = (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<Vec<_>>>()?;
@@ -30,7 +30,7 @@ pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>>
     Some(of_layer.concat())
 }
 
-/// `EᵀE` of embeddings less their mean, `[width, width]`.
+/// `EᵀE` of the mean-centred embeddings, `[width, width]`.
 fn scatter(embeddings: Matrix<'_>) -> DMatrix<f64> {
     let (count, width) = (embeddings.rows(), embeddings.columns());
     let mut mean = vec![0.0; width];

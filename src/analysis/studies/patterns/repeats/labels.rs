@@ -1,4 +1,4 @@
-//! Labels of heads that find the same tokens again.
+//! Labels of heads that find another occurrence of a token.
 
 use anstyle::AnsiColor;
 

@@ -1,14 +1,14 @@
-//! The metrics of repeated tokens: one table.
+//! The table of the metrics of `repeats`.
 
 use super::sums::{DETECTED, KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// One head's sums in a block, or in all of them, and what they are divided by.
+/// The sums of one head, in one block or in all, with their denominators.
 pub struct RepeatInputs<'a> {
     pub exposure: &'a RepeatExposure,
     pub sums: &'a RepeatHeadSums,
-    /// The copying score of the head's weights, which no block has a part of.
+    /// The copying score of the head's weights; only given for all blocks.
     pub copying: Option<f64>,
 }
 
@@ -19,7 +19,7 @@ impl RepeatInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Every cell of the table of a head that attends uniformly; `of_all` blocks also what is of no block.
+    /// Every cell for a head with uniform attention. With `of_all`, also the copying score, which no single block has.
     pub fn chances(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
@@ -38,7 +38,7 @@ impl RepeatInputs<'_> {
         self.of_queries(kind, above)
     }
 
-    /// The ratio of a head that attends uniformly: its most attended key is any key with equal chance.
+    /// A cell for a head with uniform attention: each key is equally likely to be the most attended.
     fn chance(&self, kind: usize, cell: usize) -> Fraction {
         if PARTS[cell] == "argmax" {
             self.of_queries(kind, self.exposure.uniform[kind].value())

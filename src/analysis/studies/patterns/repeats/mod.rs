@@ -1,4 +1,4 @@
-//! Attention to another occurrence of tokens, on random ones that come twice (docs/methodology/repeats.md).
+//! Study `repeats`: attention to the other occurrence of a token in repeated random sequences (docs/methodology/repeats.md).
 
 mod copying;
 mod labels;
@@ -23,7 +23,7 @@ use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
 
-/// The heads that find the same tokens again.
+/// Study `repeats`: heads that find another occurrence of a token.
 pub struct RepeatedTokens;
 
 impl Study for RepeatedTokens {
@@ -44,7 +44,7 @@ impl Study for RepeatedTokens {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        // The copies as they are, and with one token of the second masked; the weights are the same in both passes.
+        // Plain copies, and copies with a masked token. Both passes have equal weights: one computes the copying scores.
         let pass = |repeats: Repeats| {
             let make = move |subject: &Subject<'_>, visibility: Visibility| {
                 let mut sums = RepeatSums::new(subject.grid, visibility);
@@ -57,7 +57,7 @@ impl Study for RepeatedTokens {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        // The sums of all passes in one: they have no key in common.
+        // Merges the passes into one: their kinds of keys are disjoint.
         let mut passes = observed.each::<ByClass<RepeatSums>>();
         let mut both = passes.next().expect("at least one pass").clone();
         passes.for_each(|sums| both.merge(sums));

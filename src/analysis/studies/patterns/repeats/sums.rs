@@ -1,4 +1,4 @@
-//! The attention of each head to the other copy of random tokens, summed by block.
+//! Sums per block of each head's attention to the other copy of repeated random tokens.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// The keys that a query is held against, by their place in all lists here.
+/// Kinds of target keys of a query; the constants below index all lists by kind.
 pub const KEYS: usize = 4;
 /// The twin: the same token in the other copy.
 pub const SAME: usize = 0;
@@ -25,37 +25,37 @@ pub const SAME: usize = 0;
 pub const NEXT: usize = 1;
 /// The token before the twin.
 pub const PREVIOUS: usize = 2;
-/// The twin of a token that is masked.
+/// The twin of a masked token.
 pub const MASKED: usize = 3;
 
-/// The offsets that are looked at on random tokens.
+/// Offsets of the positional metric on random tokens.
 pub const OFFSETS: [isize; 2] = [-1, 1];
 
-/// The heads that `TransformerLens` detects, by its names (`transformer_lens/head_detector.py`, 4.3.0).
+/// Head types of the `TransformerLens` detector, by its names (`transformer_lens/head_detector.py`, 4.3.0).
 pub const DETECTED: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
 
-/// Null keys are at least so far from the key that is looked for: the induction head of its neighbours is elsewhere.
+/// Minimum distance of null keys from the target key, so that the targets of other kinds are no null keys.
 const FAR_FROM_KEY: usize = 4;
 
-/// Null keys are at least so far from the query: what a local head attends to is no null for it.
+/// Minimum distance of null keys from the query, so that a local head's own targets are no null keys.
 const FAR_FROM_QUERY: usize = 8;
 
-/// The queries of a block, the same for all heads.
+/// Counts of queries in a block, and chance levels; all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatExposure {
-    /// Sequences: plain, and with a mask.
+    /// Sequences without a mask, and with one.
     pub sequences: [u64; 2],
-    /// Queries that see the key.
+    /// Queries that see the target key.
     pub queries: [u64; KEYS],
-    /// The attention that even attention gives to one key, `1/v(i)`, over those queries.
+    /// Sum of `1/v(i)` over `queries`: the attention that an even head gives to one key.
     pub uniform: [ExactSum; KEYS],
-    /// Queries that see a token of text at the offset.
+    /// Queries that see a text token at the offset.
     pub offset_queries: [u64; OFFSETS.len()],
-    /// `1/v(i)` over those.
+    /// Sum of `1/v(i)` over `offset_queries`.
     pub offset_uniform: [ExactSum; OFFSETS.len()],
-    /// Sequences of a decoder in which heads are detected.
+    /// Decoder sequences to which the detectors apply.
     pub detected: u64,
-    /// The scores of even attention there.
+    /// The detectors' scores under even attention, summed over `detected`.
     pub detected_uniform: [ExactSum; DETECTED.len()],
 }
 
@@ -69,18 +69,18 @@ merge_fields!(RepeatExposure {
     detected_uniform
 });
 
-/// The sums of one head, over the queries of [`RepeatExposure`].
+/// Sums of one head over the queries counted in [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
-    /// Attention to the key.
+    /// Attention to the target key.
     pub mass: [ExactSum; KEYS],
     /// Mean attention to null keys.
     pub null: [ExactSum; KEYS],
-    /// Queries whose most attended token is the key.
+    /// Queries whose most attended token is the target key.
     pub argmax: [u64; KEYS],
     /// Attention to the token at the offset.
     pub offset: [ExactSum; OFFSETS.len()],
-    /// The share of the attention of a sequence that is where a detected head has it.
+    /// Share of a sequence's attention on the key positions of each detected head type.
     pub detected: [ExactSum; DETECTED.len()],
 }
 
@@ -101,9 +101,9 @@ pub struct RepeatSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<RepeatBlock>,
-    /// Whether the weights are looked at.
+    /// Whether the copying scores are computed from the weights.
     pub weighs: bool,
-    /// The copying score of each head, `[layers * heads]`; empty where the weights were not seen.
+    /// The copying score of each head, `[layers * heads]`. Empty unless computed.
     pub copying: Vec<Option<f64>>,
 }
 
@@ -127,13 +127,13 @@ pub struct RepeatState {
     text: Range<usize>,
     ids: Vec<u32>,
     pairs: Vec<QueryKeyPair>,
-    /// Queries with the token at an offset, by the place of the offset.
+    /// Queries with a text token at an offset: (index of the offset, query, key).
     at_offset: Vec<(usize, usize, usize)>,
-    /// Queries with the keys of a detected head, by its place in [`DETECTED`].
+    /// Key positions of the detected head types: (index in [`DETECTED`], query, key).
     detected: Vec<(usize, usize, usize)>,
 }
 
-/// The queries of a sequence with the keys of each detected head: the token before; earlier ones of the same id; those after these.
+/// The key positions of each of [`DETECTED`]: the previous token; earlier tokens of equal id; the tokens after those.
 fn detected(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     let previous = (1..ids.len()).map(|query| (0, query, query - 1));
     let twins = (0..ids.len())
@@ -142,7 +142,7 @@ fn detected(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     previous.chain(of_twins).collect()
 }
 
-/// The queries of a sequence with their keys: of the masked token alone where there is one.
+/// The pairs of query and target key in a sequence. A masked sequence has a single pair, that of the masked token.
 fn pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked {
         return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
@@ -172,7 +172,7 @@ impl Sums for RepeatSums {
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
-            // Later heads of a decoder read states, not embeddings: by the weights alone its induction heads do not copy.
+            // Later heads of a decoder read hidden states, not embeddings: its induction heads do not copy by weights alone.
             if self.visibility.is_causal() {
                 self.copying.iter_mut().skip(self.grid.heads).for_each(|score| *score = None);
             }
@@ -185,7 +185,7 @@ impl Sums for RepeatSums {
         let (visibility, tokens, ids) = (self.visibility, sequence.ids.len(), &sequence.ids);
         let text = copies.text.clone();
         let mut pairs = pairs(&copies);
-        // What a query does not see is nothing that it might have attended to.
+        // Keeps pairs whose key is visible and that have a null key.
         pairs.retain(|pair| {
             visibility.sees(pair.query, pair.key) && null_keys((&text, ids), visibility, pair).next().is_some()
         });
@@ -193,7 +193,7 @@ impl Sums for RepeatSums {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
             keys.map(move |(query, key)| (place, query, key))
         });
-        // A mask is no random token.
+        // A sequence with a mask is not entirely random tokens, so it is left out.
         let at_offset: Vec<_> = if copies.masked.is_some() {
             Vec::new()
         } else {
@@ -237,7 +237,7 @@ impl Sums for RepeatSums {
         sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
         let mut detected = [0.0; DETECTED.len()];
         state.detected.iter().for_each(|&(place, query, key)| detected[place] += weight(view, query, key));
-        // Every row sums to 1, so that all attention is as much as there are tokens.
+        // Every row sums to 1, so the total attention is the number of tokens.
         sums.detected.iter_mut().zip(detected).for_each(|(sum, mass)| *sum += mass / view.tokens() as f64);
     }
 
@@ -253,8 +253,8 @@ fn weight(view: AttentionView<'_>, query: usize, key: usize) -> f64 {
     f64::from(view.row(query)[key])
 }
 
-/// The tokens of text that a query sees which are far from the key and from the query, and are no such key by another occurrence of
-/// the token: a vocabulary of residues has fewer tokens than a copy.
+/// Visible text tokens far from the target key and from the query. A token that is a target by a chance repetition is left out: a
+/// vocabulary of residues has fewer tokens than a copy is long.
 fn null_keys<'a>(
     (text, ids): (&Range<usize>, &'a [u32]),
     visibility: Visibility,
@@ -272,13 +272,13 @@ fn null_keys<'a>(
     keys.filter(is_far).filter(move |&place| token(place) != token(key))
 }
 
-/// The mean attention to null keys, of which there are some.
+/// The mean attention to the null keys, or 0 without any.
 fn mean_of_null(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
     let (sum, count) = keys.fold((0.0, 0_u32), |(sum, count), key| (sum + f64::from(row[key]), count + 1));
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }
 
-/// The key with the largest weight; the lowest of equals.
+/// The key with the largest weight; the first among equals.
 fn most_attended(row: &[f32]) -> usize {
     let largest =
         |best: (usize, f32), (key, &weight): (usize, &f32)| if weight > best.1 { (key, weight) } else { best };

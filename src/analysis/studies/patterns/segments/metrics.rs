@@ -1,4 +1,4 @@
-//! The metrics of pairs of sentences: one table.
+//! The table of the metrics of `segments`.
 
 use super::design::SegmentHeadSums;
 use super::sums::SegmentExposure;
@@ -6,7 +6,7 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 
-/// One head's sums in a block, or in all of them, and what they are divided by.
+/// The sums of one head, in one block or in all, with their denominators.
 pub struct SegmentInputs<'a> {
     pub exposure: &'a SegmentExposure,
     pub sums: &'a SegmentHeadSums<ExactSum>,
@@ -17,7 +17,7 @@ impl SegmentInputs<'_> {
         metric::cells(METRICS, |metric, _| (metric.value)(self))
     }
 
-    /// Every metric of the table of a head without any preference.
+    /// Every metric's chance level: that of uniform attention.
     pub fn chances(exposure: &SegmentExposure) -> Vec<Fraction> {
         let even = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
         let seen = SegmentInputs { exposure, sums: &even };
@@ -29,7 +29,7 @@ impl SegmentInputs<'_> {
     }
 }
 
-/// Noise has nothing that is explained beyond noise.
+/// Chance level 0: shares exclude what noise explains.
 fn noise(seen: &SegmentInputs<'_>) -> Fraction {
     Fraction::mean(0.0, seen.exposure.rows, seen.exposure.first)
 }

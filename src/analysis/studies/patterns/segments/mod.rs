@@ -1,4 +1,4 @@
-//! Attention over pairs of sentences: within the sentence, and by which pattern (docs/methodology/segments.md).
+//! Study `segments`: attention within and between the sentences of a pair, and its pattern (docs/methodology/segments.md).
 
 mod design;
 mod labels;
@@ -22,7 +22,6 @@ use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};
 use sums::SegmentSums;
 
-/// The heads that keep within a sentence, and the pattern of their attention.
 pub struct Segments;
 
 impl Study for Segments {
@@ -37,7 +36,7 @@ impl Study for Segments {
         metrics: || metric::listed(METRICS),
         labels: &[labels::SEGMENT_BLOCK, labels::CLASS],
         caveats: CAVEATS,
-        // The share that noise would explain is subtracted, so half of the heads without a pattern are below 0.
+        // The share that noise would explain is subtracted, so about half of the heads without a pattern are below 0.
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },
         is_share: |metric| metric == "same_segment_share",
         of_language: true,
@@ -69,7 +68,6 @@ impl Study for Segments {
     }
 }
 
-/// The section `segments` of the report.
 pub struct SegmentsSection {
     segments: Pairs,
 }

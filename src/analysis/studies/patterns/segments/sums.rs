@@ -1,4 +1,4 @@
-//! The attention of each head in pairs of sentences, summed by block.
+//! Sums per block of each head's attention in pairs of sentences.
 
 use std::ops::Range;
 
@@ -14,20 +14,20 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// The pairs of a block, the same for all heads.
+/// Counts of pairs in a block, and chance levels; all heads share them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentExposure {
-    /// Pairs of which every query sees every key.
+    /// Pairs in which every query sees every key.
     pub pairs: u64,
     pub unseen: u64,
-    /// Pairs whose first sentence is the first of its family.
+    /// Pairs whose first sentence is the first of its group of related sentences.
     pub first: u64,
     pub queries: u64,
-    /// Tokens of pairs with enough cells for the variation.
+    /// Tokens of pairs that are long enough for the analysis of variance.
     pub rows: u64,
-    /// The attention of a uniform head between different tokens of text of one sentence.
+    /// Uniform attention between different text tokens of one sentence.
     pub same: ExactSum,
-    /// The attention between any two tokens.
+    /// Uniform attention between any two different text tokens.
     pub any: ExactSum,
 }
 
@@ -58,7 +58,7 @@ impl SegmentSums {
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,
-    /// A sequence that is no pair is not counted.
+    /// `None` for a sequence that is no pair or not fully visible; it does not count.
     texts: Option<[Range<usize>; 2]>,
     design: Option<Design>,
 }
@@ -71,7 +71,7 @@ impl Sums for SegmentSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<SegmentState> {
         let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
         let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
-        // The classes of patterns are of whole matrices.
+        // The pattern classes describe whole matrices, so every query must see every key.
         let is_seen = self.visibility.is_whole(tokens);
         self.blocks[block].exposure.unseen += u64::from(texts.is_some() && !is_seen);
         let texts = texts.filter(|_| is_seen);
@@ -108,7 +108,7 @@ impl Sums for SegmentSums {
     }
 }
 
-/// The attention from tokens to other ones.
+/// The attention from queries to other tokens among `keys`.
 fn between(view: AttentionView<'_>, queries: &Range<usize>, keys: &Range<usize>) -> f64 {
     let given = |query: usize| {
         let row = view.row(query);

@@ -1,4 +1,4 @@
-//! The gold tree in the maximum spanning tree of a head's attention (docs/methodology/trees.md).
+//! Study `trees`: the overlap of the gold tree with the maximum spanning tree of a head's attention (docs/methodology/trees.md).
 
 pub mod spanning;
 
@@ -19,7 +19,6 @@ use crate::study::section::NoSection;
 use crate::study::{Card, Observed, PassSpec, Study, columns};
 use spanning::{GoldEdges, TreeBuffers};
 
-/// How much of the gold tree is in each head's attention.
 pub struct Trees;
 
 const METRICS: &[HeadMetric<TreeCounts>] = &[HeadMetric::<TreeCounts>::single(|counts, head| {
@@ -62,15 +61,15 @@ impl Study for Trees {
     }
 }
 
-/// Gold edges that were found in one block of sentences, or in several pooled.
+/// Counts of gold edges in one block of sentences, or in several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeCounts {
     pub edges: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with gold edges, one per group of related sentences.
     pub sentences: u64,
-    /// The edges in the chain of adjacent words.
+    /// Gold edges in the chain of adjacent words (the baseline).
     pub chain_hits: u64,
-    /// The edges in each head's spanning tree; `[layers * heads]`.
+    /// Gold edges in each head's spanning tree, `[layers * heads]`.
     pub hits: Vec<u64>,
 }
 
@@ -97,7 +96,7 @@ impl TreeSums {
 pub struct TreeState {
     block: usize,
     gold: Vec<GoldEdges>,
-    /// The factors of each class of layers.
+    /// Factors on the attention between words, for each class of layers.
     lifts: Vec<Lifts>,
 }
 

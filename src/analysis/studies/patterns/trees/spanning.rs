@@ -1,4 +1,4 @@
-//! How much of the gold tree is in the maximum spanning tree of a head's attention (docs/methodology/trees.md).
+//! Gold edges in the maximum spanning tree of a head's attention (docs/methodology/trees.md).
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use crate::sequences::sequence::GoldArc;
 /// The undirected edges of a gold tree, punctuation removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoldEdges {
-    /// The positions of the words that are not punctuation, ascending.
+    /// Positions of the words that are not punctuation, ascending.
     words: Vec<usize>,
-    /// The gold head of each of those, as an index into `words`, unless it is punctuation or the root.
+    /// The gold head of each of these words, as an index into `words`. `None` for the root and for heads that are punctuation.
     heads: Vec<Option<usize>>,
 }
 
 impl GoldEdges {
-    /// The edges of a sentence, the words `sentence` of `tree`, without punctuation, roots and words without annotation.
+    /// The edges of one sentence, the words `sentence` of `tree`. Punctuation, roots and unannotated words have none.
     pub fn new(tree: &[GoldArc], sentence: Range<usize>) -> Self {
         let words: Vec<usize> = sentence.filter(|&word| base(&tree[word].relation) != PUNCT).collect();
         let head = |&word: &usize| words.binary_search(&tree[word].head.word()?).ok();
@@ -37,14 +37,14 @@ impl GoldEdges {
         self.heads[a] == Some(b) || self.heads[b] == Some(a)
     }
 
-    /// The gold edges between words that are adjacent in the sentence as it stands: the baseline.
+    /// The baseline: gold edges between words that are adjacent in the full sentence.
     pub fn in_chain(&self) -> u64 {
         let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.contains(word - 1, word);
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
-    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, W times `lifts`: Prim's algorithm from the first word; among
-    /// equal weights the lowest index joins first, to the word that joined earlier.
+    /// The number of gold edges in the maximum spanning tree over `max(W, W^T)`, with W multiplied by `lifts`. Prim's algorithm
+    /// from the first word: among equal weights, the lowest index joins first, to the word that joined earliest.
     pub fn in_spanning_tree(&self, attention: &WordAttention, lifts: &Lifts, buffers: &mut TreeBuffers) -> u64 {
         if self.count() == 0 {
             return 0;
@@ -57,23 +57,23 @@ impl GoldEdges {
     }
 }
 
-/// Buffers of Prim's algorithm, reused from sentence to sentence; rows are rounded up to whole vectors.
+/// Buffers of Prim's algorithm, reused from sentence to sentence. Rows are padded to whole vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation, times the lifts.
+    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation, with W multiplied by the lifts.
     weights: Vec<f64>,
-    /// `[width]`: for each word outside the tree the largest weight of an edge into it.
+    /// `[width]`: the largest weight of an edge into the tree, for each word outside.
     best: Vec<f64>,
-    /// `[width]`: and that edge's end inside the tree.
+    /// `[width]`: the end inside the tree of the edge in `best`.
     inside: Vec<u64>,
-    /// `[width]`: 0 for words outside the tree, minus infinity for others: added to an edge, it takes it away.
+    /// `[width]`: added to edges; 0 for words outside the tree, and minus infinity for others, to exclude them.
     closed: Vec<f64>,
 }
 
 impl TreeBuffers {
     fn fill(&mut self, words: &[usize], attention: &WordAttention, lifts: &Lifts) {
         let width = words.len().next_multiple_of(LANES);
-        // The padding of the last vector of a row does not matter: it is closed.
+        // The padding at the end of a row needs no value: it is closed.
         self.weights.resize(words.len() * width, 0.0);
         for rows in blocks(words.len()) {
             for columns in blocks(rows.end) {
@@ -97,12 +97,12 @@ impl TreeBuffers {
     }
 }
 
-/// Ranges that make `0..count` together: a block of as many rows and columns stays in the first-level cache.
+/// Consecutive ranges that cover `0..count`. A block of this many rows and columns fits the first-level cache.
 fn blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).step_by(LANES).map(move |start| start..count.min(start + LANES))
 }
 
-/// Prim's algorithm from the first word: afterwards `inside` has, for each other word, the word that it joined.
+/// Prim's algorithm from the first word. Afterwards, `inside` has the word that each other word joined.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
     let width = best.len();

@@ -1,4 +1,4 @@
-//! Labels of heads that attend by word class and meaning: `tag:<UPOS>`, `same-tag`, `similar-words`, `same-token`.
+//! Labels of the study `words`: `tag:<UPOS>`, `same-tag`, `similar-words`, `same-token`.
 
 use anstyle::AnsiColor;
 
@@ -15,7 +15,7 @@ const SIMILARITY_GAIN: Threshold = Threshold::rule(
 
 const MASS_THRESHOLDS: &[&Threshold] = &thresholds(&CONTENT_MASS);
 
-/// The classes of words that a head can be labelled by: punctuation has a label of its own.
+/// The word classes that can be labels. Punctuation has another label.
 fn labelled() -> impl Iterator<Item = &'static str> {
     Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }

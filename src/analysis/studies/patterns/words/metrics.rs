@@ -1,4 +1,4 @@
-//! The metrics of words and meaning: one table, and its cells from the sums of a class of layers.
+//! The table of the metrics of `words`, and its cells from the sums of a class of layers.
 
 use super::observe::{LIKENESS, Queries, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of};
 use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
@@ -16,7 +16,7 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.sums.masses[mass].value())
     }
 
-    /// The ratio of a head that has the same preference for offsets and is blind otherwise.
+    /// The mean expected from the head's preference for offsets alone.
     fn expected(&self, mass: usize) -> Fraction {
         let [block, corpus] = [self.sums, self.whole].map(|sums| &sums.profiles[queries_of(mass) as usize]);
         self.over_queries(mass, self.rates[mass].expected(block, corpus))
@@ -31,7 +31,7 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.sums.masses[mass].value() - TIMES_EXPECTED * expected)
     }
 
-    /// The expected ratio of uniform attention, which is its own.
+    /// `over_position` of uniform attention, whose expected mass is its actual mass.
     fn blind(&self, mass: usize) -> Fraction {
         self.over_queries(mass, (1.0 - TIMES_EXPECTED) * self.sums.masses[mass].value())
     }
@@ -42,7 +42,7 @@ impl WordInputs<'_> {
         }
         let set = queries_of(mass) as usize;
         let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
-        // A row without any attention on what likeness is about has none.
+        // Likeness is averaged over the rows with attention to keys that have it.
         let divided = if mass == LIKENESS { self.sums.likened } else { queries };
         Fraction::new(sum, divided as f64).over(queries, sentences)
     }
@@ -131,10 +131,10 @@ pub(super) const METRICS: &[WordMetric] = &[
         .explained(expected!("same_word_token_mass")),
 ];
 
-/// The sums of a class of layers, and how offsets alone find what its queries see.
+/// The sums of one class of layers, with the rates at which offsets alone find the targets.
 pub(super) struct WordsOfClass<'a> {
     blocks: WithTotal<'a, WordsBlock>,
-    /// Without each block, and last without none.
+    /// Rates without each block, followed by the rates of the whole corpus.
     rates: Vec<Vec<Rates>>,
 }
 

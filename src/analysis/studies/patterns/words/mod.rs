@@ -1,4 +1,4 @@
-//! Word classes and meaning: which words each head attends to, by what they are (docs/methodology/words.md).
+//! Study `words`: which words each head attends to, by part of speech and meaning (docs/methodology/words.md).
 
 pub mod classes;
 mod labels;
@@ -35,7 +35,7 @@ pub struct WordsSection {
 struct Looked {
     /// Words of sentences in which some word has a universal part of speech.
     tagged: u64,
-    /// Tokens of text that are there again in their sentence.
+    /// Text tokens that occur again in their sentence.
     repeated: u64,
 }
 

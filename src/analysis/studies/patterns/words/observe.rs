@@ -1,5 +1,5 @@
-//! One head over one sentence: how much of its attention goes to each word class, to words like the query, and to the
-//! query's own token elsewhere (docs/methodology/words.md).
+//! One head's attention in one sentence: to each word class, to words similar to the query, and to the query's other occurrences
+//! (docs/methodology/words.md).
 
 use multiversion::multiversion;
 
@@ -12,33 +12,33 @@ use crate::study::instruments::position::Profile;
 
 pub const TAGS: usize = Upos::ALL.len();
 
-/// The sets of queries that metrics are means over.
+/// The sets of queries over which metrics are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queries {
     /// Words of sentences in which some word has a UPOS.
     Words,
-    /// Words with another word of their UPOS.
+    /// Words that see another word of their UPOS.
     Tagged,
-    /// Tokens of text whose keys differ in likeness.
+    /// Text tokens whose keys differ in likeness.
     Likened,
-    /// Tokens of text that are there again.
+    /// Text tokens that see another occurrence of their id.
     Repeated,
-    /// The words of them that are no punctuation.
+    /// As `Repeated`, without punctuation.
     RepeatedWords,
 }
 
 pub const QUERIES: usize = 5;
 
-/// How many masses are summed: to each tag, then [`SAME_TAG`] and so on.
+/// Number of masses: one for each tag, then [`SAME_TAG`] and the following.
 pub const MASSES: usize = TAGS + 4;
 
-/// The mass on words of the query's own tag.
+/// Mass on words of the query's tag.
 pub const SAME_TAG: usize = TAGS;
-/// The likeness of what is attended to.
+/// Mean likeness of the attended keys.
 pub const LIKENESS: usize = TAGS + 1;
-/// The mass on the token's other occurrences.
+/// Mass on the token's other occurrences.
 pub const SAME_TOKEN: usize = TAGS + 2;
-/// The mass over tokens that are no punctuation.
+/// As [`SAME_TOKEN`], for tokens other than punctuation.
 pub const SAME_WORD: usize = TAGS + 3;
 
 pub fn queries_of(mass: usize) -> Queries {
@@ -58,7 +58,7 @@ pub struct SentenceMasses {
     pub profiles: [Profile; QUERIES],
 }
 
-/// Buffers for one row, and for sums over columns; reused from head to head.
+/// Buffers for one row and for column sums, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct RowScratch {
     row: Vec<f32>,
@@ -112,7 +112,7 @@ pub(super) fn tokens<'a>(
         let likeness = &tokens.likeness[start..start + row.len()];
         let seen_keys = token.seen.clone();
         if repeated {
-            // The rest beside the token itself may be next to nothing, which a difference would not show.
+            // Sums the other keys directly: the rest may be tiny, and a difference would lose it to rounding.
             room.row.clear();
             room.row.extend_from_slice(row);
             token.same.iter().for_each(|&same| room.row[same] = 0.0);

@@ -1,4 +1,4 @@
-//! A sentence as the metrics of words and meaning see it: all that does not depend on a head.
+//! A sentence for the metrics of `words`: everything that does not depend on a head.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,19 +12,19 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::cosines::cosines;
 
-/// The words of a sentence of which some have a UPOS.
+/// The words of a sentence in which some word has a UPOS.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedWords {
-    /// The words by their tags, each as its place in [`Upos::ALL`].
+    /// The words by tag, each tag as its index in [`Upos::ALL`].
     pub words: ClassedWords,
-    /// The mask in `masks` of each word's tag, if it sees another word of that tag.
+    /// Index in `masks` of the word's tag; `None` if the word sees no other word of its tag.
     pub fellows: Vec<Option<usize>>,
-    /// 1 for each word of a tag, 0 for the others; `[words]` each.
+    /// For each tag, 1 for its words and 0 for others, `[words]`.
     pub masks: Vec<Vec<f64>>,
 }
 
 impl TaggedWords {
-    /// The tagged words of a sentence, of whose keys queries see these; `None` if no word has a UPOS.
+    /// The tagged words of a sentence under `visibility`; `None` if no word has a UPOS.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Self> {
         let tag = |annotation: &Annotation| annotation.upos.map(|upos| upos as usize);
         let words = ClassedWords::new(sequence, visibility, from, tag)?;
@@ -39,7 +39,7 @@ impl TaggedWords {
         }
         let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
         let mut found = Self { words, fellows, masks };
-        // Words that see none of their fellows have none.
+        // Drops words that see no other word of their tag.
         if !found.words.is_whole {
             let sees = |query: usize, key: usize| found.same_tag(query, key) && found.words.even(query, key) > 0.0;
             let seen = |query: usize| found.words.others(query).any(|key| sees(query, key));
@@ -55,34 +55,33 @@ impl TaggedWords {
     }
 }
 
-/// The tokens of a sentence as queries and keys.
+/// The text tokens of a sentence as queries and keys.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub text: Vec<Text>,
-    /// How alike the keys of each query are to it, row after row, each of whole vectors.
+    /// Similarity of each query's keys to the query, row by row, padded to whole vectors.
     pub likeness: Vec<f32>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub place: usize,
-    /// The places of the keys that it sees, to whole vectors.
+    /// Positions of the visible keys, extended to whole vectors.
     pub seen: Range<usize>,
-    /// The tokens of text with its id that it sees, itself included.
+    /// Visible text tokens with the query's id, including the query.
     pub same: Vec<usize>,
     pub is_punctuation: bool,
-    /// The row of its keys in the likeness, if they differ in it.
+    /// Start of the query's row in [`Tokens::likeness`]; `None` if its keys do not differ in likeness.
     pub likeness: Option<usize>,
 }
 
-/// The fewest keys that likeness is standardised over: of two it is always 1 and -1.
+/// Fewest keys over which likeness is standardised; with two it is always 1 and -1.
 const FEWEST_KEYS: usize = 3;
 
-/// The smallest standard deviation of the cosines of a query that is more than rounding.
+/// Smallest standard deviation of a query's cosines that is more than rounding.
 const SMALLEST_DEVIATION: f64 = 1e-9;
 
 impl Tokens {
-    /// The tokens of a sentence, of whose keys queries see these.
     pub fn new(sequence: &Sequence, visibility: Visibility, embeddings: Option<&WordEmbeddings>) -> Self {
         let width = sequence.ids.len().next_multiple_of(LANES);
         let places: Vec<usize> = sequence.text_places().collect();
@@ -104,8 +103,8 @@ impl Tokens {
     }
 }
 
-/// The cosines of the word embeddings of each token of text with those of the others that it sees and that have another id,
-/// standardised over them; rows as wide as `width`, 0 for all but these keys.
+/// Cosines between each text token and the visible text tokens of other ids, by word embedding, standardised per token. Rows have
+/// `width` entries, 0 for other keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
 fn likeness(
     sequence: &Sequence,

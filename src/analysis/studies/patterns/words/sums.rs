@@ -1,4 +1,4 @@
-//! The sums of words and meaning, per block of sentences.
+//! The sums of the study `words`, per block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,11 +21,11 @@ use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rate
 /// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordHeadSums {
-    /// The summed attention of the eligible queries.
+    /// Summed attention of the eligible queries.
     pub masses: [ExactSum; MASSES],
-    /// Queries with any attention on the keys that likeness is about.
+    /// Queries with attention to keys for which likeness is defined.
     pub likened: u64,
-    /// Attention by offsets, of each set of queries.
+    /// Attention by offset, for each set of queries.
     pub profiles: [ProfileSums; QUERIES],
 }
 
@@ -40,11 +40,11 @@ impl WordHeadSums {
     }
 }
 
-/// The denominators: they depend on the sentences, not on the head.
+/// The denominators. They depend on the sentences alone, so all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordExposure {
     pub queries: [u64; QUERIES],
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with such queries, one per group of related sentences.
     pub sentences: [u64; QUERIES],
     pub tags: [u64; TAGS],
 }
@@ -55,16 +55,16 @@ merge_fields!(WordExposure { queries, sentences, tags });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
     pub exposure: WordExposure,
-    /// The masses of a head that attends evenly over what it sees.
+    /// Masses under even attention to visible keys.
     pub uniform: [ExactSum; MASSES],
-    /// The pairs of each set of queries, with the targets that [`targets`] says.
+    /// The query-key pairs of each set of queries, with their [`targets`].
     pairs: [PositionPairs; QUERIES],
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,
 }
 
 impl WordsBlock {
-    /// The mean of each mass over the pairs of each bin, with and without those of a block of this one.
+    /// The mean of each mass over the pairs of each offset bin, in the corpus and without `block`.
     pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
         let rates = |mass: usize| {
             let queries = queries_of(mass) as usize;
@@ -89,7 +89,7 @@ pub struct WordsSums {
     room: RowScratch,
 }
 
-/// How many masses are of a set of queries.
+/// Number of masses for a set of queries.
 fn targets(queries: usize) -> usize {
     if queries == Queries::Words as usize { TAGS } else { 1 }
 }
@@ -229,10 +229,10 @@ impl Sums for WordsSums {
     }
 }
 
-/// The cells of a head's sums in a block, or in all of them, with what they are divided by.
+/// The sums of one head, in one block or in all, with their denominators.
 pub(super) struct WordInputs<'a> {
     pub exposure: &'a WordExposure,
-    /// The denominators of the corpus: a class that the corpus lacks has no share, rather than a share of 0.
+    /// Exposure in the whole corpus: a class that occurs nowhere gives no fraction, instead of 0.
     pub corpus: &'a WordExposure,
     pub sums: &'a WordHeadSums,
     pub whole: &'a WordHeadSums,

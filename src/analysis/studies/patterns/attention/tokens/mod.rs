@@ -1,4 +1,4 @@
-//! Token-level sums of one head: where its attention goes, how far, and how widely (docs/methodology/attention.md).
+//! Token-level sums of one head: the targets, distance and spread of its attention (docs/methodology/attention.md).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -29,11 +29,11 @@ sums_of_a_head! {
         offset_argmax: OFFSETS,
     }
     single {
-        /// Attention to text tokens at most two away, the token itself left out.
+        /// Attention to text tokens at most two places away, without the token itself.
         window_mass,
         /// Mean distance of the attention that stays on text, summed over queries.
         distance,
-        /// Queries with any attention on text: the denominator of the distance.
+        /// Queries with attention to text: the denominator of `distance`.
         distance_queries,
         first_special_mass,
         /// Attention to the first token, in a decoder.
@@ -45,31 +45,30 @@ sums_of_a_head! {
         entropy,
         /// Entropy of the first special token's row, nats.
         first_special_entropy,
-        /// Largest weight of each text query's row, separators left out.
+        /// Largest weight of each text query's row, separators excluded.
         confidence,
     }
 }
 
-/// The denominators of the token-level metrics: they depend on the sentences, not on the head.
+/// The denominators of the token-level metrics. They depend on the sentences alone, so all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
-    /// Text queries.
     pub queries: Eligible,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with such a query, one per group of related sentences.
     pub offset_sentences: [u64; OFFSETS],
     /// Text queries that see the first special token.
     pub first_special_queries: Eligible,
-    /// Text queries that see the first token of what a decoder reads.
+    /// Text queries that see the first token of a decoder's input.
     pub first_token_queries: Eligible,
     /// Text queries that see a separator.
     pub separator_queries: Eligible,
     pub first_specials: Eligible,
     pub separators: Eligible,
-    /// The sum of `ln v(i)` over text queries: the entropy of even attention, nats.
+    /// Sum of `ln v(i)` over text queries: the entropy of even attention, nats.
     ///
-    /// A sentence of one token adds 0 here and to the entropies, so it does not count in their ratio.
+    /// A sentence of one token adds 0 here and to the entropies, so it drops out of their ratio.
     pub max_entropy: ExactSum,
     /// The sum of `ln v(i)` over the rows of first special tokens.
     pub first_special_max_entropy: ExactSum,
@@ -117,11 +116,11 @@ impl TokenExposure {
 
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffers {
-    /// The row, rounded up to whole vectors by zeros.
+    /// The row, padded with zeros to whole vectors.
     row: Vec<f32>,
-    /// The row with zeros for all but text, and with [`REACH`] zeros before and after it.
+    /// The row's weights on text and 0 on other tokens, with [`REACH`] zeros before and after.
     text: Vec<f32>,
-    /// `|i - m|` at place `i`, where `m` is half its length: from `m - query` on, the distances to `query`.
+    /// `|i - m|` at index `i`, with `m` half of the length. The slice from `m - query` on has the distances to `query`.
     distances: Vec<f64>,
 }
 
@@ -146,7 +145,7 @@ pub fn observe<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a 
         sums.entropy += view.entropy(query);
         observe_query(&mut sums, roles, query, view.row(query), buffers);
     }
-    // Nothing but text is ever summed by offset, so the window is what lies within it.
+    // Sums by offset contain text only, so the window is a range of offsets.
     let near = slot(WINDOW, 0)..=slot(0, WINDOW);
     sums.window_mass = sums.offset_mass[near].iter().sum::<f64>() - sums.offset_mass[slot(0, 0)];
     for &separator in &roles.separators {
@@ -175,12 +174,12 @@ fn observe_query(
         sums.offset_argmax[slot(query, favourite)] += 1.0;
     }
 
-    // A loop of its own, because the compiler keeps no sums in registers while it writes.
+    // A separate loop: the compiler keeps no sums in registers while it writes.
     for ((text, weight), kept) in text[REACH..REACH + width].iter_mut().zip(&*row).zip(&roles.is_text) {
         *text = weight * kept;
     }
     let (text_mass, moment) = moments(&text[REACH..REACH + width], &distances[distances.len() / 2 - query..][..width]);
-    // The text begins at REACH, so what is REACH before the query is at the query's own place.
+    // The text begins at REACH, so index `query` is the token REACH before the query.
     for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSETS]) {
         *sum += f64::from(weight);
     }
@@ -198,7 +197,7 @@ fn observe_query(
     sums.punctuation_mass += mass(row, &roles.punctuation);
 }
 
-/// The sum of some weights, and the sum of their products with their distances; whole vectors of both.
+/// The sum of the weights, and of the weights times distances. Both slices consist of whole vectors.
 #[inline(always)]
 fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
     let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);

@@ -21,7 +21,7 @@ use crate::study::metrics::metric::Denominator;
 mod tests;
 
 impl RelationMetrics {
-    /// The metrics from each block, `None` for one without such a word; `later` are the words that are left out of the test.
+    /// The metrics from each block, `None` for a block without such a word. `later` counts the words that tests leave out.
     pub(super) fn new(
         key: &RelationKey,
         blocks: &[Option<&RelationSums>],
@@ -106,19 +106,19 @@ impl RelationMetrics {
     }
 }
 
-/// The right predictions of the simplest parsers by block, each chosen on one fold and scored on the other.
+/// Right predictions of the simplest parsers per block, each parser selected on one fold and scored on the other.
 pub struct SimpleParsers {
     pub words: PerBlock,
-    /// The best head in the better direction; `None`, as of the others, where a fold has no such word.
+    /// The best head in its better direction. Here and below, `None` if a fold has no such word.
     pub head: Option<PerBlock>,
     pub offset: Option<PerBlock>,
-    /// The nearest words of word classes; `None` where no such word has one.
+    /// The best tag rules; `None` also if no such word has a UPOS.
     pub tags: Option<PerBlock>,
     pub next: PerBlock,
 }
 
 impl SimpleParsers {
-    /// The words with this relation in sums of so many heads; in a decoder one head in one direction is right on one side alone.
+    /// Parsers for one relation, from sums of `heads` heads. In a decoder, one direction of a head is right on one side only.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {
@@ -148,7 +148,7 @@ impl SimpleParsers {
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 impl ArcScores<'_> {
-    /// A head on the words against the other arcs of the same sentences; `None` where there are none.
+    /// A head's accuracy on these arcs less that on the other arcs of their sentences; `None` without other arcs.
     fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
         let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
@@ -174,7 +174,7 @@ impl ArcScores<'_> {
         }
     }
 
-    /// `later` are the words on which only the one or the other is right, in sentences that the test leaves out.
+    /// `later` counts the words that only the head or only the offset gets right, in sentences that the test leaves out.
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
@@ -223,10 +223,10 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The distances that are distinguished, with the farthest of each.
+/// Classes of distance, with the largest distance of each.
 const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
 
-/// The accuracy by distance and side, near and left first; `[PLACES]` words, and those predicted rightly.
+/// Accuracy by distance and side, near before far and left before right, from counts by offset class, `[PLACES]`.
 fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> {
     let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
     let mut nearer = 0;
@@ -252,17 +252,17 @@ impl RelationSums {
     }
 }
 
-/// Place and direction of the head with most hits, of those that the model has; ties go to the lowest place, then to [`Direction::BOTH`]'s first.
+/// The head with most hits, and its direction. Ties go to the lowest index, then to the first of [`Direction::BOTH`].
 fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
     let seen = directions(side);
     let present = (0..sums.hits.len()).filter(|&place| has(place));
     let all = present.flat_map(|place| seen.iter().map(move |&direction| (place, direction as usize)));
-    // Of equal ones `max_by_key` takes the last.
+    // Among equals, `max_by_key` takes the last.
     let best = all.rev().max_by_key(|&(place, direction)| sums.hits[place][direction]);
     best.unwrap_or((0, seen[0] as usize))
 }
 
-/// The slot of the offset with most hits; ties go to the smaller distance, then to the word on the right.
+/// The index of the offset with most hits. Ties go to the smaller distance, then to the right.
 fn best_offset(sums: &RelationSums) -> usize {
     let rank = |&slot: &usize| {
         let offset = offset_at(slot);

@@ -1,4 +1,4 @@
-//! Shares that parsers get right, with their intervals, and how far one is ahead of another.
+//! Accuracies of parsers, and the lead of one parser over another, with intervals.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct Difference {
     pub ci95: Option<Interval>,
 }
 
-/// A parser.
+/// The accuracy of a parser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserAccuracy {
     /// Its name.
@@ -42,11 +42,11 @@ pub struct ParserAccuracy {
     /// The share of words for which it finds the gold head.
     #[serde(flatten)]
     pub share: Share,
-    /// The accuracy of attention less that; null of attention itself.
+    /// The accuracy of attention less this parser's; null for attention itself.
     pub ahead: Difference,
 }
 
-/// The share of words that are right, given both by block; null where there are none.
+/// The share of right words with its interval, from counts per block; empty without words.
 pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
     if words.iter().all(|&words| words == 0.0) {
         return Share::default();
@@ -55,14 +55,14 @@ pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
     Share { accuracy: Some(share.all()), ci95: share.interval() }
 }
 
-/// How much more of the same words one gets right than another.
+/// The difference of the accuracies of two parsers on equal words, from their counts of right words per block.
 pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
     let difference = Jackknife::new(&difference, words).on(Scale::Difference);
     Difference { difference: Some(difference.all()), ci95: difference.interval() }
 }
 
-/// The accuracies of parsers on the same words, from the words of each that are right, and how far the first is ahead.
+/// The accuracies of parsers on equal words, and the lead of the first parser over each, from counts of right words per block.
 pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
     let some = words.iter().any(|&words| words > 0.0);
     let first = right[0];
@@ -77,7 +77,7 @@ pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) 
     names.iter().zip(right).map(of).collect()
 }
 
-/// A difference in points, with its sign and half of its interval.
+/// A difference in percentage points, with its sign and half of its interval.
 pub fn signed(points: f64, ci95: Option<Interval>) -> String {
     let points = decimal(100.0 * points, 1);
     format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus_percent(ci95))
@@ -88,7 +88,7 @@ pub fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
     table
 }
 
-/// Words, and those that are right, by block.
+/// Counts of words and of right predictions, per block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParserHits {
     pub words: PerBlock,
@@ -116,22 +116,22 @@ impl ParserHits {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// The words of each relation, by the names under which arcs are scored.
+    /// Words by relation, under the names by which arcs are scored.
     pub relations: BTreeMap<String, ParserHits>,
-    /// The roots of sentences: right is that the root is likelier than any word.
+    /// Roots of sentences. Right: the root node scores higher than any word.
     pub roots: ParserHits,
-    /// Sentences of several words: right is that their predicted heads form a tree.
+    /// Sentences of several words. Right: the predicted heads form a tree.
     pub trees: ParserHits,
 }
 
 impl Tally {
-    /// Counts the correct predictions of a parser on some sentences; one-word sentences score nothing.
+    /// Counts a parser's right predictions on some sentences; one-word sentences do not count.
     pub fn new(parser: &Parser, sentences: &[&KeptSentence]) -> Self {
         let mut scores = NodeScores::default();
         Self::of(sentences.iter().map(|&sentence| (sentence, parser.heads_of(sentence, &mut scores))))
     }
 
-    /// Counts the correct predictions among the likeliest word of each word of some sentences, and whether the root is likelier.
+    /// As [`Self::new`], from predictions: for each word its likeliest head word, and whether the root is likelier.
     pub fn of<'a>(predicted: impl IntoIterator<Item = (&'a KeptSentence, Vec<(Option<usize>, bool)>)>) -> Self {
         let mut tally = Self::default();
         for (sentence, found) in predicted.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
@@ -162,7 +162,7 @@ impl Tally {
     }
 }
 
-/// Whether predicted heads form a tree: one word has the root for its head, and from every other the heads lead to it.
+/// Whether predicted heads form a tree: exactly one word has the root as head, and every word leads to it.
 fn is_tree(heads: &[(Option<usize>, bool)]) -> bool {
     let up = |word: usize| heads[word].0.filter(|_| !heads[word].1);
     let leads_to_root = |word: usize| {

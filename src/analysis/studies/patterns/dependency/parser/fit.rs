@@ -1,4 +1,4 @@
-//! The parser that is likeliest on some sentences (docs/methodology/parser.md).
+//! Maximum-likelihood fit of the parser, with a ridge penalty (docs/methodology/parser.md).
 
 use std::num::NonZeroUsize;
 
@@ -8,17 +8,17 @@ use super::sentence::{Gold, KeptSentence};
 use crate::studies::patterns::dependency::arcs::PLACES;
 use crate::system::parallel::in_parallel;
 
-/// The penalty on the square of every parameter.
+/// Ridge penalty on each parameter.
 pub const PENALTY: f64 = 1e-4;
 
-/// The length of the gradient at which a fit ends.
+/// Gradient norm at which a fit ends.
 pub const TOLERANCE: f64 = 1e-6;
 
 pub fn penalty(at: &[f64]) -> f64 {
     PENALTY * at.iter().map(|at| at * at).sum::<f64>()
 }
 
-/// A result on each fold of each of so many things.
+/// Computes `of(item, fold)` for both folds of `count` items, in parallel.
 pub fn on_folds<T: Send>(threads: NonZeroUsize, count: usize, of: impl Fn(usize, usize) -> T + Sync) -> Vec<[T; 2]> {
     let work: Vec<(usize, usize)> = (0..count).flat_map(|thing| [(thing, 0), (thing, 1)]).collect();
     let mut halves = in_parallel(threads, work, |(thing, fold)| of(thing, fold)).into_iter();
@@ -28,7 +28,7 @@ pub fn on_folds<T: Send>(threads: NonZeroUsize, count: usize, of: impl Fn(usize,
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Heads, ascending, by their places among all heads.
+    /// Indices of the heads among all heads, ascending.
     pub heads: Vec<usize>,
     pub distances: bool,
 }
@@ -36,7 +36,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     pub parser: Parser,
-    /// The weights of its heads on attention divided by its standard deviation, `[heads]`; 0 where it does not vary.
+    /// The weights for standardised attention, `[heads]`; 0 for attention that does not vary.
     pub standardised: Vec<[f64; 2]>,
     pub course: FitCourse,
 }
@@ -91,14 +91,14 @@ impl Fitted {
     }
 }
 
-/// The words of a sentence that have a head, by their places.
+/// Indices of the words whose head is known.
 fn dependents(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
     let words = sentence.words.iter().enumerate();
     words.filter(|(_, word)| word.gold != Gold::Unknown).map(|(place, _)| place)
 }
 
-/// Factors that give the attention of each head, from a word and to it, a standard deviation of 1 among the heads that a word could
-/// have, `[heads]`; 0 where it does not vary.
+/// Factors that scale each head's attention, from a word and to it, to a standard deviation of 1 within a word's candidates,
+/// `[heads]`. 0 for attention that does not vary.
 fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
     let candidates: usize = sentences.iter().map(|sentence| dependents(sentence).count() * sentence.words.len()).sum();
     let mut weights = Vec::new();

@@ -1,4 +1,4 @@
-//! A parser: weights of heads, from which every word has a score for each word that could be its head, and for the root.
+//! The parser: from weights of heads to scores of each word's candidate heads and of the root.
 
 use std::iter::zip;
 
@@ -9,25 +9,25 @@ use super::sentence::{Gold, KeptSentence};
 use crate::linalg::lanes::{LANES, across};
 use crate::studies::patterns::dependency::arcs::place_of;
 
-/// A graph-based parser: the score of a word's head is linear in the attention between the two, in both directions, or in distances.
+/// A graph-based parser: a candidate head's score is linear in the attention in both directions, or depends on the distance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parser {
-    /// The heads that it reads, ascending, by their places among all heads.
+    /// Indices of the heads used, ascending.
     pub heads: Vec<usize>,
-    /// The weight of the attention of each of them, from the dependent and to it, `[heads]`.
+    /// Weights of each head's attention, from the dependent and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
     pub root: f64,
-    /// The score of each distance, by [`place_of`], `[PLACES]`; empty if it knows none.
+    /// Score of each distance, by [`place_of`], `[PLACES]`; empty if the parser uses no distances.
     pub distances: Vec<f64>,
 }
 
-/// Room for the scores of a sentence, reused from sentence to sentence.
+/// Score buffers, reused from sentence to sentence.
 #[derive(Debug, Default)]
 pub struct NodeScores {
     weights: Vec<f32>,
-    /// `[nodes, nodes]`: what each row's node has with each column's, by its own attention.
+    /// `[nodes, nodes]`, dependent by head: scores from the dependent's attention to the head; then from all evidence.
     out: Vec<f64>,
-    /// `[nodes, nodes]`: what each column's node has with each row's, by the attention of the row's node.
+    /// `[nodes, nodes]`, head by dependent: scores from the head's attention to the dependent.
     back: Vec<f64>,
 }
 
@@ -56,8 +56,8 @@ impl Parser {
         out
     }
 
-    /// The share of `exp` of each node's score among the other words and the root, as heads of each word with a head, in
-    /// `scores.out`; other shares are 0. Returns the sum of `-ln p` of the gold heads.
+    /// Softmax of the scores of the other words and the root, for each word with a known head, into `scores.out`; other entries
+    /// are 0. Returns the sum of `-ln p` of the gold heads.
     fn shares(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         self.score(sentence, scores);
@@ -80,7 +80,7 @@ impl Parser {
         loss
     }
 
-    /// The sum of `-ln p` of the gold heads; its derivatives by weights, root and distances, in this order, are added to `slopes`.
+    /// The sum of `-ln p` of the gold heads. Adds its derivatives to `slopes`: by weights, root and distances, in this order.
     pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let loss = self.shares(sentence, scores);
@@ -90,7 +90,7 @@ impl Parser {
         for (dependent, word) in sentence.words.iter().enumerate() {
             let Some(gold) = word.gold.node(root) else { continue };
             let row = &mut out[dependent * nodes..][..nodes];
-            // What the probability is above what it should be: the derivative by the score.
+            // Probability minus target: the derivative by the score.
             row[gold] -= 1.0;
             for (head, &share) in row.iter().enumerate() {
                 back[head * nodes + dependent] = share;
@@ -110,8 +110,8 @@ impl Parser {
         loss
     }
 
-    /// Appends rows whose products sum to the second derivatives of the loss: of each word the nodes as its heads,
-    /// centred by their shares (see [`centre`]); the attention of heads is multiplied by `scales`.
+    /// Appends rows whose outer products sum to the second derivatives of the loss. Each word's candidate heads are centred by
+    /// their probabilities ([`centre`]), and attention is multiplied by `scales`.
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
     pub fn curvature(
         &self,
@@ -152,7 +152,7 @@ impl Parser {
         }
     }
 
-    /// The word that each word most likely depends on, and whether the root is likelier: [`likeliest`] of each, `[words]`.
+    /// The likeliest head word of each word, and whether the root is likelier ([`likeliest`]), `[words]`.
     pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
@@ -160,8 +160,8 @@ impl Parser {
     }
 }
 
-/// The word that scores highest as the head of a word, the first of equal ones, `None` of a word without others; and whether the root,
-/// whose score is the last of the row, is higher.
+/// The word with the highest score as the head of `dependent` (the first among equals; `None` in a one-word sentence), and
+/// whether the root scores higher. The root's score is the last of the row.
 pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
     let root = row.len() - 1;
     let others = (0..root).filter(|&head| head != dependent);
@@ -170,7 +170,7 @@ pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
 }
 
 impl Gold {
-    /// The node that is the head, the root being the last; `None` where it is unknown.
+    /// The index of the head's node, with the root last; `None` if unknown.
     pub fn node(self, root: usize) -> Option<usize> {
         match self {
             Self::Root => Some(root),

@@ -1,5 +1,5 @@
-//! The baseline of the parser that sees no attention: how far words are apart, and which they are by their embeddings. Attention
-//! knows both, so being ahead of distances alone says little of what heads compute (docs/methodology/parser.md).
+//! The baseline parser without attention: distances between words, and their identity by embeddings. Attention knows both, so a
+//! lead over distances alone says little about what heads compute (docs/methodology/parser.md).
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
 
-/// The embedding of each token of a word, where they are kept.
+/// The embedding of each token that occurs, if embeddings are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KeptEmbeddings {
     are_kept: bool,
-    /// Empty where they are not kept.
+    /// Embedding by token id; empty if not kept.
     of_tokens: BTreeMap<u32, Vec<f32>>,
     #[serde(skip)]
     table: Option<WordEmbeddings>,
 }
 
 impl KeptEmbeddings {
-    /// No embedding yet, to be kept.
+    /// An empty set that keeps embeddings.
     pub fn kept() -> Self {
         Self { are_kept: true, ..Self::default() }
     }
@@ -41,12 +41,12 @@ impl KeptEmbeddings {
         }
     }
 
-    /// The length of an embedding; `None` where none is kept.
+    /// The length of an embedding; `None` if none is kept.
     pub fn width(&self) -> Option<usize> {
         self.of_tokens.values().next().map(Vec::len)
     }
 
-    /// The mean embedding of the tokens of a word; `None` where none is kept.
+    /// The mean embedding of a word's tokens; `None` if none is kept.
     pub fn mean(&self, tokens: &[u32]) -> Option<Vec<f64>> {
         let mut mean = vec![0.0; self.width()?];
         for token in tokens {
@@ -57,7 +57,7 @@ impl KeptEmbeddings {
         Some(mean)
     }
 
-    /// Whether all are finite and of one length, as they may not be in a file.
+    /// Whether all embeddings are finite and of one length; those from a file may not be.
     pub fn fit(&self) -> bool {
         let width = self.width();
         let is_embedding =
@@ -74,22 +74,22 @@ impl Merge for KeptEmbeddings {
     }
 }
 
-/// Principal components of word embeddings that the baseline knows.
+/// Principal components of word embeddings that the baseline uses.
 pub const COMPONENTS: usize = 40;
 
-/// Candidate penalties on the squares of all parameters; each fold chooses one by its halves.
+/// Candidate ridge penalties. Each fold selects one by fitting on one of its halves and scoring on the other.
 pub const RIDGES: [f64; 5] = [1e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 
-/// The length of the gradient at which a fit ends whose penalty is on trial.
+/// Gradient norm at which a fit with a candidate penalty ends.
 const TRIAL_TOLERANCE: f64 = 1e-4;
 
-/// Distances that are told apart: 1 to 10, 11 to 20, and farther, on either side.
+/// Buckets of distances: 1 to 10, 11 to 20, and farther, on either side.
 const BUCKETS: usize = 24;
 
-/// The parameters of a bucket: its own score, and the weights of the components of the word and of its candidate.
+/// Parameters per bucket: a score, and weights of the components of the word and of its candidate.
 const OF_BUCKET: usize = 1 + 2 * COMPONENTS;
 
-/// Number of parameters: the buckets', and the root's score with its weights of the word's components.
+/// Number of parameters: all buckets, then the root's score and its weights of the word's components.
 const PARAMETERS: usize = BUCKETS * OF_BUCKET + 1 + COMPONENTS;
 
 fn bucket(word: usize, candidate: usize) -> usize {
@@ -101,13 +101,13 @@ fn bucket(word: usize, candidate: usize) -> usize {
     }
 }
 
-/// A word with those among which one is chosen for it.
+/// A word with the candidates for its head or target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LexicalChoice {
     pub word: usize,
-    /// By their places, ascending; after the last word the root.
+    /// Candidates by index, ascending. The index after the last word is the root.
     pub candidates: Vec<usize>,
-    /// The right ones, by their places in `candidates`; none where it is not known.
+    /// Indices of the right ones in `candidates`; empty if unknown.
     pub targets: Vec<usize>,
 }
 
@@ -118,7 +118,7 @@ pub struct LexicalSentence<'a> {
     pub choices: Vec<LexicalChoice>,
 }
 
-/// A sentence with the components of its words, `[words, COMPONENTS]`.
+/// A sentence with the principal components of its words, `[words, COMPONENTS]`.
 struct Projected<'a> {
     sentence: &'a LexicalSentence<'a>,
     components: Vec<f64>,
@@ -133,19 +133,19 @@ impl Projected<'_> {
         self.sentence.words.len()
     }
 
-    /// The choices whose right one is known.
+    /// The choices whose target is known.
     fn known(&self) -> impl Iterator<Item = &LexicalChoice> {
         self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
     }
 }
 
-/// The baseline as it was fitted on one fold.
+/// The baseline fitted on one fold.
 pub struct LexicalFit {
     pub course: FitCourse,
     pub ridge: f64,
 }
 
-/// The baseline as it was fitted on each fold, and the scores of all candidates by what was fitted on the other fold.
+/// The baseline fitted on each fold, and the scores of all candidates by the other fold's fit.
 pub struct Lexical {
     pub fits: [LexicalFit; 2],
     /// `[sentences][choices][candidates]`
@@ -161,7 +161,7 @@ impl Lexical {
         let projected = in_parallel(context.threads, [0, 1], |fold: usize| spaces[fold].project(embeddings, sentences));
         let halves = [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter();
         let trials: Vec<_> = halves.flat_map(|(fold, half)| RIDGES.map(|ridge| (fold, half, ridge))).collect();
-        // What is fitted on one half of the fold leaves of the other, for each penalty.
+        // For each penalty, the loss on the other half of the fold.
         let losses = in_parallel(context.threads, trials, |(fold, half, ridge)| {
             let own = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half);
             let others = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 != half);
@@ -201,15 +201,15 @@ fn taken<'a>(sentences: &'a [Projected<'a>], takes: impl Fn(usize) -> bool) -> V
     sentences.iter().filter(|one| takes(one.sentence.block)).collect()
 }
 
-/// The leading components of the embeddings of a fold's words.
+/// The leading principal components of the embeddings of a fold's words.
 pub struct Space {
     mean: Vec<f64>,
-    /// `[COMPONENTS, width]`, each by its standard deviation, so that a component has a variance of 1; 0 beyond the embeddings' own.
+    /// `[COMPONENTS, width]`, scaled so that each component has variance 1. Rows beyond the rank are 0.
     directions: Vec<f64>,
 }
 
 impl Space {
-    /// The spaces of the words of each fold, by the ids of their tokens; `None` where the encoder gives no access to its embeddings.
+    /// The principal components of each fold's words (token ids). `None` if the encoder gives no access to its embeddings.
     pub fn of_folds(
         embeddings: &KeptEmbeddings,
         words: &[Vec<&[u32]>; 2],
@@ -235,7 +235,7 @@ impl Space {
         order.sort_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a]));
         let mut directions = vec![0.0; COMPONENTS * width];
         for (own, &place) in directions.chunks_exact_mut(width.max(1)).zip(&order) {
-            // What does not vary but by rounding says nothing.
+            // Leaves out directions that vary only by rounding.
             if eigenvalues[place] > 1e-12 * eigenvalues[order[0]] {
                 let scale = eigenvalues[place].sqrt().recip();
                 own.iter_mut().zip(eigenvectors.column(place).iter()).for_each(|(own, value)| *own = value * scale);
@@ -281,7 +281,7 @@ fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &
     scores.extend(choice.candidates.iter().map(of_candidate));
 }
 
-/// The sum over choices of the mean of `-ln p` of the right candidates, no penalty; its derivatives are added to `slopes`.
+/// Sum over choices of the mean `-ln p` of the targets, without penalty. Adds its derivatives to `slopes`.
 fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
     for sentence in sentences {

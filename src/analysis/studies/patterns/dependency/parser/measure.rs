@@ -1,4 +1,4 @@
-//! Parsers fitted on each fold and scored on the other, beside simpler ones.
+//! Fits parsers on each fold, scores them on the other, and compares them with simpler parsers.
 
 use super::accuracies::{ParserAccuracy, ParserHits, Tally, accuracies, difference, share};
 use super::fit::{Evidence, Fitted, PENALTY, TOLERANCE, on_folds};
@@ -21,13 +21,13 @@ struct Plan<'a> {
     evidence: Evidence,
 }
 
-/// A parser that was fitted on each fold, and what it gets right in the other.
+/// A parser fitted on each fold, and its right predictions in the other fold.
 struct Parsed {
     fits: [Fitted; 2],
     tally: Tally,
 }
 
-/// The parsers of the report, and after them one without each layer.
+/// The parsers of the report, followed by one without each layer.
 fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>> {
     let HeadGrid { layers, heads } = trained.grid;
     let all = || (0..layers * heads).collect::<Vec<_>>();
@@ -64,7 +64,7 @@ fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     halves.into_iter().map(parsed).collect()
 }
 
-/// Why no parser can be fitted and scored, if none can.
+/// The reason why no parser can be fitted and scored, if any.
 fn hindrance(sums: &ParserSums) -> Option<String> {
     if sums.sentences.is_empty() {
         return Some("no sentence of the sample has a dependency tree".to_owned());
@@ -84,7 +84,7 @@ fn hindrance(sums: &ParserSums) -> Option<String> {
 }
 
 impl ParserReport {
-    /// Measures parsers from the sums of the model, of an untrained one, and of single heads in the same sentences.
+    /// Measures parsers from the sums of the trained model, of an untrained one, and of single heads on the same sentences.
     pub fn new(
         trained: &ParserSums,
         untrained: &ParserSums,
@@ -132,7 +132,7 @@ impl ParserReport {
     }
 }
 
-/// The words of a sentence with the other words and the root among which the head of each is looked for.
+/// The words of a sentence; the candidates for each word's head are all other words and the root.
 fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     let root = sentence.words.len();
     let choice = |(word, kept): (usize, &KeptWord)| {
@@ -147,7 +147,7 @@ fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     }
 }
 
-/// The baseline of distances and embeddings on each fold, tallied on the other; `None` where there are no embeddings.
+/// The baseline of distances and embeddings, fitted on each fold and scored on the other. `None` without embeddings.
 fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
     let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
     let words = [0, 1].map(|fold| {
@@ -158,7 +158,7 @@ fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFi
     let Lexical { fits, scores } = Lexical::new((&sums.embeddings, &spaces), &sentences, context);
     let heads_of = |scores: Vec<Vec<f64>>| {
         let of_word = |(word, mut scores): (usize, Vec<f64>)| {
-            // Its own place, which no word has among its candidates.
+            // Reinserts the word itself, which is not among its candidates.
             scores.insert(word, f64::NEG_INFINITY);
             likeliest(word, &scores)
         };
@@ -172,7 +172,7 @@ fn total(hits: &ParserHits) -> u64 {
     hits.words.iter().sum::<f64>() as u64
 }
 
-/// The words of a relation; of `all` where there is none but punctuation, no word.
+/// The counts of a relation; `all` is missing if every word is punctuation.
 fn hits_of(tally: &Tally, relation: &str) -> ParserHits {
     tally.relations.get(relation).cloned().unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! The dependency tree that all heads together hold: the attention-only probe of Clark et al. 2019; and likewise the links of the user's
-//! own (docs/methodology/parser.md).
+//! The attention-only probe of Clark et al. 2019: a dependency parser on the attention of all heads together. Users' links are
+//! read out likewise (docs/methodology/parser.md).
 
 mod accuracies;
 mod fit;
@@ -24,7 +24,7 @@ use links::sums::LinkParserSums;
 use section::{ParserReport, ParserSection};
 use sums::ParserSums;
 
-/// The tree that can be read out of all heads together.
+/// Study `parser`: the dependency tree that can be read out of all heads together.
 pub struct AttentionParser;
 
 const SEED: u64 = 0;
@@ -70,7 +70,7 @@ impl Study for AttentionParser {
     }
 }
 
-/// The sums of the model and of the untrained one.
+/// The sums of the trained and of the untrained model.
 fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
     let sums: Vec<&S> = observed.each().collect();
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))

@@ -1,6 +1,6 @@
-//! Minima of convex functions: of many variables by L-BFGS (Liu & Nocedal 1989; Nocedal & Wright 2006, section 7.2), of few by
-//! Newton's method (section 3.3), and with an L1 penalty by a proximal Newton method: the penalised quadratic model of a step is
-//! minimised by coordinate descent (Friedman, Hastie & Tibshirani 2010; Lee, Sun & Saunders 2014).
+//! Minimisers of convex functions. L-BFGS for many variables (Liu & Nocedal 1989; Nocedal & Wright 2006, section 7.2), and
+//! Newton's method for few (section 3.3). With an L1 penalty, a proximal Newton method: coordinate descent minimises the
+//! penalised quadratic model of each step (Friedman, Hastie & Tibshirani 2010; Lee, Sun & Saunders 2014).
 
 use std::iter::zip;
 
@@ -9,23 +9,23 @@ use lbfgs::Lbfgs;
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// Steps that the approximation of the Hessian remembers: with 30 as with 10 they take little time beside one evaluation, and
-/// fewer evaluations are needed (Liu & Nocedal 1989, table 2).
+/// L-BFGS memory in steps. 30 steps cost as little beside one evaluation as 10, and save evaluations (Liu & Nocedal 1989, table
+/// 2).
 const MEMORY: usize = 30;
 
-/// Most steps. A fit of the 72 heads of a small encoder takes some hundred; what has not ended by then does not end.
+/// Maximum number of L-BFGS steps. The 72 heads of a small encoder need some hundred; a fit beyond the maximum does not converge.
 const MOST_STEPS_OF_MANY: u64 = 5000;
 
-/// The decrease that a step must have, as a share of what the slope promises (Nocedal & Wright 2006, section 3.1).
+/// Least decrease of a step, as a share of the slope's prediction (Armijo; Nocedal & Wright 2006, section 3.1).
 const ARMIJO: f64 = 1e-4;
 
-/// The share of a value below which differences may be rounding: sums of a million terms err by less.
+/// Relative difference of values that may be rounding: sums of a million terms err by less.
 const ROUNDING: f64 = 1e-10;
 
-/// How often a step is halved: afterwards it changes nothing in double precision.
+/// Maximum number of halvings of a step; a smaller step changes nothing in double precision.
 const MOST_HALVINGS: u32 = 60;
 
-/// Where a function is smallest, as far as the search came.
+/// The point where a search for a minimum ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
     pub at: Vec<f64>,
@@ -42,29 +42,28 @@ impl Minimum {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitCourse {
-    /// The words, sources or pairs that it was fitted to.
+    /// Number of words, sources or pairs in the fit.
     pub count: u64,
-    /// The mean of `-ln p` over them, without the penalty.
+    /// Mean of `-ln p` over them, without the penalty.
     pub loss: f64,
     pub steps: u64,
-    /// The length of the gradient at the end; with an L1 penalty of the shortest subgradient.
+    /// Norm of the final gradient; with an L1 penalty, of the shortest subgradient.
     pub gradient: f64,
 }
 
-/// The minimum of a function that writes its gradient and returns its value, searched from 0 until the gradient is not
-/// longer than `tolerance`. The function is smooth and convex, so a step that decreases it by [`ARMIJO`] will do: the
-/// curvature along it is never negative.
+/// Minimises a smooth convex function from 0, until the gradient norm is at most `tolerance`. The function writes its gradient
+/// and returns its value. Convexity makes the [`ARMIJO`] condition sufficient: the curvature along a step is never negative.
 pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
-    // Steps near the minimum are short, and no less true for that.
+    // Near the minimum steps are short, but their curvature is still valid: accept all.
     let mut memory = Lbfgs::<f64>::new(size, MEMORY).with_sy_epsilon(0.0);
     memory.update_hessian(&gradient, &at);
     let mut steps = 0;
     while norm(&gradient) > tolerance && steps < MOST_STEPS_OF_MANY {
         let mut direction = gradient.clone();
         memory.apply_hessian(&mut direction);
-        // Before there is any curvature to go by, a step of length 1 at most.
+        // The first step has no curvature estimate, so its length is at most 1.
         let step = if steps == 0 { 1.0_f64.min(1.0 / norm(&gradient)) } else { 1.0 };
         let Some(reached) = descend((&mut at, &mut gradient, value), &direction, step, &mut function) else { break };
         value = reached;
@@ -74,7 +73,7 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     Minimum { gradient: norm(&gradient), at, value, steps }
 }
 
-/// Goes against a direction by the first of `step` and its halves that decreases a function ([`is_lower`]); `None` if none does.
+/// Steps against `direction`, halving `step` until the function decreases ([`is_lower`]). `None` if no step decreases it.
 fn descend(
     (at, gradient, value): (&mut [f64], &mut [f64], f64),
     direction: &[f64],
@@ -96,8 +95,8 @@ fn descend(
     None
 }
 
-/// Whether a step from one value to another decreases the function: by [`ARMIJO`] of the change that the slope promises, or, where the
-/// values differ by rounding only, because it shortens the gradient (as the approximate Wolfe conditions of Hager & Zhang 2005).
+/// Whether a step decreases the function: by [`ARMIJO`] times the predicted change. Where the values differ only by rounding, a
+/// shorter gradient suffices (as in the approximate Wolfe conditions of Hager & Zhang 2005).
 fn is_lower((from, to): (f64, f64), promised: f64, shortens: impl FnOnce() -> bool) -> bool {
     to <= from + ARMIJO * promised || (to <= from + from.abs() * ROUNDING && shortens())
 }
@@ -110,15 +109,15 @@ fn norm(vector: &[f64]) -> f64 {
     dot(vector, vector).sqrt()
 }
 
-/// Most steps; a fit takes ten to twenty.
+/// Maximum number of Newton steps; a fit takes ten to twenty.
 const MOST_STEPS: u64 = 200;
 
-/// A step that shortens the gradient to this share of it was good enough for the second derivatives to serve once more: they cost as
-/// much as ten evaluations (Shamanskii 1967).
+/// A step that shrinks the gradient norm below this share keeps the second derivatives for the next step (Shamanskii 1967).
+/// Computing them costs as much as ten evaluations.
 const GOOD_STEP: f64 = 0.5;
 
-/// The minimum, as [`minimise`] has it, of a strictly convex function of few variables; `curvature` has its second
-/// derivatives, `[size, size]`, positive definite, not always exact.
+/// As [`minimise`], for a strictly convex function of few variables. `curvature` returns the second derivatives, `[size, size]`,
+/// which must be positive definite but may be inexact.
 pub fn newton(
     size: usize,
     tolerance: f64,
@@ -142,15 +141,15 @@ pub fn newton(
     Minimum { gradient: norm(&gradient), at, value, steps }
 }
 
-/// The share of the violation that may be left in the model of a step: less would be lost to the next model.
+/// Tolerance of the inner minimisation, as a share of the subgradient norm: the next model would lose more precision.
 const INNER: f64 = 0.1;
 
-/// Most rounds over the coordinates of one model; some hundred are needed where terms are alike.
+/// Maximum number of coordinate rounds per model; nearly collinear terms need some hundred.
 const MOST_ROUNDS: usize = 10_000;
 
-/// The minimum of a function and the absolute values of the first `penalised` of its variables, searched from `start`
-/// until the shortest subgradient is not longer than `tolerance`. The function writes its gradient and returns its
-/// value; `curvature` has its second derivatives, `[size, size]`, which need be neither positive definite nor exact.
+/// Minimises a function plus the absolute values of its first `penalised` variables, from `start` until the norm of the shortest
+/// subgradient is at most `tolerance`. The function writes its gradient and returns its value. `curvature` returns the second
+/// derivatives, `[size, size]`, which may be indefinite and inexact.
 pub fn proximal_newton(
     (start, penalised): (Vec<f64>, usize),
     tolerance: f64,
@@ -196,7 +195,7 @@ fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
     at.iter().zip(gradient).enumerate().map(of).collect()
 }
 
-/// The derivative of a coordinate that is nearest to 0, with the penalty where it is penalised.
+/// The element of a coordinate's subdifferential that is nearest to 0.
 fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
     match is_penalised {
         false => slope,
@@ -205,14 +204,14 @@ fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
     }
 }
 
-/// The step to the minimum of the quadratic model with the penalty, until its shortest subgradient is not longer than `tolerance`.
+/// The step to the minimum of the penalised quadratic model, by coordinate descent up to `tolerance`.
 fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
     let size = at.len();
     let (mut step, mut slopes) = (vec![0.0; size], gradient.to_vec());
     for _ in 0..MOST_ROUNDS {
         for place in 0..size {
             let curve = curvature[place * size + place];
-            // A term that never varies has no weight.
+            // A term that never varies keeps the weight 0.
             if curve <= 0.0 {
                 continue;
             }
@@ -235,10 +234,10 @@ fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f
     step
 }
 
-/// Rows whose products are computed together.
+/// Number of rows multiplied at a time.
 pub const ROWS: usize = 4096;
 
-/// A sum of products `x xᵀ` of rows `x`, `[size, size]`: of some rows at a time in single precision, their sums in double.
+/// A sum of outer products `x xᵀ`, `[size, size]`: batches of rows in single precision, added in double precision.
 pub struct Curvature {
     pub whole: Vec<f64>,
     part: Vec<f32>,
@@ -246,13 +245,13 @@ pub struct Curvature {
 }
 
 impl Curvature {
-    /// A diagonal matrix, to which products are added.
+    /// Starts from a diagonal matrix.
     pub fn new(size: usize, diagonal: f64) -> Self {
         let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
         Self { whole: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
     }
 
-    /// Adds the products of rows, divided by a count.
+    /// Adds the outer products of the rows, divided by `count`.
     pub fn add(&mut self, rows: &[f32], count: f64) {
         let own = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
         multiply(MatrixMut::new(&mut self.part, self.size, self.size), own.transposed(), own);
@@ -260,7 +259,7 @@ impl Curvature {
     }
 }
 
-/// Makes of rows `x` with probabilities `p` the rows `sqrt p (x - m)`, `m = sum p x`; `mean` is room for a row.
+/// Turns rows `x` with probabilities `p` into `sqrt p (x - m)`, `m = sum p x`; `mean` is a buffer for one row.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 pub fn centre(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
     mean.fill(0.0);

@@ -1,4 +1,4 @@
-//! A sentence of the sample: its arcs, and the attention between its words in every head.
+//! A sampled sentence: its arcs, and the attention between its words in every head.
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -15,12 +15,12 @@ use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::sums::Sight;
 
-/// Where the head of a word is, among the words that can be heads in its sentence and the root.
+/// The gold head of a word, among the candidate words of its sentence and the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gold {
     Root,
     Word(usize),
-    /// It is not annotated, or is none of the candidates.
+    /// Not annotated, or not among the candidates.
     Unknown,
 }
 
@@ -29,19 +29,19 @@ pub enum Gold {
 pub struct KeptWord {
     pub gold: Gold,
     pub relation: String,
-    /// Whether it is scored: its head is another word, and the two see each other.
+    /// Whether the arc is scored: the head is another word, and the two words see each other.
     pub scored: bool,
     pub tokens: Vec<u32>,
 }
 
-/// A sentence with what the parser knows of it; its nodes are its words, and after them the root.
+/// A sentence as kept for the parser. Its nodes are its words, followed by the root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
     pub block: usize,
     pub is_first: bool,
-    /// Its words; of a decoder those without its first token.
+    /// The words; without the first token's word in a decoder.
     pub words: Vec<KeptWord>,
-    /// The attention of each head from node to node, `[heads, nodes, nodes]`, as the bits of half-precision numbers.
+    /// The attention of each head between nodes, `[heads, nodes, nodes]`, as bits of half-precision numbers.
     attention: Vec<u16>,
 }
 
@@ -60,7 +60,7 @@ impl KeptSentence {
         (self.attention.len() * size_of::<u16>()) as u64
     }
 
-    /// Whether it is a sentence of a model with so many heads; one from a file may be anything.
+    /// Whether the sentence is valid for a model with this many heads; one from a file may not be.
     pub fn fits(&self, heads: usize) -> bool {
         let nodes = self.nodes();
         let size = nodes.checked_mul(nodes).and_then(|size| size.checked_mul(heads));
@@ -75,20 +75,20 @@ impl KeptSentence {
     }
 }
 
-/// A sentence while its heads are seen.
+/// A sentence whose attention is being observed.
 #[derive(Debug)]
 pub struct SeenSentence {
     pub kept: KeptSentence,
-    /// The tokens of each word, and of the root, `[nodes]`.
+    /// The tokens of each word and of the root, `[nodes]`.
     spans: Vec<WordSpan>,
-    /// Whether some token stands for the root.
+    /// Whether a token stands for the root.
     has_root: bool,
-    /// The factors that make attention comparable, in each class of layers.
+    /// Factors that make attention comparable, for each class of layers.
     lifts: Vec<Lifts>,
 }
 
 impl SeenSentence {
-    /// A sentence of a model with so many heads; `None` if no word has a head.
+    /// `heads` is the number of heads of the model. `None` if no word has a known head.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         let tree = sequence.tree.as_deref()?;
         let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
@@ -117,7 +117,7 @@ impl SeenSentence {
         };
         let root = root_token(&sequence.kinds);
         let mut spans = sequence.words[counted].to_vec();
-        // Without such a token its row and its column stay empty.
+        // Without a root token, the root's row and column stay 0, and this span is unused.
         let place = root.unwrap_or_default();
         spans.push((place..place + 1).into());
         let even = |&visibility| Even::new(visibility, sequence.ids.len());
@@ -125,7 +125,7 @@ impl SeenSentence {
         Some(Self { kept, spans, has_root: root.is_some(), lifts })
     }
 
-    /// Keeps the attention of a head, given its place among all heads and its layer's class.
+    /// Keeps the attention of a head, given its index and its layer's class.
     pub fn keep(
         &mut self,
         (head, class): (usize, usize),
@@ -146,7 +146,7 @@ impl SeenSentence {
     }
 }
 
-/// The token that stands for the root: the first special one, or the first that a decoder reads, or else the first separator.
+/// The token that stands for the root: the first special token or a decoder's first token, otherwise the first separator.
 fn root_token(kinds: &[TokenKind]) -> Option<usize> {
     let first = |wanted: &[TokenKind]| kinds.iter().position(|kind| wanted.contains(kind));
     first(&[TokenKind::FirstSpecial, TokenKind::First]).or_else(|| first(&[TokenKind::Separator]))

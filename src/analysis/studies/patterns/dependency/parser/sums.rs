@@ -1,4 +1,4 @@
-//! The sentences of the sample, kept until the parser is fitted.
+//! The sampled sentences, kept until the parser is fitted.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// The sentences with a tree, by their numbers: what the parser learns from is no sum.
+/// The sentences with a tree, by index. The parser is fitted to sentences, not to sums.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ParserSums {
     pub grid: HeadGrid,
@@ -31,7 +31,7 @@ impl ParserSums {
         Self { grid, classes, from, ..Self::default() }
     }
 
-    /// The sentences in blocks of even number, or in those of odd number.
+    /// The sentences of one fold: blocks of even number (0) or odd number (1).
     pub fn in_fold(&self, fold: usize) -> Vec<&KeptSentence> {
         self.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
     }
@@ -53,7 +53,7 @@ impl Merge for ParserSums {
 }
 
 impl Sums for ParserSums {
-    /// The number of a sentence with a tree, and what was seen of it.
+    /// The index of a sentence with a tree, and its attention so far.
     type SequenceState = (u64, SeenSentence);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {

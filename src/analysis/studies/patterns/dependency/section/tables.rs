@@ -1,4 +1,4 @@
-//! The tables of relations: in the summary, of the export, and as a paper shows them.
+//! Tables of relations: in the summary, in the export, and in the form for a paper.
 
 use serde::Serialize;
 
@@ -32,8 +32,8 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     }),
 ];
 
-/// The columns that may go where there is no room, the first of them first: held-out accuracy and the q-value last, for the accuracy
-/// of the best head of many and its gain mean little without them.
+/// Columns that may be dropped where space is short, in this order. Held-out accuracy and the q-value go last: without them, the
+/// accuracy of the best of many heads means little.
 pub(super) const MAY_GO: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// A difference of accuracies in percentage points.
@@ -41,7 +41,7 @@ fn gain(difference: f64, ci95: Option<Interval>) -> String {
     signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
 }
 
-/// The tables of the export, the last of them as a paper shows it.
+/// The tables of the export; the last has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
@@ -52,7 +52,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
         entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
     }
-    /// A rule of the tag baseline of a relation: for dependents of one UPOS.
+    /// A rule of a relation's tag baseline, for dependents of one UPOS.
     #[derive(Serialize)]
     struct RuleRow<'a> {
         relation: &'a str,
@@ -72,7 +72,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
         })
     }
     vec![
-        // Its rules by UPOS would be two columns each: they are a table of their own.
+        // The rules by UPOS would take two columns each, so they have their own table.
         TableRows::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
         TableRows::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
         TableRows::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
@@ -99,7 +99,7 @@ struct PaperRow {
     firm: bool,
 }
 
-/// The table as a paper shows it: the best head of each tested relation beside both baselines.
+/// The table in the form for a paper: the best head of each tested relation, beside both baselines.
 fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     let row = |relation: &RelationMetrics| PaperRow {
         relation: relation.title(),
@@ -114,7 +114,7 @@ fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     TableRows::of("paper", tested(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
-/// Whether the best head has a firm label of the relation in its direction, by the q-value that the section has corrected.
+/// Whether the best head has a firm label for the relation in its direction, by the section's corrected q-value.
 fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| of_relation(relation, place, policy));

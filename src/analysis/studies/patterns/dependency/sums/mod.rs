@@ -24,13 +24,13 @@ use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::Direction;
 
-/// A relation as it is scored: in a decoder arcs with the head before and after the dependent are apart, for each is seen from one end.
-/// Partials have it as a key of an object, which is a string: the name behind a sign of the side.
+/// A relation as scored. In a decoder, arcs are split by the side of the head, since only the later word sees the earlier one.
+/// Partials store the key as a string: a sign for the side, then the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RelationKey {
     pub name: String,
-    /// The side of the dependent on which the head stands; `None` where queries see both sides.
+    /// The side of the dependent on which the head stands; `None` if queries see both sides.
     pub side: Option<Side>,
 }
 
@@ -55,14 +55,14 @@ impl TryFrom<String> for RelationKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     Scored,
-    /// One of its words has the first token of what a decoder reads.
+    /// One of the arc's words contains the first token of a decoder's input.
     WithFirst,
-    /// Its words do not see each other, or in a decoder the later does not see the earlier.
+    /// The two words do not see each other; in a decoder, the later does not see the earlier.
     OutOfSight,
 }
 
 impl Sight {
-    /// The sight of an arc from a dependent to its head, where queries see these keys in every layer.
+    /// The sight of an arc; `visibility` is the keys that queries see in every layer.
     pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
         if sequence.begins_with(dependent) || sequence.begins_with(head) {
             return Self::WithFirst;
@@ -84,17 +84,17 @@ pub struct DependencySums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// Words that are not scored, for they and their heads are [`Sight::OutOfSight`].
+    /// Words that are not scored because they and their heads are [`Sight::OutOfSight`].
     pub out_of_sight: u64,
-    /// Words that are not scored, for they or their heads are [`Sight::WithFirst`].
+    /// Words that are not scored because they or their heads are [`Sight::WithFirst`].
     pub with_first: u64,
-    /// The place of each relation in the lists that follow.
+    /// The index of each relation in the lists below.
     pub relations: BTreeMap<RelationKey, usize>,
-    /// The arcs of each relation, by its place, on which heads and baselines are both right.
+    /// Per relation, the arcs that heads and baselines both predict.
     pub agreements: Vec<Agreement>,
-    /// The arcs of each relation, by its place, in sentences that are not the first of their family.
+    /// Per relation, the arcs in sentences that are not the first of their group.
     pub later: Vec<DuplicateArcs>,
-    /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
+    /// `[BLOCKS]`: the sums of each relation by index; shorter if a block lacks the last relations.
     pub blocks: Vec<Vec<RelationSums>>,
     #[serde(skip)]
     predictions: Predictions,
@@ -105,7 +105,7 @@ impl DependencySums {
         Self { classes, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
-    /// Sums of these blocks and agreements, by places of relations; every sentence is a family, and every query sees every key.
+    /// Sums from given blocks and agreements. Every sentence is its own group, and every query sees every key.
     pub fn of(
         grid: HeadGrid,
         from: FromToken,
@@ -117,7 +117,7 @@ impl DependencySums {
         Self { grid, from, relations, agreements, later, blocks, ..Self::default() }
     }
 
-    /// Makes room for every relation that has a place.
+    /// Makes room for every relation that has an index.
     fn resize(&mut self) {
         self.later.resize(self.relations.len(), DuplicateArcs::default());
         self.agreements.resize(self.relations.len(), Agreement::default());
@@ -144,7 +144,7 @@ impl DependencySums {
         }
     }
 
-    /// Relations are numbered by name and not as they were met.
+    /// The sums with relations numbered by name, instead of by first occurrence.
     fn in_order(&self) -> Self {
         let mut ordered = Self::new(self.grid, self.classes.clone(), self.from);
         ordered.relations = self.relations.keys().cloned().zip(0..).collect();
@@ -153,7 +153,7 @@ impl DependencySums {
     }
 }
 
-/// The place of a relation in the table, a new one at the end.
+/// The index of a relation; a new relation gets the next one.
 fn place(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
     let next = relations.len();
     *relations.entry(key).or_insert(next)
@@ -172,15 +172,15 @@ pub struct DependencyState {
     is_first: bool,
     arcs: Vec<ScoredArc>,
     beside: ArcsBeside,
-    /// Where the other ends of arcs are looked for in a decoder, in each class of layers; none in an encoder.
+    /// In a decoder, for each class of layers, the candidates for the other end of an arc. Empty in an encoder.
     partners: Vec<Partners>,
     special: SpecialTokens,
 }
 
-/// Relations are written in the order of their names, so that equal sums are equal bytes.
+/// Writes relations in the order of their names, so that equal sums have equal bytes.
 impl Serialize for DependencySums {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Sums of a file may be anything, until it is known whether they fit.
+        // Sums from a file may be invalid; only valid sums can be reordered.
         let is_whole =
             self.grid.layers.checked_mul(self.grid.heads).is_some() && self.fits(self.grid, self.from, &self.classes);
         if is_whole { Self::serialize(&self.in_order(), serializer) } else { Self::serialize(self, serializer) }

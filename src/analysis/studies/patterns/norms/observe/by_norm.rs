@@ -1,4 +1,4 @@
-//! Attention weighted by norms, `A[i,j] |f_j|`, and its shares.
+//! Attention weighted by norms, `A[i,j] |f_j|`, and each key's share of the row's sum.
 
 use super::vectors::{products_by_lane, sized};
 use super::{HeadData, NormSums, places, queries, sees_sink};
@@ -6,26 +6,26 @@ use crate::linalg::lanes::{LANES, across, total};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 
-/// The queries that are looked at together: what is written of one is read when those of the others are written, too.
+/// Queries processed together: the rows of all are written before the first is read back.
 const TOGETHER: usize = 8;
 
 /// [`OFFSETS`], rounded up to whole vectors of f64.
 const SLOTS: usize = OFFSETS.next_multiple_of(LANES / 2);
 
-/// Room for norms and rows, reused from head to head.
+/// Buffers for norms and rows, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct NormBuffers {
-    /// `[TOGETHER, REACH + width + SLOTS]`: rows of attention, with room before and after them.
+    /// `[TOGETHER, REACH + width + SLOTS]`: rows of attention, padded before and after.
     rows: Vec<f32>,
-    /// `|f_j|`, rounded up to whole vectors by zeros, `[width]`.
+    /// `|f_j|`, `[width]`: padded with zeros to whole vectors.
     norms: Vec<f32>,
-    /// The norms with zeros for all but text, and with zeros before and after it as rows have room.
+    /// `|f_j|` of text tokens and 0 for other tokens, padded before and after as `rows`.
     text_norms: Vec<f32>,
-    /// The sums of the norms of all text tokens before each place, `[n + 1]`.
+    /// Prefix sums of the norms of text tokens, `[n + 1]`.
     before: Vec<f64>,
 }
 
-/// The shares of a head's own attention; leaves the norms in the buffers.
+/// Adds the shares by norm of the head's actual attention; leaves the norms in the buffers for [`add_uniform`].
 #[inline(always)]
 pub fn add(
     sums: &mut NormSums<f64>,
@@ -51,7 +51,7 @@ pub fn add(
             let block = first..run.end.min(first + TOGETHER);
             let (mut by_lane, mut shares) = ([[0.0; LANES]; TOGETHER], [0.0; TOGETHER]);
             for ((query, row), by_lane) in block.clone().zip(rows.chunks_exact_mut(stride)).zip(&mut by_lane) {
-                // The remaining elements of longer rows beyond n have a norm of 0.
+                // Elements beyond n, left from longer rows, have a norm of 0.
                 let row = &mut row[REACH..][..width];
                 row[..n].copy_from_slice(head.attention.row(query));
                 *by_lane = products_by_lane(row, norms);
@@ -71,7 +71,7 @@ pub fn add(
                 }
             }
             for ((query, row), share) in block.zip(rows.chunks_exact(stride)).zip(shares) {
-                // The row begins at REACH, so what is REACH before the query is at the query's own place.
+                // Rows are stored from REACH on, so index `query` is the key REACH before the query.
                 let (row, norms) = (&row[query..][..SLOTS], &text_norms[query..][..SLOTS]);
                 for slot in 0..SLOTS {
                     by_offset[slot] = f64::from(row[slot] * norms[slot]).mul_add(share, by_offset[slot]);
@@ -92,7 +92,7 @@ fn mass(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     mass
 }
 
-/// Counts a query without a share under what it sees.
+/// Counts a query without shares by norm, for each offset and each kind of sink that it sees.
 fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
     let seen = roles.neighbours(query, REACH).flatten().filter(|&key| visibility.sees(query, key));
     seen.for_each(|key| sums.offset_silent[slot(query, key)] += 1.0);
@@ -101,13 +101,13 @@ fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Vis
     }
 }
 
-/// The sum over the window of what is summed by offset.
+/// The sum over the window of two tokens on either side, from sums by offset.
 #[inline(always)]
 pub fn window(by_offset: &[f64; OFFSETS]) -> f64 {
     by_offset[slot(WINDOW, 0)..=slot(0, WINDOW)].iter().sum::<f64>() - by_offset[slot(0, 0)]
 }
 
-/// The sums of a head that attends uniformly and has the same values: each key has the share of its norm.
+/// Adds the sums under uniform attention with the head's values: each key's share is proportional to its norm.
 #[inline(always)]
 pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut NormBuffers) {
     let NormBuffers { norms, before, .. } = buffers;
@@ -124,7 +124,7 @@ pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData
         sum += f64::from(norm * is_text);
         before.push(sum);
     }
-    // Queries of one run of text, at one offset from keys of another: the keys are a range.
+    // Queries of one run of text and the keys of another at a given offset: these keys are a range.
     for from in &roles.text {
         for to in &roles.text {
             for (slot, sum) in sums.uniform_offset_mass.iter_mut().enumerate() {

@@ -16,24 +16,24 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
-/// The tokens that may be sinks, in the order of all lists by sink, by the names of their labels.
+/// The kinds of sinks, by the names of their labels. All lists by sink have this order.
 pub const SINKS: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
 
 pub const SINK_KINDS: usize = SINKS.len();
 
-/// The vectors that are summed for each head: its output, and the part of it that comes from each kind of sink.
+/// Vectors summed for each head: its output, and the output's part from each kind of sink.
 pub const VECTORS: usize = 1 + SINK_KINDS;
 
 sums_of_a_head! {
-    /// The sums over text queries of one head; names with `uniform` are sums under uniform attention.
+    /// The sums over text queries of one head. Fields with `uniform` are sums under uniform attention.
     pub struct NormSums;
     several {
-        /// Share by norm of the token at each offset, -8 first.
+        /// Share by norm of the text token at each offset, -8 first.
         offset_mass: OFFSETS,
         uniform_offset_mass: OFFSETS,
-        /// Queries without a share by norm, but with a text token at each offset.
+        /// Queries without shares by norm that have a text token at the offset.
         offset_silent: OFFSETS,
-        /// Queries without a share by norm, but that see each kind of sink; of punctuation all of them.
+        /// Queries without shares by norm that see the kind of sink; for punctuation, all such queries.
         sink_silent: SINK_KINDS,
         /// Share by norm of each kind of sink.
         sink_mass: SINK_KINDS,
@@ -43,13 +43,13 @@ sums_of_a_head! {
         uniform_sink_product: SINK_KINDS,
         /// `|s_i|²` of each kind of sink.
         sink_square: SINK_KINDS,
-        /// `|mean s|²` within the sentence, for each of its queries.
+        /// `|mean s|²` of the sentence, times its number of queries.
         sink_mean_square: SINK_KINDS,
     }
     single {
-        /// Queries without a share by norm: there is no attention to a value that is not 0.
+        /// Queries without shares by norm, since all values that they attend to are 0.
         silent,
-        /// Share by norm of text tokens at most two away, the token itself left out.
+        /// Share by norm of text tokens at most two places away, without the token itself.
         window_mass,
         uniform_window_mass,
         /// `sum_j A[i,j] |f_j|`
@@ -60,14 +60,14 @@ sums_of_a_head! {
         uniform_output,
         /// `|o_i| / |x_i|`
         output_ratio,
-        /// Queries with an input of 0.
+        /// Queries whose input `x_i` is 0.
         output_ratio_silent,
         /// `|o°_i|`
         bare_output,
         /// `|o°_i|²`
         square,
         uniform_square,
-        /// `|mean o°|²` within the sentence, for each of its queries.
+        /// `|mean o°|²` of the sentence, times its number of queries.
         mean_square,
     }
 }
@@ -98,19 +98,19 @@ impl<'a> HeadData<'a> {
     }
 }
 
-/// Buffers for the values of one head, reused from head to head.
+/// Buffers reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
     seen: seen::SeenBuffers,
-    /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink, of the head observed last.
+    /// `[VECTORS, head_dim]`: the sums of `z°_i` and of its part from each kind of sink, for the head observed last.
     pub vectors: Vec<f64>,
-    /// Their products with `W_O W_Oᵀ`.
+    /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,
 }
 
-/// Sums what one head does in one sequence; the sums of vectors stay in `buffers`.
+/// Sums the norms and projections of one head over one sequence; the summed vectors stay in `buffers`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn observe<'a>(
     roles: &'a TokenRoles,
@@ -145,7 +145,7 @@ pub fn places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
-/// Whether a query sees a sink of a kind; punctuation need not be there, so that every query counts.
+/// Whether a query sees a sink of this kind. True for punctuation, which a sentence may lack, so that every query counts.
 pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
     const PUNCTUATION: usize = 2;
     kind == PUNCTUATION || places(roles)[kind].iter().any(|&key| visibility.sees(query, key))

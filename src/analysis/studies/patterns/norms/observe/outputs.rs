@@ -1,16 +1,16 @@
-//! The length of what is written: `o_i` with the value bias, `o°_i` without.
+//! The norms of the outputs: `o_i` with the value bias, `o°_i` without.
 
 use super::vectors::{add_bias, add_rows, inner, sized};
 use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Room for lengths and vectors, reused from head to head.
+/// Buffers for norms and vectors, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct OutputBuffers {
-    /// `[3, queries]`, rounded up to whole vectors: `|o°_i|²`, `|o_i|²` and `|x_i|`.
+    /// `[3, queries]`, padded to whole vectors: `|o°_i|²`, `|o_i|²` and `|x_i|`.
     lengths: Vec<f32>,
-    /// `[head_dim]`: the mean of all values, and its product with `W_O W_Oᵀ`.
+    /// `[head_dim]`: the mean of all values; `product` is its product with `W_O W_Oᵀ`.
     mean: Vec<f64>,
     product: Vec<f64>,
 }
@@ -32,7 +32,7 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, bu
         }
     }
     let filled = count.next_multiple_of(LANES);
-    // Nothing is written beyond the last query, and it is no input of 0.
+    // Padding after the last query: outputs of 0, and inputs of 1, so that none counts as an input of 0.
     for (list, none) in [(&mut *bare, 0.0), (&mut *whole, 0.0), (&mut *inputs, 1.0)] {
         list[count..filled].fill(none);
     }
@@ -60,7 +60,7 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, bu
     }
 }
 
-/// Outputs and sinks of a head that attends uniformly and has the same values.
+/// Adds outputs and sink parts under uniform attention with the head's values.
 #[inline(always)]
 pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
     let OutputBuffers { mean, product, .. } = buffers;
@@ -88,7 +88,7 @@ pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData
     sums.uniform_output = queries * inner(mean, product).max(0.0).sqrt();
 }
 
-/// Rounding can take a square of almost nothing below 0.
+/// Clips at 0: rounding can make the square of a tiny vector negative.
 #[inline(always)]
 fn positive(square: f32) -> f64 {
     f64::from(square.max(0.0))

@@ -1,4 +1,4 @@
-//! The vectors that are written, `o°_i`, and the part of them from each kind of sink, `s_i = sum_j A[i,j] f°_j`.
+//! The outputs without value bias, `o°_i`, and their part from each kind of sink, `s_i = sum_j A[i,j] f°_j`.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Sums vectors, `[VECTORS, head_dim]`, before and after the product with `W_O W_Oᵀ`, both given as zeros, and their squares.
+/// Sums the vectors, `[VECTORS, head_dim]`, their products with `W_O W_Oᵀ` (both buffers given as zeros), and their squares.
 #[inline(always)]
 pub fn add(
     sums: &mut NormSums<f64>,
@@ -28,7 +28,7 @@ pub fn add(
         if places.is_empty() {
             continue;
         }
-        // The terms of the sums of `|s_i|²` and of `<s_i, o°_i>`, by lane.
+        // The sums of `|s_i|²` and of `<s_i, o°_i>`, by lane.
         let mut dots = [[0.0; LANES]; 2];
         let part = SinkPart { head, text: &roles.text, places };
         let whole = width - width % LANES;
@@ -44,11 +44,11 @@ pub fn add(
     }
 }
 
-/// The queries that are looked at together: the values of a sink are loaded once for all of them, and their partial
-/// results are a quarter of the registers of AVX-512, so that few queries are left over in short sentences.
+/// Queries processed together: each value of a sink is loaded once for all of them. Their partial results take a quarter of the
+/// AVX-512 registers, so few queries remain over in short sentences.
 const TOGETHER: usize = 4;
 
-/// The part that comes from the sinks of one kind.
+/// The part of a head's outputs that comes from the sinks of one kind.
 struct SinkPart<'a> {
     head: &'a HeadData<'a>,
     text: &'a [Range<usize>],
@@ -56,7 +56,7 @@ struct SinkPart<'a> {
 }
 
 impl SinkPart<'_> {
-    /// Adds `C` columns of `s_i` to the dot products and to the sums of vectors, `[head_dim]`.
+    /// Adds `C` columns of `s_i` to the dot products, and writes their sums to `vector` and `product`, `[head_dim]`.
     #[inline(always)]
     fn add_columns<const C: usize>(
         &self,
@@ -101,8 +101,8 @@ impl SinkPart<'_> {
         product[column..][..C].copy_from_slice(&through);
     }
 
-    /// Over `Q` queries, the sums of some columns of `s_i` times its product with `W_O W_Oᵀ`, of `s_i` times that of the
-    /// output, of `s_i`, and of its product. A few queries are summed as f32, as the values are.
+    /// Four sums over `Q` queries for `C` columns, with `p_i` the product of `s_i` with `W_O W_Oᵀ`: `s_i p_i`; `s_i` times the
+    /// output's product; `s_i`; `p_i`. Few queries are summed at a time, so f32 suffices, as for the values.
     #[inline(always)]
     fn of_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
         let HeadData { attention, values, norms, output } = self.head;
@@ -134,7 +134,7 @@ impl SinkPart<'_> {
     }
 }
 
-/// `C` values of a row from a column on.
+/// The `C` values of a row that start at a column.
 #[inline(always)]
 fn columns<const C: usize>(row: &[f32], column: usize) -> &[f32; C] {
     row[column..].first_chunk().expect("columns of the row")

@@ -1,4 +1,4 @@
-//! Even attention over the keys that each query sees, where it does not see all: norms and outputs with the head's own values.
+//! Norms and outputs under even attention over the keys that each query sees, for masks that hide some keys.
 
 use std::ops::Range;
 
@@ -9,20 +9,20 @@ use crate::model::forward::rows::Rows;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{REACH, TokenRoles, slot};
 
-/// Room for sums over the keys before each place, reused from head to head.
+/// Prefix sums over keys, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct SeenBuffers {
-    /// `[n + 1]`: of norms.
+    /// `[n + 1]`: prefix sums of norms.
     norms: Vec<f64>,
-    /// `[n + 1, head_dim]`: of values, and of their products with `W_O W_Oᵀ`.
+    /// `[n + 1, head_dim]`: prefix sums of values and, in `products`, of their products with `W_O W_Oᵀ`.
     values: Vec<f64>,
     products: Vec<f64>,
-    /// `[head_dim]`: the mean of what a query sees, and its product.
+    /// `[head_dim]`: the mean value of the keys that a query sees, and in `product` its product.
     mean: Vec<f64>,
     product: Vec<f64>,
 }
 
-/// The shares by norm: each key that is seen has the share of its norm.
+/// Adds the shares by norm: each visible key's share is proportional to its norm.
 pub fn add_by_norm(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
@@ -54,7 +54,7 @@ pub fn add_by_norm(
     sums.uniform_window_mass = window(&sums.uniform_offset_mass);
 }
 
-/// The head's output, and the part of it from each kind of sink.
+/// Adds the head's output and its part from each kind of sink.
 #[inline(always)]
 pub fn add_outputs(
     sums: &mut NormSums<f64>,
@@ -85,7 +85,7 @@ pub fn add_outputs(
     }
 }
 
-/// The sum of the rows of these keys, each times `share`.
+/// The sum of the rows in `keys`, times `share`, from prefix sums.
 #[inline(always)]
 fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, into: &mut Vec<f64>) {
     let (start, end) = (&before[keys.start * width..][..width], &before[keys.end * width..][..width]);
@@ -96,7 +96,7 @@ fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, int
     }
 }
 
-/// The sum of the rows before each place, and of all of them: `[rows + 1, width]`.
+/// Prefix sums of the rows, `[rows + 1, width]`.
 fn sum_before(rows: Rows<'_>, before: &mut Vec<f64>) {
     let width = rows.width();
     before.clear();

@@ -1,12 +1,12 @@
-//! Sums of vectors and of their products, by lanes, in plain loops: a closure that is handed on may not be compiled for the instruction
-//! set of its caller, and without that instruction a fused multiply-add is a call.
+//! Sums and products of vectors by lanes, in plain loops. A closure passed to another function may not be compiled for the
+//! caller's instruction set, and then each fused multiply-add becomes a function call.
 
 use std::ops::Range;
 
 use crate::linalg::lanes::{LANES, across};
 use crate::model::forward::rows::Rows;
 
-/// Adds rows to `into`, `[width]`.
+/// Adds the rows in the ranges `of` to `into`, `[width]`.
 #[inline(always)]
 pub fn add_rows(rows: Rows<'_>, of: &[Range<usize>], into: &mut [f64]) {
     let (blocks, rest) = into.as_chunks_mut::<LANES>();
@@ -32,7 +32,7 @@ pub fn add_rows(rows: Rows<'_>, of: &[Range<usize>], into: &mut [f64]) {
     }
 }
 
-/// The dot product of a vector with a vector of sums.
+/// The dot product of a vector and a vector of sums.
 #[inline(always)]
 pub fn inner<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];
@@ -56,7 +56,7 @@ pub fn add_bias(row: &mut [f64], bias: &[f32]) {
     }
 }
 
-/// The sums by lane of the products of two lists of whole vectors, each product rounded as f32.
+/// The elementwise products of two lists of whole vectors, rounded to f32 and summed by lane.
 #[inline(always)]
 pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     let mut partial = [0.0; LANES];
@@ -68,7 +68,7 @@ pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     partial
 }
 
-/// The first `length` values of a buffer, which grows if it must; they are whatever was there.
+/// The first `length` values of a buffer, with arbitrary content. The buffer grows if needed.
 #[inline(always)]
 pub fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if buffer.len() < length {

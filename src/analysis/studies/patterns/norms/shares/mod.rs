@@ -1,4 +1,4 @@
-//! Shares of the vectors that a head writes, which are no ratios of sums (docs/methodology/norms.md).
+//! Shares of a head's output vectors that are no ratios of sums: blocks have pseudo-values (docs/methodology/norms.md).
 
 use super::observe::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, NormBlock};
@@ -13,10 +13,10 @@ pub struct Shares {
     pub sink_sentence: [FractionsByBlock; SINK_KINDS],
 }
 
-/// A fraction for each block and, last, one for the whole corpus.
+/// One fraction per block, followed by one for the whole corpus.
 pub type FractionsByBlock = Vec<Fraction>;
 
-/// The sums of squares of vectors, and what they are of.
+/// Sums of squares of a set of vectors `x_i`, with the counts that an analysis of variance needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Squares {
     /// `sum |x_i|²`
@@ -37,13 +37,13 @@ impl Squares {
         number(self.of_mean / self.each)
     }
 
-    /// The part between sentences of `sum |x|²`.
+    /// Share of `sum |x|²` that lies between sentences.
     fn between(&self) -> Option<f64> {
         number((self.of_sentences - self.of_mean) / self.each)
     }
 
-    /// The variance component between sentences as a share of the whole variance, by the unbiased estimates of an
-    /// analysis of variance with one random factor and unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
+    /// The variance component between sentences as a share of the total variance. Unbiased estimates of an analysis of variance
+    /// with one random factor and unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
     fn component(&self) -> Option<f64> {
         let Self { each, of_sentences, of_mean, count, sentences, squared } = *self;
         let within = (each - of_sentences) / (count - sentences);
@@ -66,8 +66,8 @@ impl Squares {
     }
 }
 
-/// The least variance for which a part is reported, as a share of the mean square: contexts are f32, so their squares
-/// are good to about 1e-7.
+/// Smallest variance for which `component` is reported, as a share of the mean square. Contexts are f32, so their squares are
+/// accurate to about 1e-7.
 const VARIES: f64 = 1e-6;
 
 fn number(value: f64) -> Option<f64> {
@@ -75,7 +75,7 @@ fn number(value: f64) -> Option<f64> {
 }
 
 impl Shares {
-    /// The shares of the head at `place`; `total` is all blocks in one.
+    /// The shares of the head at `place`; `total` is the sum of all blocks.
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
         let gram = &sums.grams[place];
         let width = gram.len().isqrt().max(1);
@@ -117,7 +117,7 @@ impl Shares {
     }
 }
 
-/// The sums of squares of a block but for that of the mean.
+/// The sums of squares of a block, without `of_mean`.
 fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     let (exposure, head) = (&block.exposure, &block.heads[place]);
     let (each, of_sentences) = match vector.checked_sub(1) {
@@ -134,7 +134,7 @@ fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     }
 }
 
-/// A share as fractions of blocks, whose weights are their queries.
+/// The pseudo-values of a share, one fraction per block, weighted by the block's queries.
 fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
     let left = |without: &Option<Squares>| {
         let without = without.as_ref()?;

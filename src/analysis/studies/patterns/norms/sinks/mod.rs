@@ -1,4 +1,4 @@
-//! Labels of heads whose attention rests on a sink, `sink:…`, by what they write.
+//! Labels `sink:…` of heads that attend mostly to a sink, by what they write.
 
 use anstyle::AnsiColor;
 
@@ -130,14 +130,14 @@ pub(super) const USED: Detector = Detector {
     })
 };
 
-/// The conditions that types are made of, on one head and its sink.
+/// The conditions from which the types are built, for one head and its sink.
 struct Rules<'a> {
     sink: &'static str,
     evidence: &'a Evidence<'a>,
     policy: &'a Policy,
 }
 
-/// A condition: the metric as the rule names it, the head's, and the threshold that it must reach.
+/// A condition: the metric's name in the rule, the head's measured value, and the threshold that the value must reach.
 type Condition = (String, Measured, Option<f64>);
 
 impl Rules<'_> {
@@ -153,7 +153,7 @@ impl Rules<'_> {
         (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
 
-    /// The sink's part of the output is not above the threshold, and not below its negative.
+    /// The sink's part of the output lies between minus the threshold and the threshold.
     fn little(&self, threshold: &Threshold) -> [Condition; 2] {
         let (metric, measured) = self.by_sink("sink_part");
         let least = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
@@ -194,7 +194,7 @@ impl Rules<'_> {
     }
 }
 
-/// The measured number as `turned` makes it: a constant less it.
+/// Applies a decreasing function (a constant minus the value) to the score, interval, baseline and estimate.
 fn turned(measured: Measured, turned: fn(f64) -> f64) -> Measured {
     Measured {
         score: measured.score.map(turned),
@@ -212,8 +212,8 @@ fn negative(measured: Measured) -> Measured {
     turned(measured, |value| 0.0 - value)
 }
 
-/// The assessment of a type of sink, of two sinks that with more attention: nothing, if the head has no label of a sink, or if `other`
-/// comes first and holds.
+/// Assesses one type of sink for the sink with the head's highest score. Empty if the head has no label of a sink, or if the
+/// preceding type `other` holds.
 fn typed<'a>(
     label: &str,
     evidence: &'a Evidence<'a>,
@@ -232,7 +232,7 @@ fn typed<'a>(
     }
     let mut assessment = assess_all(label, conditions(&rules));
     if let Some(assessment) = &mut assessment {
-        // The label of the sink is a condition, too: it is named first, and its type is not surer than it.
+        // The label of the sink is a condition as well. The rule names it first, and the type is at most as certain.
         let test = &mut assessment.label.test;
         test.p = test.p.zip(rests.test.p).map(|(p, of_sink)| p.max(of_sink));
         assessment.label.margin = assessment.label.margin.min(rests.margin);

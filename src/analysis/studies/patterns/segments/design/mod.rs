@@ -1,9 +1,9 @@
-//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key
-//! are of the same sentence (docs/methodology/segments.md).
+//! Variance of attention over a pair of sentences, decomposed into columns, then offsets, then whether query and key are in one
+//! sentence (docs/methodology/segments.md).
 //!
-//! Least squares over all `n * n` cells, with a level for each row: rows of attention all sum to 1. Rows and columns
-//! are taken out by centring (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences. Their
-//! products depend on the pair alone, so they are factored once, for all heads.
+//! Least squares over all `n * n` cells. Rows of attention sum to 1, so each row has its own mean. Centring removes rows and
+//! columns (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences. Their products depend on the pair
+//! alone, so they are factored once for all heads.
 
 use std::ops::Range;
 
@@ -11,61 +11,61 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
-/// Each offset of -8 to 8 by itself, after all keys farther to the left and before all farther to the right.
+/// Bins of offsets: one for each of -8 to 8, one before them for all keys farther left, one after them for all farther right.
 const BINS: usize = OFFSETS + 2;
 
-/// The offsets, and after them the sentences.
+/// Number of regressors: the offsets, followed by the sentences.
 const TERMS: usize = BINS + 1;
 
-/// A regressor of whose own variation less than this share is left beside those before it is a sum of them: what rounding
-/// leaves is near 1e-15, and what regressors of their own leave is above 1e-5 at any length up to 512.
+/// Residual share of variation below which a regressor counts as collinear with those before it. Rounding leaves about 1e-15;
+/// independent regressors leave more than 1e-5 at any length up to 512.
 const DEPENDENT: f64 = 1e-9;
 
 sums_of_a_head! {
-    /// The sums of one head.
+    /// The sums of one head over pairs of sentences.
     pub struct SegmentHeadSums;
     several {}
     single {
-        /// Attention between different tokens of text of one sentence.
+        /// Attention between different text tokens of one sentence.
         same,
-        /// Attention between any two different tokens of text.
+        /// Attention between any two different text tokens.
         any,
-        /// The sum of the squared differences of all cells from `1/n`, the mean of their row.
+        /// Total sum of squares: deviations of all cells from `1/n`, the mean of their row.
         total,
-        /// The part of it that columns explain, beyond noise.
+        /// Sum of squares explained by columns, beyond noise.
         column,
-        /// The part that offsets explain beside columns, beyond noise.
+        /// Sum of squares that offsets explain after columns, beyond noise.
         offset,
-        /// The part that the same sentence explains beside both, beyond noise; negative if the head attends to the other
+        /// Sum of squares that the sentences explain after both, beyond noise. Negative if the head attends to the other
         /// sentence.
         segment,
     }
 }
 
-/// The facts of one pair of sentences that all heads share.
+/// Regressors of one pair of sentences, shared by all heads.
 #[derive(Debug)]
 pub struct Design {
-    /// 1 for tokens of the first text, -1 for those of the second, 0 for special tokens; less their mean. `[n]`
+    /// `[n]`: 1 for tokens of the first text, -1 for the second, 0 for special tokens; centred.
     contrast: Vec<f64>,
     texts: [Range<usize>; 2],
-    /// How many queries see each key in each bin, `[BINS][n]`.
+    /// `[BINS][n]`: the number of queries that have each key in each bin.
     seen: Vec<Vec<f64>>,
-    /// The lower triangle of the factored products of the regressors, with zeros for one that is a sum of others.
+    /// Cholesky factor (lower triangle) of the regressors' products; zeros for a collinear regressor.
     factor: [[f64; TERMS]; TERMS],
-    /// Degrees of freedom: of columns, offsets, sentences, and what is left.
+    /// Degrees of freedom of columns, offsets, sentences and residual.
     freedom: [f64; 4],
-    /// Room for a row and for the sums of columns, `[n]` each.
+    /// Buffers for a row and for column sums, `[n]` each.
     row: Vec<f64>,
     columns: Vec<f64>,
 }
 
-/// The bin of a query and a key: 0 is far to the left.
+/// The bin of a query and a key; 0 is far left.
 fn bin(query: usize, key: usize) -> usize {
     (key + REACH + 1).saturating_sub(query).min(BINS - 1)
 }
 
 impl Design {
-    /// The design of a sequence of `tokens` tokens with these texts; `None` if nothing would be left to tell noise by.
+    /// The design of `tokens` tokens with these texts; `None` without residual degrees of freedom, which estimate the noise.
     pub fn new(tokens: usize, texts: [Range<usize>; 2]) -> Option<Self> {
         let n = tokens as f64;
         let mean = (texts[0].len() as f64 - texts[1].len() as f64) / n;
@@ -90,7 +90,7 @@ impl Design {
         for (a, row) in products[..BINS].iter_mut().enumerate() {
             row[..=a].iter_mut().enumerate().for_each(|(b, cell)| *cell = product(a, b));
         }
-        // The sentences are the product of the contrast with itself, whose rows and columns sum to 0.
+        // The regressor of sentences is the outer product of the contrast with itself, whose rows and columns sum to 0.
         products[BINS][BINS] = dot(&contrast, &contrast).powi(2);
         let factor = factored(&products);
         let kept = |terms: Range<usize>| terms.filter(|&term| factor[term][term] > 0.0).count() as f64;
@@ -134,7 +134,7 @@ impl Design {
         let parts = solved(factor, products);
         let squares = |parts: &[f64]| parts.iter().map(|part| part * part).sum::<f64>();
         let (column, offset, segment) = (squares(columns) / n, squares(&parts[..BINS]), squares(&parts[BINS..]));
-        // The residual is noise, and each degree of freedom takes an equal part of it.
+        // The residual mean square estimates the noise, and each degree of freedom explains as much by chance.
         let [of_column, of_offset, of_segment, left] = *freedom;
         let noise = (total - column - offset - segment).max(0.0) / left;
         SegmentHeadSums {
@@ -147,7 +147,7 @@ impl Design {
     }
 }
 
-/// Cholesky's factor of a positive semidefinite matrix's lower half; a row that is a sum of those before it has no column.
+/// Cholesky factor of a positive semidefinite matrix's lower half; the column of a collinear regressor stays 0.
 fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     let mut factor = [[0.0; TERMS]; TERMS];
     for column in 0..TERMS {
@@ -168,7 +168,7 @@ fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     factor
 }
 
-/// Coordinates of products in regressors made orthogonal one after the other: squared, what each explains beside those before.
+/// Coordinates in orthogonalised regressors. The square of each is the sum of squares that it explains after those before it.
 fn solved(factor: &[[f64; TERMS]; TERMS], products: [f64; TERMS]) -> [f64; TERMS] {
     let mut parts = [0.0; TERMS];
     for (term, product) in products.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Labels of pairs of sentences: `segment-block`, and the five classes of Kovaleva et al. 2019.
+//! Labels of the study `segments`: `segment-block`, and the five classes of Kovaleva et al. 2019.
 
 use anstyle::AnsiColor;
 
@@ -33,7 +33,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
     })
 };
 
-/// A threshold of the classes: they are given by their preset alone.
+/// A threshold of the classes. Only their preset sets it.
 const fn of_classes(name: &'static str, about: &'static str) -> Threshold {
     Threshold { name, range: Range::Rule, default: Value::Off, about }
 }
@@ -59,7 +59,7 @@ const BLOCK: Threshold = of_classes(
     "smallest `segment_r2` of `class:block`: in the preset kovaleva2019 0.25, as of `segment-block`",
 );
 
-/// The classes by rules, in the order in which they are tried, and the one of all other heads.
+/// The classes in the order in which their rules are tried; the last is for all other heads.
 const CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal", "block", "heterogeneous"];
 
 pub(super) const CLASS: Detector = Detector {
@@ -83,7 +83,7 @@ pub(super) const CLASS: Detector = Detector {
     })
 };
 
-/// The class of a head, and how it stands to those before the one that fits.
+/// Assessments of all classes. A class holds only if no class before it does.
 fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let [column, offset, segment] = ["column_r2", "offset_r2", "segment_r2"].map(|name| evidence.metric(name, None));
     let both = if column.score <= offset.score { column } else { offset };
@@ -98,7 +98,7 @@ fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
         assess(&name(class), metric, measured, Bound::AtLeast, policy.rule(threshold))
     });
     let rules: Vec<Assessment> = assessed.collect();
-    // A class takes the head from those after it.
+    // A class excludes those after it.
     let mut assessed: Vec<Assessment> =
         rules.iter().enumerate().map(|(place, rule)| rule.clone().where_none_of(&rules[..place])).collect();
     let explained = [column, offset, segment].map(|measured| measured.score.map(f64::abs));
@@ -106,7 +106,7 @@ fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
         let left = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
         let none = assess(&name(CLASSES[4]), "", left, Bound::AtLeast, Some(0.0));
         assessed.extend(none.map(|mut none| {
-            // Nothing but the absence of the others is asked.
+            // The only condition is that no other class holds.
             (none.fires, none.label.test.p) = (true, Some(0.0));
             "no other class".clone_into(&mut none.label.rule);
             none.where_none_of(&rules)

@@ -1,4 +1,4 @@
-//! The attention of each head to each class of words, from the sums.
+//! Each head's attention to each class of words, from the sums.
 
 use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
 use super::sums::{ClassBlock, ClassesSums, KeyBlock};
@@ -11,11 +11,11 @@ use crate::study::metrics::estimates::{EstimationContext, jackknife};
 use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::system::parallel::in_parallel;
 
-/// The sums of a class in the layers whose queries see the same keys, and how offsets alone find its words.
+/// The sums of a word class in one class of layers, with the rates at which offsets alone find its words.
 struct ClassOfLayers<'a> {
     key: WithTotal<'a, KeyBlock>,
     class: WithTotal<'a, ClassBlock>,
-    /// Without each block, and last without none.
+    /// Rates without each block, followed by the rates of the whole corpus.
     rates: Vec<Rates>,
 }
 
@@ -31,12 +31,12 @@ impl<'a> ClassOfLayers<'a> {
         Self { key, class, rates }
     }
 
-    /// The mean over queries of a sum in a block, or in all of them.
+    /// A sum as a mean over the queries of a block, or of all blocks.
     fn mean(&self, number: Option<usize>, sum: f64) -> Fraction {
         Fraction::new(sum, self.key.at(number).queries as f64)
     }
 
-    /// The summed attention of a head that has the same preference for offsets and is blind otherwise.
+    /// Attention expected from the head's preference for offsets alone.
     fn expected(&self, number: Option<usize>, place: usize) -> f64 {
         let [block, corpus] = [number, None].map(|number| &self.key.at(number).profiles[place]);
         self.rates[number.unwrap_or(BLOCKS)].expected(block, corpus)
@@ -87,7 +87,7 @@ fn of_class(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &E
             }),
         }
     };
-    // Queries are all words, whatever they see.
+    // All words are queries, whatever they see, so any class of layers gives the counts.
     let first = &layers.each()[0];
     let queries: PerBlock = std::array::from_fn(|block| first.key.at(Some(block)).queries as f64);
     let total = first.key.total();

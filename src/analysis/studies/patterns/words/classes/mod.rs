@@ -1,4 +1,4 @@
-//! Attention to words by classes of the user's own, or tokens of a small vocabulary (docs/methodology/classes.md).
+//! Study `classes`: attention to users' classes of words, or to tokens of a small vocabulary (docs/methodology/classes.md).
 
 mod measure;
 mod section;
@@ -18,7 +18,7 @@ use measure::measured;
 use section::ClassesSection;
 use sums::ClassesSums;
 
-/// The classes of the user's own that each head attends to.
+/// Study `classes`: the user-defined classes of words that each head attends to.
 pub struct WordClasses;
 
 impl Study for WordClasses {

@@ -17,18 +17,18 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::position::{PositionPairs, Profile, ProfileSums, TargetSums};
 
-/// The most classes of a kind: each takes up to 16 bytes per head in every block of the sums.
+/// Maximum number of classes of a kind: each takes up to 16 bytes per head in every block.
 pub const MAX_CLASSES: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyBlock {
     /// Words of sentences in which some word has a class of the kind.
     pub queries: u64,
-    /// Such sentences, the first of each family alone.
+    /// Such sentences, one per group of related sentences.
     pub sentences: u64,
-    /// Every such word with every other.
+    /// Pairs of every such word with every other.
     pub pairs: PositionPairs,
-    /// Attention by offsets; `[layers * heads]`.
+    /// Attention by offset, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
 }
 
@@ -37,11 +37,11 @@ merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassBlock {
     pub words: u64,
-    /// The attention of a head that attends evenly.
+    /// Attention to the class under even attention.
     pub even: ExactSum,
-    /// The pairs whose key is of the class.
+    /// The pairs whose key is in the class.
     pub targets: TargetSums,
-    /// The attention of each head; `[layers * heads]`, empty until the class is met.
+    /// Attention of each head to the class, `[layers * heads]`. Empty until the class occurs.
     pub heads: Vec<ExactSum>,
 }
 
@@ -55,7 +55,7 @@ impl ClassBlock {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySums {
-    /// Whether there are more than [`MAX_CLASSES`], and so no sums.
+    /// Whether there are more than [`MAX_CLASSES`] classes; then nothing is summed.
     pub is_crowded: bool,
     pub blocks: Blocks<KeyBlock>,
     pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
@@ -68,7 +68,7 @@ impl KeySums {
         Self { is_crowded: false, blocks: Blocks::new(empty), classes: BTreeMap::new() }
     }
 
-    /// Gives the sums up if there are too many classes.
+    /// Drops the sums if there are too many classes.
     fn settle(&mut self) {
         if self.is_crowded || self.classes.len() > MAX_CLASSES {
             *self = Self { is_crowded: true, ..Self::new(0) };
@@ -110,7 +110,7 @@ impl ClassesSums {
         Self { grid, visibility, from, keys: BTreeMap::new(), columns: Vec::new() }
     }
 
-    /// The same, that know of this kind even if no word has a class of it.
+    /// Adds a kind that the user asked for, even if no word has a class of it.
     pub fn asked(mut self, key: Option<&str>) -> Self {
         let heads = self.grid.count();
         self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
@@ -122,7 +122,7 @@ impl ClassesSums {
 #[derive(Debug)]
 pub struct KeyState {
     key: Box<str>,
-    /// The classes of the sequence, by their numbers in `words`.
+    /// Names of the classes in the sequence, by their numbers in `words`.
     names: Vec<Box<str>>,
     words: ClassedWords,
 }
@@ -202,7 +202,7 @@ impl Sums for ClassesSums {
     }
 }
 
-/// Adds the attention between words to the sums of their classes; `columns` is room.
+/// Adds the attention between words to the masses of their classes; `columns` is a buffer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn observe(words: &ClassedWords, attention: &WordAttention, columns: &mut Vec<f64>, masses: &mut [f64]) -> Profile {
     columns.clear();

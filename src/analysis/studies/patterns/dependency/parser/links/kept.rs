@@ -1,4 +1,4 @@
-//! A sequence of the sample with links: its sources with their candidates, or its pairs, and the attention of every head between them.
+//! A sampled sequence with links: sources with their candidates, or pairs, and every head's attention between them.
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ use crate::study::instruments::linked::sources::{LinkSource, LinkedWords};
 use crate::study::instruments::partners::Partners;
 use crate::study::labels::evidence::Direction;
 
-/// The factor of the corrected weights of pairs: in half precision numbers below 2^-14 lose digits, and corrected weights, which are at
-/// most 2, are often that small. A power of two adds no rounding.
+/// Scale of stored corrected weights of pairs. They are at most 2 but often below 2^-14, where half precision loses digits. A
+/// power of two adds no rounding.
 const PAIR_SCALE: f32 = 1024.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,22 +33,22 @@ pub struct LinkEvidence {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptLinks {
     pub key: LinkKey,
-    /// The sentence that the links are in, by its words.
+    /// The words of the sentence that contains the links.
     pub sentence: Range<usize>,
-    /// The scored sources; none where pairs are scored.
+    /// The scored sources; empty where pairs are scored.
     pub sources: Vec<LinkSource>,
-    /// The pairs of an undirected type in an encoder.
+    /// The candidate pairs, for undirected types in encoders.
     pub pairs: Option<LinkedPairs>,
-    /// The right choices of each head by the places of [`Direction::OF_LINKS`], `[heads]`; of pairs, in the first place, the linked ones among
-    /// those with the largest corrected weights.
+    /// Number of each head's right choices per direction ([`Direction::OF_LINKS`]), `[heads]`. For pairs, the first entry counts
+    /// the linked pairs among those with the largest corrected weights.
     pub hits: Vec<[u32; 2]>,
-    /// The bits of half-precision numbers: the weights of each head from a source to a candidate and back, `[rows, heads, 2]`, a row for
-    /// each candidate of each source; the corrected weights of each pair times [`PAIR_SCALE`], `[pairs, heads]`.
+    /// Half-precision bits. For sources: each head's weights from source to candidate and back, `[rows, heads, 2]`, a row per
+    /// candidate of each source. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
     terms: Vec<u16>,
 }
 
 impl KeptLinks {
-    /// The links of a set as far as they are scored under a key; `None` if none is.
+    /// The links of a set that are scored under a key; `None` if there are none.
     fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
         let sentence = words.sentence_of(links)?;
         let is_of_pairs = are_pairs(key);
@@ -79,7 +79,7 @@ impl KeptLinks {
         let as_count = |right: u64| u32::try_from(right).expect("a sentence has fewer than 2^32 words");
         if let Some(pairs) = &self.pairs {
             pairs.correct(attention, corrected);
-            // The features are of A + Aᵀ, and the correction of half of that is half of its correction.
+            // The feature is the corrected A + Aᵀ: twice the result of `correct`, which takes half of A + Aᵀ.
             let terms = corrected.iter().map(|weight| f16::from_f64(2.0 * weight * f64::from(PAIR_SCALE)).to_bits());
             rows.zip(terms).for_each(|(row, term)| row[head] = term);
             self.hits[head][0] = as_count(pairs.right(corrected));
@@ -102,8 +102,8 @@ impl KeptLinks {
         }
     }
 
-    /// Shows each source with the terms of its candidates, `[candidates, terms]`: weights of all heads, then indicators of
-    /// [`PLACES`] distances, as far as `evidence` has them.
+    /// Shows each source with the terms of its candidates, `[candidates, terms]`. The terms that `evidence` includes are the
+    /// weights of all heads, then indicators of [`PLACES`] distances.
     pub fn each_source(&self, evidence: LinkEvidence, rows: &mut Vec<f32>, mut show: impl FnMut(&LinkSource, &[f32])) {
         let of_heads = self.width();
         let width = evidence.terms(self.hits.len());
@@ -126,7 +126,7 @@ impl KeptLinks {
         }
     }
 
-    /// The corrected weights of all heads of each pair from one to another place in their list, into `rows`, `[pairs, heads]`.
+    /// The corrected weights of all heads for a range of pairs, into `rows`, `[pairs, heads]`.
     pub fn of_pairs(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
         let bits = &self.terms[pairs.start * self.width()..pairs.end * self.width()];
         rows.resize(bits.len(), 0.0);
@@ -134,7 +134,7 @@ impl KeptLinks {
         rows.iter_mut().for_each(|weight| *weight /= PAIR_SCALE);
     }
 
-    /// Whether it is of a model with so many heads, in a sequence of so many words; one from a file may be anything.
+    /// Whether the links are valid for this many heads and words; those from a file may not be.
     fn fits(&self, heads: usize, words: usize) -> bool {
         let is_of_pairs = are_pairs(&self.key);
         let count = self.sources.len();
@@ -159,7 +159,7 @@ impl LinkEvidence {
     }
 }
 
-/// Whether pairs of a type are scored rather than sources: undirected links of an encoder.
+/// Whether pairs are scored for this type, instead of sources: undirected links in an encoder.
 pub fn are_pairs(key: &LinkKey) -> bool {
     key.is_undirected && key.side.is_none()
 }
@@ -168,9 +168,9 @@ pub fn are_pairs(key: &LinkKey) -> bool {
 pub struct LinkedSequence {
     pub block: usize,
     pub is_first: bool,
-    /// The ids of the tokens of each word.
+    /// Token ids of each word.
     pub words: Vec<Vec<u32>>,
-    /// The class of each word; empty where no word has one beside its form.
+    /// The class of each word; empty if no word has a class other than its form.
     pub classes: Vec<Box<str>>,
     pub links: Vec<KeptLinks>,
 }
@@ -201,16 +201,16 @@ impl LinkedSequence {
     }
 }
 
-/// A sequence while its heads are seen.
+/// A sequence whose attention is being observed.
 #[derive(Debug)]
 pub struct SeenLinks {
     pub kept: LinkedSequence,
-    /// How weights are compared in each class of layers.
+    /// Makes attention weights comparable, for each class of layers.
     partners: Vec<Partners>,
 }
 
 impl SeenLinks {
-    /// A sequence of a model with so many heads; `None` if no link of it is scored.
+    /// `heads` is the number of heads of the model. `None` if no link of the sequence is scored.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         if sequence.links.is_empty() {
             return None;
@@ -234,7 +234,7 @@ impl SeenLinks {
         (!kept.links.is_empty()).then_some(Self { kept, partners })
     }
 
-    /// Keeps the weights of a head, given its place among all heads and its layer's class; `corrected` is room.
+    /// Keeps the weights of a head, given its index and its layer's class; `corrected` is a buffer.
     pub fn keep(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
         for links in &mut self.kept.links {
             links.keep(head, attention, &self.partners[class], corrected);

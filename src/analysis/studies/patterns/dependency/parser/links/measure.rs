@@ -1,4 +1,4 @@
-//! Models of links fitted on each fold and scored on the other, beside simpler ones.
+//! Fits models of links on each fold, scores them on the other, and compares them with simpler rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,12 @@ use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
 use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use crate::study::metrics::estimates::EstimationContext;
 
-/// Fewest scored sources, or linked pairs, that a model is fitted to and scored on: with 100 the standard error of a share is at most 5
-/// points.
+/// Fewest scored sources or linked pairs for a model. With 100, the standard error of a share is at most 5 points.
 const FEWEST: u64 = 100;
 
 type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
-/// The models with a name in [`OF_SOURCES`] that see no words, each with the sums that it is fitted on and its evidence.
+/// The models of [`OF_SOURCES`] that see no words: the sums to fit (0 trained, 1 untrained), and the evidence.
 const PLANS: [(usize, LinkEvidence); 4] = [
     (0, LinkEvidence { heads: true, distances: false }),
     (0, LinkEvidence { heads: false, distances: true }),
@@ -49,7 +48,7 @@ fn per_block(of_type: &OfType<'_>, number: impl Fn(&LinkedSequence, &KeptLinks) 
     sums
 }
 
-/// The models fitted on each fold, with their right choices in the other fold by block.
+/// The models fitted on each fold, with their right choices in the other fold per block.
 fn fitted<M: Send + Sync>(
     of_models: &[&OfType<'_>],
     context: &EstimationContext,
@@ -71,7 +70,7 @@ fn fitted<M: Send + Sync>(
 }
 
 impl LinksRead {
-    /// Measures models of each type from the sums of the model and of an untrained one.
+    /// Measures the models of each type from the sums of the trained model and of an untrained one.
     pub fn new(trained: &LinkParserSums, untrained: &LinkParserSums, context: &EstimationContext) -> Self {
         let links = || trained.sequences.values().flat_map(|sequence| &sequence.links);
         let keys: BTreeSet<LinkKey> = links().map(|links| links.key.clone()).collect();
@@ -97,7 +96,7 @@ impl LinksRead {
     }
 }
 
-/// Why no model is fitted, given how many sources there are, or linked pairs, in each fold; `None` if one is.
+/// The reason why no model is fitted, from the number of sources or linked pairs in each fold; `None` if there is none.
 fn hindrance([even, odd]: [u64; 2], what: &str) -> Option<String> {
     if even + odd < FEWEST {
         return Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd));
@@ -225,7 +224,7 @@ impl LinkParser {
     }
 }
 
-/// The right choices of the best head and of the rules without one, by block: chosen on one fold and scored on the other; and of chance.
+/// Right choices per block of the best head and of rules without a head, each selected on the other fold; last, chance.
 fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>; 5] {
     let empty = LinkBlock { heads: vec![LinkHits::default(); heads], ..LinkBlock::default() };
     let mut blocks = vec![empty.clone(); BLOCKS];

@@ -1,5 +1,5 @@
-//! The user's links that all heads together hold: the model of the parser among the candidates of a source, and contact
-//! prediction of undirected types (docs/methodology/parser.md).
+//! Users' links read out of all heads together: the parser's model over the candidates of a source, and contact prediction for
+//! undirected types (docs/methodology/parser.md).
 
 mod kept;
 mod measure;

@@ -1,6 +1,6 @@
-//! Models of links (docs/methodology/parser.md): the likeliest linear model of the attention between a source and its candidates, the
-//! conditional logit model (`McFadden` 1974), whose loss is convex; and contact prediction (Rao et al. 2021), logistic regression of
-//! whether two words are linked on their symmetrised and corrected attention of all heads, with an L1 penalty.
+//! Models of links (docs/methodology/parser.md). For sources: a conditional logit model (`McFadden` 1974) on the attention
+//! between a source and its candidates, whose loss is convex. For pairs: contact prediction (Rao et al. 2021), an L1-penalised
+//! logistic regression on the symmetrised and corrected attention of all heads.
 
 use std::iter::zip;
 
@@ -18,10 +18,9 @@ use crate::study::instruments::linked::sources::LinkSource;
 pub struct ChoiceModel {
     evidence: LinkEvidence,
     weights: Vec<f64>,
-    /// The weights of heads on terms divided by their standard deviations, from the source and to it; empty without heads, and 0 where a
-    /// term does not vary.
+    /// Weights of heads for standardised attention, from the source and to it. Empty without heads; 0 for terms that do not vary.
     pub standardised: Vec<[f64; 2]>,
-    /// `loss` is the mean over sources of the mean of `-ln p` of their targets.
+    /// `loss` is the mean over sources of the mean `-ln p` of their targets.
     pub course: FitCourse,
 }
 
@@ -39,7 +38,7 @@ impl ChoiceModel {
                 links.each_source(evidence, &mut rows, |source, rows| {
                     loss += choose(source, rows, &weights, &mut shares);
                     let share = 1.0 / source.targets.len() as f64;
-                    // What the probability is above what it should be: the derivative by the score.
+                    // Probability minus target: the derivative by the score.
                     for (excess, &candidate) in zip(&mut shares, &source.candidates) {
                         *excess -= if source.is_target(candidate) { share } else { 0.0 };
                     }
@@ -62,7 +61,7 @@ impl ChoiceModel {
         }
     }
 
-    /// The sources whose likeliest candidate, the first of equal ones, is a target.
+    /// The number of sources whose likeliest candidate (the first among equals) is a target.
     pub fn right(&self, links: &KeptLinks) -> u64 {
         let (mut rows, mut scores, mut right) = (Vec::new(), Vec::new(), 0);
         links.each_source(self.evidence, &mut rows, |source, rows| {
@@ -73,13 +72,13 @@ impl ChoiceModel {
     }
 }
 
-/// Whether the candidate with the largest score, the first of equal ones, is a target.
+/// Whether the candidate with the largest score (the first among equals) is a target.
 pub fn is_right(source: &LinkSource, scores: &[f64]) -> bool {
     let best = (0..scores.len()).reduce(|best, next| if scores[next] > scores[best] { next } else { best });
     best.is_some_and(|best| source.is_target(source.candidates[best]))
 }
 
-/// The probability of each candidate, into `shares`, and the mean of `-ln p` of the targets.
+/// Writes the probability of each candidate to `shares`; returns the mean `-ln p` of the targets.
 fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
     score(rows, weights, source.candidates.len(), shares);
     let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -91,8 +90,8 @@ fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f
     total.ln() - of_targets
 }
 
-/// The second derivatives of the loss by standardised weights, `[terms, terms]`: with `p` the probabilities of the candidates `x` of a source
-/// these are `sum p (x - m)(x - m)ᵀ`, `m = sum p x`.
+/// Second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds `sum p (x - m)(x - m)ᵀ`, `m =
+/// sum p x`, over its candidates `x` with probabilities `p`.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature(
     links: &[&KeptLinks],
@@ -123,8 +122,8 @@ fn curvature(
     sums.whole
 }
 
-/// By what the terms of heads are multiplied to have a standard deviation of 1 among the candidates of a source, `[terms]`; 0 where one
-/// does not vary, for then it says nothing; 1 for distances.
+/// Factors that scale the terms of heads to a standard deviation of 1 within a source's candidates, `[terms]`. 0 for terms that
+/// do not vary; 1 for distances.
 fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64> {
     let (size, of_heads) = (evidence.terms(heads), if evidence.heads { 2 * heads } else { 0 });
     let (mut squares, mut candidates, mut rows) = (vec![0.0; size], 0_usize, Vec::new());
@@ -147,7 +146,7 @@ fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64
     squares[..of_heads].iter().map(|&sum| scale(sum)).chain(std::iter::repeat_n(1.0, size - of_heads)).collect()
 }
 
-/// The products of rows with weights, `[rows]`.
+/// The product of each row with the weights, `[rows]`.
 fn score(rows: &[f32], weights: &[f64], count: usize, scores: &mut Vec<f64>) {
     scores.clear();
     scores.resize(count, 0.0);
@@ -185,30 +184,30 @@ fn add_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
     }
 }
 
-/// The weight of the loss beside the sum of the absolute weights: `C` of scikit-learn (Rao et al. 2021, section 3.4, chose it over
-/// proteins that were not in the test).
+/// Weight of the loss relative to the L1 penalty: `C` of scikit-learn. Rao et al. 2021, section 3.4, chose it on proteins outside
+/// their test set.
 pub const LOSS_WEIGHT: f64 = 0.15;
 
-/// The length of the shortest subgradient at which a fit ends: a ten-thousandth of the slope of the penalty.
+/// Norm of the shortest subgradient at which a fit ends: a ten-thousandth of the penalty's slope.
 pub const CONTACT_TOLERANCE: f64 = 1e-4;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
-    /// The weight of the corrected attention of each head, `[heads]`.
+    /// Weight of each head's corrected attention, `[heads]`.
     pub weights: Vec<f64>,
     bias: f64,
     pub course: FitCourse,
 }
 
 impl ContactModel {
-    /// Fits a model of `heads` heads to all pairs; some must be linked and some not.
+    /// Fits a model with `heads` heads to all pairs; both linked and unlinked pairs must exist.
     pub fn new(links: &[&KeptLinks], heads: usize) -> Self {
         let (pairs, linked) = links
             .iter()
             .filter_map(|links| links.pairs.as_ref())
             .fold((0, 0), |(all, linked), pairs| (all + pairs.pairs().len() as u64, linked + pairs.linked() as u64));
         let mut start = vec![0.0; heads + 1];
-        // Without weights the share of linked pairs is the likeliest.
+        // Starts at the maximum-likelihood bias of a model without weights: the log odds of linked pairs.
         start[heads] = (linked as f64 / (pairs - linked) as f64).ln();
         let (mut rows, mut scores) = (Vec::new(), Vec::new());
         let loss_at = |at: &[f64], gradient: &mut [f64]| {
@@ -220,7 +219,7 @@ impl ContactModel {
                 for (score, &(.., is_linked)) in scores.iter_mut().zip(labels) {
                     let logit = *score + at[heads];
                     let signed = if is_linked { -logit } else { logit };
-                    // ln (1 + e^s) in the form that does not overflow.
+                    // ln (1 + e^s) without overflow.
                     loss += signed.max(0.0) + (-signed.abs()).exp().ln_1p();
                     *score = LOSS_WEIGHT * (logistic(logit) - f64::from(u8::from(is_linked)));
                     of_bias[0] += *score;
@@ -238,7 +237,7 @@ impl ContactModel {
         }
     }
 
-    /// The linked pairs among those that are likeliest to be, as many as the sentence has words.
+    /// The number of linked pairs among the likeliest, taking one pair per word of the sentence.
     pub fn right(&self, links: &KeptLinks) -> u64 {
         let Some(pairs) = &links.pairs else { return 0 };
         let (mut logits, mut scores, mut rows) = (Vec::with_capacity(pairs.pairs().len()), Vec::new(), Vec::new());
@@ -254,7 +253,7 @@ fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// Shows some pairs at a time: the corrected weights of all heads, `[pairs, heads]`, and the pairs.
+/// Shows batches of pairs: the corrected weights of all heads, `[pairs, heads]`, and the pairs.
 fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut(&[f32], &[(usize, usize, bool)])) {
     for links in links {
         let pairs = links.pairs.as_ref().map_or(&[][..], |pairs| pairs.pairs());
@@ -266,7 +265,7 @@ fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut
     }
 }
 
-/// The second derivatives of the loss by the weights and the bias, `[heads + 1, heads + 1]`: `C sum p (1 - p) x xᵀ`.
+/// Second derivatives of the loss by weights and bias, `[heads + 1, heads + 1]`: `C sum p (1 - p) x xᵀ`.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature_of_pairs(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
     let (size, heads) = (at.len(), at.len() - 1);

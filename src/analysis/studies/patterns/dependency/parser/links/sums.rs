@@ -1,4 +1,4 @@
-//! The sequences with links of the sample, kept until models are fitted, as far as there is room.
+//! The sampled sequences with links, kept up to a bound in bytes until models are fitted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,16 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::studies::patterns::dependency::parser::lexical::KeptEmbeddings;
 
-/// The most bytes of terms that are kept of the sequences of a model together (docs/BOUNDS.md).
+/// Bound on the bytes of terms kept per model (docs/BOUNDS.md).
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// The most bytes of terms of one sequence: so many that four find room.
+/// Bound on the bytes of terms of one sequence, so that at least four sequences fit.
 pub const MOST_BYTES_OF_ONE: u64 = MOST_BYTES / 4;
 
-/// The sequences with links, by their numbers: what a model of links learns from is no sum.
+/// The sequences with links, by index. Models of links are fitted to sequences, not to sums.
 ///
-/// Kept are the first of the corpus that have room together. Which these are does not depend on the order in which they are seen: a sequence
-/// that comes behind too many bytes of others never has room.
+/// The first sequences of the corpus are kept, up to the bound. The selection does not depend on the order in which workers see
+/// them: a sequence that is preceded by too many bytes never fits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkParserSums {
     grid: HeadGrid,
@@ -33,10 +33,10 @@ pub struct LinkParserSums {
     pub sequences: BTreeMap<u64, LinkedSequence>,
     /// Sequences with scored links, kept or not.
     pub seen: u64,
-    /// The first sequence that has no room; none behind it has.
+    /// Index of the first sequence that does not fit; no later one is kept.
     end: Option<u64>,
     pub embeddings: KeptEmbeddings,
-    /// The bytes of all sequences that the workers of a pass have seen.
+    /// Bytes of all sequences that the workers of a pass have seen.
     #[serde(skip)]
     sizes: Arc<Mutex<BTreeMap<u64, u64>>>,
     #[serde(skip)]
@@ -56,7 +56,7 @@ impl LinkParserSums {
         self.end.is_none_or(|end| index < end)
     }
 
-    /// Leaves out what has no room, given the bytes of sequences.
+    /// Drops the sequences beyond `most` bytes, given the bytes of sequences by index.
     fn leave_out(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
         let mut total = 0_u64;
         let end = sizes.iter().find(|(_, bytes)| {
@@ -89,7 +89,7 @@ impl Merge for LinkParserSums {
 }
 
 impl Sums for LinkParserSums {
-    /// The number of a sequence with links that has room, with its links.
+    /// The index of a kept sequence, and its links.
     type SequenceState = (u64, SeenLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
