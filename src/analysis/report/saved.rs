@@ -103,12 +103,10 @@ impl Report {
         if count.is_none() || !grid.is(self.heads.iter().map(|head| head.place)) {
             return Some(format!("`heads` does not list {grid}"));
         }
-        if let Some(defect) = self.model.defect() {
-            return Some(defect);
-        }
         let removed = &self.settings.protocol.removed;
-        if let Some(stray) = grid.stray(removed.iter().copied()) {
-            return Some(format!("`settings.removed` has {stray}, which the model has not"));
+        let stray = || grid.stray_head_defect("settings.removed", removed.iter().copied());
+        if let Some(defect) = self.model.defect().or_else(stray) {
+            return Some(defect);
         }
         let is_misjudged = |head: &&HeadReport| {
             let is_stray = head.is_removed() && !removed.contains(&head.place);

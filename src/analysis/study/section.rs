@@ -251,9 +251,30 @@ pub trait Stored: Section + Sized {
     fn of_parts(parts: &mut KeyValues) -> Result<Self, &'static str>;
 }
 
-/// Implements [`Stored`] for a struct each of whose fields is a key of the report.
+/// Implements [`Stored`] for a struct that is the value of one key, or for a struct whose fields are keys of the report.
 #[macro_export]
 macro_rules! stored {
+    ($section:ty as $key:ident) => {
+        impl $crate::study::section::Stored for $section {
+            const KEYS: &'static [&'static str] = &[stringify!($key)];
+
+            fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
+                vec![(stringify!($key), self)]
+            }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![(stringify!($key), generator.subschema_for::<Self>())]
+            }
+
+            fn part(_: &str, json: &str) -> serde_json::Result<Box<dyn std::any::Any>> {
+                Ok(Box::new(serde_json::from_str::<Self>(json)?))
+            }
+
+            fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
+                $crate::study::section::take(parts, stringify!($key))
+            }
+        }
+    };
     ($section:ty { $($key:ident: $value:ty),+ $(,)? }) => {
         impl $crate::study::section::Stored for $section {
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];

@@ -225,13 +225,8 @@ fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column)
     let largest = report.heads.iter().max_by(|a, b| value(a).total_cmp(&value(b)))?;
     let other = (largest.place != head.place).then(|| row(largest, "the largest"));
     let own = row(head, if other.is_none() { "the largest" } else { "" });
-    Some(Chart::Forest(Forest {
-        scale: String::new(),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec![head.place.to_string()],
-        rows: std::iter::once(own).chain(other).collect(),
-    }))
+    let rows = std::iter::once(own).chain(other).collect();
+    Some(Chart::Forest(Forest::around_zero("", [head.place.to_string()], rows)))
 }
 
 /// The numbers of a head by key, each beside its chance level.

@@ -24,14 +24,6 @@ use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, 
 use crate::study::{EstimationContext, Policy, Summary};
 use crate::system::counted::counted;
 
-pub struct EffectSection {
-    pub cluster_effect: Effects,
-}
-
-pub struct OutputShiftSection {
-    pub cluster_shift: OutputShifts,
-}
-
 /// Loss without clusters of heads that look alike, in nats a masked token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
@@ -400,43 +392,43 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
         .map(|_| format!("a cluster of `{name}` is not one of heads of the model, each removed and kept"))
 }
 
-stored!(EffectSection { cluster_effect: Effects });
+stored!(Effects as cluster_effect);
 
-impl Section for EffectSection {
+impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
-            Completion::Policy(policy) => self.cluster_effect.judge(policy),
-            Completion::Reading(read) => self.cluster_effect.read = *read,
+            Completion::Policy(policy) => self.judge(policy),
+            Completion::Reading(read) => self.read = *read,
             _ => {}
         }
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| effects(&self.cluster_effect, out)))
+        View::saying(Summary::written(|out| effects(self, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let clusters = &self.cluster_effect.clusters;
+        let clusters = &self.clusters;
         let drawn = clusters.iter().flat_map(|cluster| &cluster.random_sets).flat_map(|set| set.heads.iter().copied());
-        let stray = grid.stray(drawn).map(|stray| format!("`cluster_effect` has {stray}, which the model has not"));
-        stray.or_else(|| defect("cluster_effect", clusters.iter().map(|cluster| &cluster.removed), grid))
+        let broken = || defect("cluster_effect", clusters.iter().map(|cluster| &cluster.removed), grid);
+        grid.stray_head_defect("cluster_effect", drawn).or_else(broken)
     }
 }
 
-stored!(OutputShiftSection { cluster_shift: OutputShifts });
+stored!(OutputShifts as cluster_shift);
 
-impl Section for OutputShiftSection {
+impl Section for OutputShifts {
     fn complete(&mut self, known: &Completion<'_>) {
         if let Completion::Reading(read) = known {
-            self.cluster_shift.read = *read;
+            self.read = *read;
         }
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| shifts(&self.cluster_shift, out)))
+        View::saying(Summary::written(|out| shifts(self, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        defect("cluster_shift", self.cluster_shift.clusters.iter(), grid)
+        defect("cluster_shift", self.clusters.iter(), grid)
     }
 }

@@ -17,10 +17,6 @@ use crate::system::counted::counted;
 
 const LISTED: usize = 20;
 
-pub struct EdgesSection {
-    pub edges: EdgesReport,
-}
-
 /// How far the attention of later heads shifts when an earlier head is removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EdgesReport {
@@ -201,7 +197,7 @@ fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> 
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 
-stored!(EdgesSection { edges: EdgesReport });
+stored!(EdgesReport as edges);
 
 /// The least ratio of an edge that is drawn as direct. A shift is a squared distance: of two displacements at right angles, one by
 /// the residual stream and one through other blocks, the first is the larger one from a ratio of 1/2 on.

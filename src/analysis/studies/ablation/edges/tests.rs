@@ -99,7 +99,7 @@ fn measured(sums: EdgeSums, grid: HeadGrid) -> EdgesReport {
     let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
     let (_, mut found) = AnyStudy::measure(&LaterHeads, &Observed(&passes), &context);
     found.complete(&Completion::Policy(&default_policy()));
-    section::<EdgesSection>(&*found).edges.clone()
+    section::<EdgesReport>(&*found).clone()
 }
 
 /// Evenly distributed numbers from 0 to 1.
@@ -169,7 +169,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
             both * more * factors[at]
         });
     }
-    let found = measured(sums, grid);
+    let mut found = measured(sums, grid);
     assert_eq!((found.tokens, found.sentences, found.pairs, found.without_shift), (256, 128, 27, 6));
     let ends = |edge: &Edge| (edge.source, edge.target);
     let mut strongest: Vec<_> = found.strongest[..2].iter().map(ends).collect();
@@ -197,15 +197,14 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let pair = &found.layers[0];
     assert_eq!((pair.source, pair.target, &pair.shift[0], &pair.excess[0]), (0, 1, &vec![0.0; 3], &vec![None; 3]));
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
-    let mut section = EdgesSection { edges: found };
-    section.complete(&Completion::Labels(&["broad".to_owned(), "separator".to_owned()]));
-    let summary = section.view(&default_policy()).summary.to_string();
+    found.complete(&Completion::Labels(&["broad".to_owned(), "separator".to_owned()]));
+    let summary = found.view(&default_policy()).summary.to_string();
     assert!(
         summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
         "{summary}"
     );
-    assert_eq!(section.defect(grid), None);
-    assert!(section.defect(HeadGrid { layers: 3, heads: 2 }).unwrap().contains("edges.layers"));
+    assert_eq!(found.defect(grid), None);
+    assert!(found.defect(HeadGrid { layers: 3, heads: 2 }).unwrap().contains("edges.layers"));
 }
 
 #[test]
@@ -341,7 +340,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
     let grid = HeadGrid { layers: 1, heads: 2 };
     let mut sums = state(grid);
     assert!(sums.begin(&sentence(5, 3, "dep")).is_none());
-    let section = EdgesSection { edges: measured(sums, grid) };
+    let section = measured(sums, grid);
     let summary = section.view(&default_policy()).summary.to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
     assert_eq!(section.defect(grid), None);
@@ -350,7 +349,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
     let grid = HeadGrid { layers: 2, heads: 2 };
-    let section = EdgesSection { edges: measured(state(grid), grid) };
+    let section = measured(state(grid), grid);
     assert_eq!(
         section.view(&default_policy()).summary.to_string(),
         "No sentence had a token of text, so no head was removed.\n"

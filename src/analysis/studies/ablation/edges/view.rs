@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::section::{Edge, EdgesReport, EdgesSection, HeadEdges, LayerPair, MOSTLY_DIRECT};
+use super::section::{Edge, EdgesReport, HeadEdges, LayerPair, MOSTLY_DIRECT};
 use super::sums::{Edges, LEAST_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
@@ -17,34 +17,33 @@ const SHOWN: usize = 10;
 /// The columns that may go where there is no room, the first of them first, and q last: the shift, the direct share, the excess.
 const MAY_GO: &[usize] = &[2, 3, 4, 5];
 
-impl Section for EdgesSection {
+impl Section for EdgesReport {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
-            Completion::Policy(policy) => self.edges.judge(policy),
+            Completion::Policy(policy) => self.judge(policy),
             Completion::Labels(labels) => {
-                let heads = self.edges.heads.iter().map(|edges| edges.place);
-                self.edges.labels = heads.zip(labels.iter().cloned()).collect();
+                let heads = self.heads.iter().map(|edges| edges.place);
+                self.labels = heads.zip(labels.iter().cloned()).collect();
             }
-            Completion::Reading(read) => self.edges.read = *read,
+            Completion::Reading(read) => self.read = *read,
             _ => {}
         }
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.edges.write_summary(out)),
-            figures: figures(&self.edges),
-            tables: vec![TableRows::of("edges", self.edges.layers.iter().flat_map(LayerPair::edges))],
+            summary: Summary::written(|out| self.write_summary(out)),
+            figures: figures(self),
+            tables: vec![TableRows::of("edges", self.layers.iter().flat_map(LayerPair::edges))],
             ..View::default()
         }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
-        let Some(HeadEdges { upstream, downstream, .. }) = self.edges.heads.iter().find(|edges| edges.place == place)
-        else {
+        let Some(HeadEdges { upstream, downstream, .. }) = self.heads.iter().find(|edges| edges.place == place) else {
             return HeadCard::default();
         };
-        let label = |head: &HeadPlace| self.edges.labels.get(head).map_or("-", String::as_str);
+        let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
         let strength = |edge: &Edge| {
             let sure = if edge.above { "above chance" } else { "not above chance" };
             format!("excess {:+.2}{}, {sure}", edge.excess, plus_minus(edge.excess_ci95, 2))
@@ -52,7 +51,7 @@ impl Section for EdgesSection {
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
             let Edge { shift, ratio, q, .. } = edge;
             let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
-            let by = match (q, self.edges.untrained.percentile) {
+            let by = match (q, self.untrained.percentile) {
                 (Some(q), _) => format!(" (q {})", significance(*q)),
                 (None, Some(_)) if *shift < LEAST_SHIFT => format!(" (a shift below {LEAST_SHIFT})"),
                 (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
@@ -77,14 +76,13 @@ impl Section for EdgesSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let EdgesReport { layers, heads, .. } = &self.edges;
+        let EdgesReport { layers, heads, .. } = self;
         let pairs = layers.iter().map(|pair| (pair.source, pair.target));
         let whole = layers.is_empty() || pairs.eq(Edges(grid).layers());
         if !whole || !layers.iter().all(|pair| pair.is_whole(grid.heads)) {
             return Some("`edges.layers` does not have each pair of layers once, with all their heads".to_owned());
         }
-        let is_whole = grid.is(heads.iter().map(|edges| edges.place));
-        (!is_whole).then(|| "`edges.heads` does not have each head of the model once, layer by layer".to_owned())
+        grid.missing_head_defect("edges.heads", heads.iter().map(|edges| edges.place))
     }
 }
 

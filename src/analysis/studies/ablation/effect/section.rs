@@ -14,21 +14,17 @@ use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::PerToken;
 use crate::studies::ablation::verdicts::{
-    HeadEffect, Verdict, Verdicts, drawn, from_both_ends, head_effects, is_zero, judge, ranked,
+    HeadEffect, Verdict, Verdicts, forest, from_both_ends, head_effects, is_zero, judge, ranked,
 };
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Completion, HeadCard, Section, View, stored};
-use crate::study::show::figure::{Chart, Figure, Forest};
+use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
 use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
-
-pub struct EffectSection {
-    pub effect: Effects,
-}
 
 /// Effect of each head on the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -213,30 +209,52 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
     })
 }
 
-stored!(EffectSection { effect: Effects });
+stored!(Effects as effect);
 
 const SHOWN: usize = 5;
 
-impl Section for EffectSection {
+impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
-            Completion::Policy(policy) => self.effect.judge(policy),
-            Completion::Reading(read) => self.effect.read = *read,
-            Completion::Phases(phases) => self.effect.phases = *phases,
+            Completion::Policy(policy) => self.judge(policy),
+            Completion::Reading(read) => self.read = *read,
+            Completion::Phases(phases) => self.phases = *phases,
             _ => {}
         }
     }
 
     fn in_brief(&self, policy: &Policy) -> InBrief {
-        in_brief(&self.effect, policy)
+        let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = self;
+        let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
+        let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
+        let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
+            let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
+            let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
+            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks());
+            format!(
+                "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
+                 Of {heads}, {verdicts}{masks}."
+            )
+        });
+        // It is of a sample: more text alone adds nothing to it.
+        let short = |count: u64, least, things: [&str; 2]| {
+            let asked = policy.count(least);
+            let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
+            (count < asked).then(|| Shortage { times: None, ..shortage() })
+        };
+        let tokens =
+            || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
+        let few =
+            short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
+        InBrief { found, shortage: few, ..InBrief::default() }
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
-        let Effects { heads, relations, .. } = &self.effect;
+        let Effects { heads, relations, .. } = self;
         let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
         View {
-            summary: Summary::written(|out| self.effect.write_summary(out)),
-            figures: figures(&self.effect),
+            summary: Summary::written(|out| self.write_summary(out)),
+            figures: figures(self),
             tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],
             ..View::default()
         }
@@ -244,15 +262,15 @@ impl Section for EffectSection {
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let is_it = |head: &&HeadEffect| head.place == place;
-        let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
+        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
         let spread = plus_minus(head.ci95, 4);
         let q = head.q.map(|q| format!("q {}", significance(q)));
-        let within = self.effect.band.zip(head.q_negligible);
+        let within = self.band.zip(head.q_negligible);
         let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance(q)));
         let deciding: Vec<String> = q.into_iter().chain(within).collect();
         let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
-        let removal = self.effect.removal.map_or("", Replacement::name);
+        let removal = self.removal.map_or("", Replacement::name);
         let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.words());
         let size = effect.abs();
         let line =
@@ -268,13 +286,12 @@ impl Section for EffectSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Effects { heads, relations, .. } = &self.effect;
-        if !grid.is(heads.iter().map(|head| head.place)) {
-            return Some("`effect.heads` does not have each head of the model once, layer by layer".to_owned());
-        }
+        let Effects { heads, relations, .. } = self;
         let beside = |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
         let broken = relations.iter().find(beside);
-        broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
+        let broken =
+            broken.map(|one| format!("the relation `{}` of `effect` has not an effect of each head", one.relation));
+        grid.missing_head_defect("effect.heads", heads.iter().map(|head| head.place)).or(broken)
     }
 }
 
@@ -288,43 +305,12 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 
-fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
-    let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = effects;
-    let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
-    let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
-    let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
-        let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
-        let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-        let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), effects.masks());
-        format!(
-            "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
-             Of {heads}, {verdicts}{masks}."
-        )
-    });
-    // It is of a sample: more text alone adds nothing to it.
-    let short = |count: u64, least, things: [&str; 2]| {
-        let asked = policy.count(least);
-        let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
-        (count < asked).then(|| Shortage { times: None, ..shortage() })
-    };
-    let tokens = || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
-    let few = short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
-    InBrief { found, shortage: few, ..InBrief::default() }
-}
-
 fn figures(effects: &Effects) -> Vec<Figure> {
     let Effects { objective, masked_tokens, loss, loss_without_heads, band, heads, .. } = effects;
     let (Some(loss), Some(bare), Some(band)) = (loss, loss_without_heads, band) else { return Vec::new() };
     let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
     let order: Vec<&HeadEffect> = ranked(heads, |head| head).into_iter().map(|(_, head)| head).collect();
-    let (rows, left_out) = drawn(&order);
-    let chart = Chart::Forest(Forest {
-        scale: "rise of the loss without the head, in nats a token".to_owned(),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec!["effect".to_owned()],
-        rows,
-    });
+    let (chart, left_out) = forest("rise of the loss without the head, in nats a token", &order);
     vec![Figure {
         name: "effects",
         title: "What the model loses without each head".to_owned(),

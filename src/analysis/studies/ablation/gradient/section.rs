@@ -26,10 +26,6 @@ const SHOWN: usize = 5;
 /// The metrics that derivatives are estimates of: the effect of removal on the loss of tokens, and of a task.
 const EXACT: [&str; 2] = ["loss_effect", "task_effect"];
 
-pub struct GradientSection {
-    pub gradient: Gradients,
-}
-
 /// First-order effect of each head on the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gradients {
@@ -172,38 +168,38 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
     aligned_table(header, from_both_ends(heads.iter().map(row).collect(), SHOWN), 1..)
 }
 
-stored!(GradientSection { gradient: Gradients });
+stored!(Gradients as gradient);
 
-impl Section for GradientSection {
+impl Section for Gradients {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
             Completion::Estimates(all) => self.compare_with(all),
-            Completion::Reading(read) => self.gradient.read = *read,
+            Completion::Reading(read) => self.read = *read,
             _ => {}
         }
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| self.gradient.write_summary(out)))
+        View::saying(Summary::written(|out| self.write_summary(out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Gradients { heads, integrated, .. } = &self.gradient;
-        let is_whole = grid.is(heads.iter().map(|head| head.place))
-            && integrated.as_ref().is_none_or(|found| grid.is(found.heads.iter().map(|head| head.place)));
-        (!is_whole).then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
+        let Gradients { heads, integrated, .. } = self;
+        let of_path = integrated.as_ref().map(|found| found.heads.iter().map(|head| head.place));
+        let of_path = of_path.and_then(|heads| grid.missing_head_defect("gradient.heads", heads));
+        grid.missing_head_defect("gradient.heads", heads.iter().map(|head| head.place)).or(of_path)
     }
 }
 
-impl GradientSection {
+impl Gradients {
     fn compare_with(&mut self, all: &Estimates) {
-        let metric = EXACT[usize::from(self.gradient.task.is_some())];
-        let Some(exact) = all.by_block.get(metric).filter(|_| self.gradient.masked_tokens > 0) else { return };
+        let metric = EXACT[usize::from(self.task.is_some())];
+        let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
         let agreement = |of: &'static str| {
             let correlation = all.by_block.get(of)?.rank_correlation_across_folds(exact);
             Some(Agreement { metric: of.to_owned(), with: metric.to_owned(), correlation })
         };
-        self.gradient.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
+        self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
     }
 }
 

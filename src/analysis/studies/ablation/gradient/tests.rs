@@ -53,7 +53,7 @@ fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>)
 }
 
 fn found(section: &dyn Section) -> &Gradients {
-    &super::section::<GradientSection>(section).gradient
+    super::section::<Gradients>(section)
 }
 
 #[test]

@@ -161,8 +161,7 @@ impl Section for KnockoutSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let stray = grid.stray(self.knockout.iter().map(|label| label.place))?;
-        Some(format!("`knockout` has {stray}, which the model has not"))
+        grid.stray_head_defect("knockout", self.knockout.iter().map(|label| label.place))
     }
 }
 
@@ -183,12 +182,10 @@ fn figures(labels: &[LabelUse]) -> Vec<Figure> {
             exchanged, less that before, with the weights on all other words dealt out at random in both, with 95 % intervals: \
             labels whose arcs are used lie to the right of 0."
             .to_owned(),
-        chart: Chart::Forest(Forest {
-            scale: "loss more once the weights are exchanged, in nats a word".to_owned(),
-            shares: false,
-            nothing: Some(0.0),
-            marks: vec!["use".to_owned()],
-            rows: tested,
-        }),
+        chart: Chart::Forest(Forest::around_zero(
+            "loss more once the weights are exchanged, in nats a word",
+            ["use"],
+            tested,
+        )),
     }]
 }

@@ -21,10 +21,6 @@ use crate::system::counted::counted;
 
 const LISTED: usize = 5;
 
-pub struct OutputShiftSection {
-    pub output_shift: OutputShiftReport,
-}
-
 /// How far the output moves without heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputShiftReport {
@@ -134,17 +130,17 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
     aligned_table(["without", "output shift", "pooled shift"], rows, 1..)
 }
 
-stored!(OutputShiftSection { output_shift: OutputShiftReport });
+stored!(OutputShiftReport as output_shift);
 
-impl Section for OutputShiftSection {
+impl Section for OutputShiftReport {
     fn complete(&mut self, known: &Completion<'_>) {
         if let Completion::Reading(read) = known {
-            self.output_shift.read = *read;
+            self.read = *read;
         }
     }
 
     fn in_brief(&self, _: &Policy) -> InBrief {
-        let OutputShiftReport { without_heads, most, .. } = &self.output_shift;
+        let OutputShiftReport { without_heads, most, .. } = self;
         let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
             let (place, shift) = (first.place, first.moved.output_shift?);
             Some(format!(
@@ -155,17 +151,12 @@ impl Section for OutputShiftSection {
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
-        View {
-            summary: Summary::written(|out| self.output_shift.write_summary(out)),
-            figures: figures(&self.output_shift),
-            ..View::default()
-        }
+        View { summary: Summary::written(|out| self.write_summary(out)), figures: figures(self), ..View::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let OutputShiftReport { most, least, .. } = &self.output_shift;
-        let stray = grid.stray(most.iter().chain(least).map(|head| head.place))?;
-        Some(format!("`output_shift` has {stray}, which the model has not"))
+        let OutputShiftReport { most, least, .. } = self;
+        grid.stray_head_defect("output_shift", most.iter().chain(least).map(|head| head.place))
     }
 }
 
@@ -177,13 +168,9 @@ fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
         let marks = vec![Mark::of(output_shift, output_ci95), Mark::of(pooled_shift, pooled_ci95)];
         ForestRow { name: place.to_string(), note: String::new(), marks }
     };
-    let chart = Chart::Forest(Forest {
-        scale: "1 - cosine of the output with and without the head".to_owned(),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec!["tokens".to_owned(), format!("means of {}s", sequence(*read))],
-        rows: most.iter().chain(least.iter().rev()).map(row).collect(),
-    });
+    let marks = ["tokens".to_owned(), format!("means of {}s", sequence(*read))];
+    let rows = most.iter().chain(least.iter().rev()).map(row).collect();
+    let chart = Chart::Forest(Forest::around_zero("1 - cosine of the output with and without the head", marks, rows));
     vec![Figure {
         name: "output-shift",
         title: "How far the output turns without a head".to_owned(),

@@ -21,10 +21,6 @@ use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
 use crate::study::{EstimationContext, Ranking};
 use crate::system::parallel::in_parallel;
 
-pub struct PruningSection {
-    pub pruning: Curves,
-}
-
 /// How much the loss rises when heads go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curves {
@@ -335,7 +331,7 @@ impl Interaction {
     }
 }
 
-stored!(PruningSection { pruning: Curves });
+stored!(Curves as pruning);
 
 pub type PruningSums = RemovalSums<Orders, Losses>;
 

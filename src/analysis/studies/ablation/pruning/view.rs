@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use super::section::{CanGo, Curve, Curves, Interaction, PruningSection, RISES};
+use super::section::{CanGo, Curve, Curves, Interaction, RISES};
 use crate::model::grid::HeadGrid;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::unit;
@@ -14,30 +14,29 @@ use crate::study::show::wording::{aligned_table, drawn_without, plus_minus};
 use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-impl Section for PruningSection {
+impl Section for Curves {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
-            Completion::SharedKeys(heads) => self.pruning.heads_per_key_value_group = Some(*heads),
-            Completion::Reading(read) => self.pruning.read = *read,
-            Completion::AboveBaseline(is_above) => self.pruning.is_above_baseline = *is_above,
+            Completion::SharedKeys(heads) => self.heads_per_key_value_group = Some(*heads),
+            Completion::Reading(read) => self.read = *read,
+            Completion::AboveBaseline(is_above) => self.is_above_baseline = *is_above,
             _ => {}
         }
     }
 
     fn in_brief(&self, _: &Policy) -> InBrief {
-        let found = self.pruning.in_brief();
-        InBrief { found, opens: self.pruning.task.is_some(), ..InBrief::default() }
+        InBrief { found: self.can_go(), opens: self.task.is_some(), ..InBrief::default() }
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.pruning.write_summary(out)),
-            figures: figures(&self.pruning),
+            summary: Summary::written(|out| self.write_summary(out)),
+            figures: figures(self),
             tables: vec![
-                TableRows::of("pruning", self.pruning.orders.iter().flat_map(Curve::steps)),
-                TableRows::of("prune", self.pruning.pruned_layers()),
+                TableRows::of("pruning", self.orders.iter().flat_map(Curve::steps)),
+                TableRows::of("prune", self.pruned_layers()),
             ],
-            pruning: self.pruning.exported(),
+            pruning: self.exported(),
             ..View::default()
         }
     }
@@ -48,15 +47,14 @@ impl Section for PruningSection {
             let all = BTreeSet::from_iter(heads).into_iter().copied();
             !grid.is(all)
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
-                || [right.len(), right_change_ci95.len()]
-                    != [if self.pruning.task.is_some() { grid.count() } else { 0 }; 2]
+                || [right.len(), right_change_ci95.len()] != [if self.task.is_some() { grid.count() } else { 0 }; 2]
                 || can_go.len() > ShareOf::ALL.len() * RISES.len()
         };
         let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.count();
-        if !self.pruning.constants.as_ref().is_none_or(is_whole) {
+        if !self.constants.as_ref().is_none_or(is_whole) {
             return Some("the constants of `pruning` are not one for each head".to_owned());
         }
-        let broken = self.pruning.orders.iter().find(broken)?;
+        let broken = self.orders.iter().find(broken)?;
         Some(format!(
             "the curve by `{}` of `pruning` has not a point for each head, or more shares than rises",
             broken.by
@@ -71,7 +69,7 @@ const RANDOM: &str = "random";
 impl Curves {
     /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share
     /// right of a task, or the largest rise that is allowed of what all heads are worth; nothing without an interval.
-    fn in_brief(&self) -> Option<String> {
+    fn can_go(&self) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
             None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),

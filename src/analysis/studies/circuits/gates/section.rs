@@ -26,10 +26,6 @@ use crate::study::upstream::Obstacle;
 /// The rise of the loss below which heads do the task together, as a share: one per cent, the least budget of `pruning`.
 pub const ALLOWED: f64 = 0.01;
 
-pub struct GatesSection {
-    pub gates: GatesResult,
-}
-
 /// Gates of all heads, fitted together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatesResult {
@@ -355,4 +351,4 @@ fn heads(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
     places.iter().map(|&place| grid.place(place)).collect()
 }
 
-stored!(GatesSection { gates: GatesResult });
+stored!(GatesResult as gates);

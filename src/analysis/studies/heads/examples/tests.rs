@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::section::{Examples, ExamplesSection, HeadExamples};
+use super::section::{Examples, HeadExamples};
 use super::sums::{Drawn, ExampleSums, MOST_WORDS, Rank};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
@@ -109,7 +109,7 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
         let mut sums = sums(Aim::Partner { relation: "obj".to_owned(), direction }, 0.5);
         show(&mut sums, &named(0, 5), 0.75);
         show(&mut sums, &named(1, 5), 0.75);
-        ExamplesSection { examples: Examples::new(&sums, GRID) }
+        Examples::new(&sums, GRID)
     };
     let place = HeadPlace { layer: 0, head: 1 };
     let drawn = |direction| {
@@ -140,10 +140,10 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
 
 #[test]
 fn a_section_names_heads_and_words_that_there_are() {
-    let mut section = ExamplesSection { examples: Examples::new(&sums_of_one(), GRID) };
+    let mut section = Examples::new(&sums_of_one(), GRID);
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 1, heads: 1 }).unwrap().contains("L0H1"));
-    section.examples.heads[0].examples[0].drawn.to[2] = 99;
+    section.heads[0].examples[0].drawn.to[2] = 99;
     assert!(section.defect(GRID).unwrap().contains("do not fit"));
 }
 

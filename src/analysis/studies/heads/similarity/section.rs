@@ -16,26 +16,22 @@ use crate::study::show::wording::{aligned_table, sequence, sequences, signed};
 use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
 
-pub struct SimilaritySection {
-    pub similarity: Similarity,
-}
+stored!(Similarity as similarity);
 
-stored!(SimilaritySection { similarity: Similarity });
-
-impl Section for SimilaritySection {
+impl Section for Similarity {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
             Completion::Labels(labels) => self.name_heads(labels),
             Completion::SharedKeys(heads) => self.compare_groups(*heads),
-            Completion::Reading(read) => self.similarity.read = *read,
+            Completion::Reading(read) => self.read = *read,
             _ => {}
         }
     }
 
     fn view(&self, _: &Policy) -> View<'_> {
         View {
-            summary: Summary::written(|out| write_summary(&self.similarity, out)),
-            figures: self.grid().map_or_else(Vec::new, |grid| figures(&self.similarity, grid)),
+            summary: Summary::written(|out| write_summary(self, out)),
+            figures: self.grid().map_or_else(Vec::new, |grid| figures(self, grid)),
             ..View::default()
         }
     }
@@ -43,7 +39,7 @@ impl Section for SimilaritySection {
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let Some(grid) = self.grid() else { return HeadCard::default() };
         let own = grid.index(place.layer, place.head);
-        let distance = |other: &usize| self.similarity.distance[own.max(*other)][own.min(*other)];
+        let distance = |other: &usize| self.distance[own.max(*other)][own.min(*other)];
         let others = (0..grid.count()).filter(|&other| other != own);
         let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         let neighbour = |how: &'static str, other: usize| Neighbour {
@@ -53,11 +49,11 @@ impl Section for SimilaritySection {
         };
         let looks_like = nearest.map(|other| neighbour("looks most like", other));
         let nearest = nearest.map(|other| {
-            let cka = self.similarity.cka[own.max(other)][own.min(other)];
+            let cka = self.cka[own.max(other)][own.min(other)];
             let cka = cka.map_or_else(String::new, |cka| format!(", CKA of what they write {cka:.2}"));
             format!("the head that looks most like it is {}: distance {:.3}{cka}", grid.place(other), distance(&other))
         });
-        let cluster = self.similarity.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
+        let cluster = self.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
         let in_cluster = cluster.iter().flat_map(|cluster| &cluster.heads).filter(|&&head| head != place);
         let in_cluster = in_cluster.map(|head| neighbour("in a cluster with", grid.index(head.layer, head.head)));
         let neighbours = looks_like.into_iter().chain(in_cluster).collect();
@@ -74,7 +70,7 @@ impl Section for SimilaritySection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, .. } = &self.similarity;
+        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, .. } = self;
         let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.count());
         let empty = distance.is_empty() && cka.is_empty();
         let rows = whole(&mut distance.iter().map(Vec::len)) && whole(&mut cka.iter().map(Vec::len));
@@ -82,29 +78,27 @@ impl Section for SimilaritySection {
             return Some("`similarity` does not have each pair of heads once".to_owned());
         }
         let named = clusters.iter().flat_map(|one| &one.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
-        if let Some(head) = grid.stray(named.copied()) {
-            return Some(format!("`similarity` has {head}, which the model has not"));
-        }
+        let stray = grid.stray_head_defect("similarity", named.copied());
         let layers = disagreement.iter().map(|layer| layer.layer);
         let fits = [0, grid.count()].contains(&from_even.len())
             && map.as_ref().is_none_or(|map| map.points.len() == grid.count())
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
-            && self.similarity.weights.as_ref().is_none_or(|weights| weights.fits(grid));
-        (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned())
+            && self.weights.as_ref().is_none_or(|weights| weights.fits(grid));
+        stray.or_else(|| (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned()))
     }
 }
 
-impl SimilaritySection {
+impl Similarity {
     fn compare_groups(&mut self, shared: usize) {
         let Some(grid) = self.grid() else { return };
         let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();
-        let Similarity { distance, cka, same_key_value_group, .. } = &mut self.similarity;
+        let Similarity { distance, cka, same_key_value_group, .. } = self;
         *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layers(grid)));
     }
 
     fn name_heads(&mut self, labels: &[String]) {
         let grid = self.grid();
-        let Similarity { distance, cka, clusters, same_label, .. } = &mut self.similarity;
+        let Similarity { distance, cka, clusters, same_label, .. } = self;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
         let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
         let Some(heads) = grid else { return };
@@ -117,7 +111,7 @@ impl SimilaritySection {
 
     /// The heads that were compared, in layers as the disagreement has them; `None` where nothing was seen.
     pub fn grid(&self) -> Option<HeadGrid> {
-        let (layers, heads) = (self.similarity.disagreement.len(), self.similarity.distance.len());
+        let (layers, heads) = (self.disagreement.len(), self.distance.len());
         (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })
     }
 }

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::HeadChoices;
-use super::section::ChoiceSection;
+use super::section::Choice;
 use crate::corpus::SentenceFamily;
 use crate::evaluation::results::Results;
 use crate::model::config::{Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes};
@@ -265,7 +265,7 @@ fn planted_heads_choose_as_they_are_made() {
     let lead = found.estimates.heads[4].get("rebuilt_over_special", Some("position")).copied().flatten();
     let difference = metric(4, "position").unwrap() - metric(4, "special").unwrap();
     assert!((lead.unwrap() - difference).abs() < 1e-12, "{lead:?} {difference}");
-    let section = &section::<ChoiceSection>(&*found.sections[0].1).choice;
+    let section = section::<Choice>(&*found.sections[0].1);
     assert_eq!((section.fitted_on, section.needed), ([1280, 1280], 10 * HIDDEN as u64));
     // The first layer's input is position and token, up to the ridge; a third of the second one's is what was written.
     let shares: Vec<f64> = section.layers.iter().map(|layer| layer.own_share.unwrap()).collect();

@@ -212,7 +212,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     );
     assert!(!label.borderline && label.test.q.unwrap() < 0.01);
 
-    let Coreference { kinds, windows, .. } = &section::<CoreferenceSection>(&*findings.sections[0].1).coreference;
+    let Coreference { kinds, windows, .. } = section::<Coreference>(&*findings.sections[0].1);
     assert_eq!((*windows, kinds.len()), (40, 3));
     let all = &kinds[0];
     assert_eq!(

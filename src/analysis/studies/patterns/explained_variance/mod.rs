@@ -34,7 +34,7 @@ use sums::ExplainedSums;
 pub struct Explained;
 
 impl Study for Explained {
-    type Section = ExplainedSection;
+    type Section = Summed;
 
     const CARD: Card = Card {
         name: "explained-variance",
@@ -67,13 +67,8 @@ impl Study for Explained {
         let of_chance = |block: Option<usize>, class: usize| inputs(&classes.each()[class], None, block);
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         let all = of_all_layers(&classes.map(|(shares, ..)| shares), context.grid);
-        (estimates, ExplainedSection { explained_variance: Summed::new(&all, |place| context.has(place)) })
+        (estimates, Summed::new(&all, |place| context.has(place)))
     }
-}
-
-/// The cues that were used, and what they explain in the mean of all heads.
-pub struct ExplainedSection {
-    pub explained_variance: Summed,
 }
 
 /// The two forms.
@@ -136,11 +131,11 @@ impl FormSummed {
     }
 }
 
-stored!(ExplainedSection { explained_variance: Summed });
+stored!(Summed as explained_variance);
 
-impl Section for ExplainedSection {
+impl Section for Summed {
     fn view(&self, _: &Policy) -> View<'_> {
-        let Summed { all_keys, text } = &self.explained_variance;
+        let Summed { all_keys, text } = self;
         let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {

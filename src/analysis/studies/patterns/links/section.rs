@@ -147,13 +147,9 @@ impl LinksSection {
                 ],
             }
         };
-        let chart = Chart::Forest(Forest {
-            scale: "sources whose target is found, held out".to_owned(),
-            shares: true,
-            nothing: None,
-            marks: ["best head", "rule of place", "same class", "class rules"].map(str::to_owned).to_vec(),
-            rows: tested.into_iter().map(row).collect(),
-        });
+        let marks = ["best head", "rule of place", "same class", "class rules"];
+        let rows = tested.into_iter().map(row).collect();
+        let chart = Chart::Forest(Forest::of_shares("sources whose target is found, held out", marks, rows));
         vec![Figure {
             name: "links",
             title: "Links beside rules without a head".to_owned(),

@@ -26,7 +26,7 @@ use sums::SegmentSums;
 pub struct Segments;
 
 impl Study for Segments {
-    type Section = SegmentsSection;
+    type Section = Pairs;
 
     const CARD: Card = Card {
         name: "segments",
@@ -64,20 +64,15 @@ impl Study for Segments {
         let (pairs, unseen) =
             counts.fold((0, 0), |(pairs, unseen), of_class| (of_class.pairs.max(pairs), of_class.unseen.max(unseen)));
         let (unseen, sentences_left_out) = (NonZeroU64::new(unseen), observed.left_out());
-        let section = SegmentsSection { segments: Pairs { pairs, unseen, sentences_left_out } };
+        let section = Pairs { pairs, unseen, sentences_left_out };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
-}
-
-/// The section `segments` of the report.
-pub struct SegmentsSection {
-    segments: Pairs,
 }
 
 /// Pairs of sentences that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "a key of the report")]
-struct Pairs {
+pub struct Pairs {
     /// Pairs of sentences.
     pairs: u64,
     /// Pairs that are left out in the layers with the narrowest window, since their queries do not see all of them; absent
@@ -90,11 +85,11 @@ struct Pairs {
     sentences_left_out: u64,
 }
 
-stored!(SegmentsSection { segments: Pairs });
+stored!(Pairs as segments);
 
-impl Section for SegmentsSection {
+impl Section for Pairs {
     fn view(&self, _: &Policy) -> View<'_> {
-        let Pairs { pairs, unseen, sentences_left_out } = self.segments;
+        let Pairs { pairs, unseen, sentences_left_out } = *self;
         let hidden = unseen.map_or_else(String::new, |unseen| {
             format!("In layers with a window, {unseen} of them are left out: not every query sees every key.\n")
         });
