@@ -87,7 +87,7 @@ impl Forest {
         Self { scale: scale.to_owned(), shares: false, nothing: Some(0.0), marks, rows }
     }
 
-    pub fn of_shares<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
+    pub fn in_shares<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
         Self { shares: true, nothing: None, ..Self::around_zero(scale, marks, rows) }
     }
 

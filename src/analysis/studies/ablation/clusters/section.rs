@@ -19,7 +19,7 @@ use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, Section, View, stored};
+use crate::study::section::{Completion, Known, Section, View, stored};
 use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
 use crate::study::{EstimationContext, Policy, Summary};
 use crate::system::counted::counted;
@@ -29,9 +29,6 @@ use crate::system::counted::counted;
 pub struct Effects {
     /// Sentences with a scored token.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
@@ -127,9 +124,6 @@ impl Interplay {
 pub struct OutputShifts {
     /// Sentences with a token of text.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Tokens of text.
     pub tokens: u64,
     /// The clusters, by their first heads.
@@ -285,7 +279,6 @@ impl Effects {
         let band = (!found.is_empty()).then(|| band(worth(&all), context.grid.count()));
         Self {
             sentences: total.units(),
-            read: Context::default(),
             objective: sums.conditions.objective,
             task: sums.conditions.task,
             masked_tokens: total.tokens(),
@@ -315,12 +308,7 @@ impl Effects {
 impl OutputShifts {
     pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        Self {
-            sentences: total.sentences,
-            read: Context::default(),
-            tokens: total.tokens,
-            clusters: Changes::new(sums).clusters(context),
-        }
+        Self { sentences: total.sentences, tokens: total.tokens, clusters: Changes::new(sums).clusters(context) }
     }
 }
 
@@ -342,12 +330,12 @@ fn table<'a, const N: usize>(
     aligned_table(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
-fn effects(effects: &Effects, out: &mut Summary) -> fmt::Result {
-    let Effects { sentences, read, objective, task, masked_tokens, band, clusters } = effects;
+fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
+    let Effects { sentences, objective, task, masked_tokens, band, clusters } = effects;
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     };
-    let of_what = scored([*masked_tokens, *sentences], *objective, *task, *read);
+    let of_what = scored([*masked_tokens, *sentences], *objective, *task, read);
     writeln!(
         out,
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): rise of the \
@@ -367,7 +355,8 @@ fn effects(effects: &Effects, out: &mut Summary) -> fmt::Result {
     Ok(())
 }
 
-fn shifts(OutputShifts { sentences, read, tokens, clusters }: &OutputShifts, out: &mut Summary) -> fmt::Result {
+fn shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Result {
+    let OutputShifts { sentences, tokens, clusters } = shifts;
     if clusters.is_empty() {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     }
@@ -376,7 +365,7 @@ fn shifts(OutputShifts { sentences, read, tokens, clusters }: &OutputShifts, out
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): change of the \
          last hidden states of {} of {}, as 1 - cosine.\n",
         counted(*tokens, "token"),
-        sequences(*sentences, *read)
+        sequences(*sentences, read)
     )?;
     out.table_without(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), MAY_GO);
     Ok(())
@@ -396,15 +385,13 @@ stored!(Effects as cluster_effect);
 
 impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.judge(policy),
-            Completion::Reading(read) => self.read = *read,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| effects(self, out)))
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        View::saying(Summary::written(|out| effects(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -418,14 +405,8 @@ impl Section for Effects {
 stored!(OutputShifts as cluster_shift);
 
 impl Section for OutputShifts {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Reading(read) = known {
-            self.read = *read;
-        }
-    }
-
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| shifts(self, out)))
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        View::saying(Summary::written(|out| shifts(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

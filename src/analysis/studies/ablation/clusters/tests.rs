@@ -9,7 +9,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Known, Section};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
@@ -103,7 +103,7 @@ fn heads_that_stand_in_for_each_other_are_told() {
         let passed = cluster.random_sets.iter().filter(|set| passes(set)).count();
         assert_eq!(cluster.random_sets_of_which_one_would_do, passed as u64);
     }
-    let summary = found.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");
     assert!(summary.contains("stand in for each other (q "), "{summary}");
     assert!(summary.contains("no difference seen (q ") && summary.contains("yes (q "), "{summary}");
@@ -145,7 +145,7 @@ fn drifts_without_clusters_by_hand() {
     near(cluster.alone[2].value, 1.0 - 0.75_f64.sqrt());
     near(cluster.sum.value, 3.0 * (1.0 - 0.75_f64.sqrt()));
     near(cluster.all_but_one.value, 0.5);
-    assert!(found.view(&default_policy()).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
+    assert!(found.view(Known::new(&default_policy())).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
     assert_eq!(found.defect(GRID), None);
 }
 
@@ -182,7 +182,7 @@ fn without_clusters_nothing_runs() {
     assert!(sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") }).is_none());
     assert!(sums.demands().further_runs.variants().is_empty());
     let section = Effects::new(&sums, &context());
-    assert!(section.view(&default_policy()).summary.to_string().starts_with("No cluster of heads held"));
+    assert!(section.view(Known::new(&default_policy())).summary.to_string().starts_with("No cluster of heads held"));
     let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[]));
     assert!(sums.begin(&sentence(1, 2, "dep")).is_none());
 }

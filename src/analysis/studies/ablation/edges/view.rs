@@ -6,10 +6,11 @@ use std::fmt::{self, Write};
 use super::section::{Edge, EdgesReport, HeadEdges, LayerPair, MOSTLY_DIRECT};
 use super::sums::{Edges, LEAST_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
+use crate::sequences::reading::Context;
+use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, SectionFacts, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
-use crate::study::{Policy, Summary, TableRows};
+use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 10;
@@ -19,31 +20,25 @@ const MAY_GO: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.judge(policy),
-            Completion::Labels(labels) => {
-                let heads = self.heads.iter().map(|edges| edges.place);
-                self.labels = heads.zip(labels.iter().cloned()).collect();
-            }
-            Completion::Reading(read) => self.read = *read,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.write_summary(out)),
-            figures: figures(self),
+            summary: Summary::written(|out| self.write_summary(out, run)),
+            figures: figures(self, run.read),
             tables: vec![TableRows::of("edges", self.layers.iter().flat_map(LayerPair::edges))],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, Known { run, .. }: Known<'_>) -> HeadCard {
         let Some(HeadEdges { upstream, downstream, .. }) = self.heads.iter().find(|edges| edges.place == place) else {
             return HeadCard::default();
         };
-        let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
+        let label = |head: &HeadPlace| run.labels.get(head).map_or("-", String::as_str);
         let strength = |edge: &Edge| {
             let sure = if edge.above { "above chance" } else { "not above chance" };
             format!("excess {:+.2}{}, {sure}", edge.excess, plus_minus(edge.excess_ci95, 2))
@@ -87,15 +82,15 @@ impl Section for EdgesReport {
 }
 
 impl EdgesReport {
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, read, tokens, pairs, without_shift, above, strongest, .. } = self;
+    fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
+        let Self { removal, tokens, pairs, without_shift, above, strongest, .. } = self;
         if *pairs == 0 {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
         }
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(*read));
+            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(run.read));
         };
-        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(self.sentences, *read));
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(self.sentences, run.read));
         let (of, meaning) = (plural(pairs, "pair", "pairs"), self.untrained.meaning());
         writeln!(
             out,
@@ -103,7 +98,7 @@ impl EdgesReport {
              of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
              {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_without(table(strongest.iter().take(SHOWN), &self.labels), MAY_GO);
+        out.table_without(table(strongest.iter().take(SHOWN), &run.labels), MAY_GO);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
@@ -142,8 +137,8 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
     aligned_table(["edge", "labels", "shift", "direct", "excess", "q"], edges.map(row), 2..)
 }
 
-fn figures(report: &EdgesReport) -> Vec<Figure> {
-    let EdgesReport { tokens, sentences, read, pairs, above: count, strongest, heads, .. } = report;
+fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
+    let EdgesReport { tokens, sentences, pairs, above: count, strongest, heads, .. } = report;
     let is_strongest = |edge: &Edge| strongest.iter().any(|one| (one.source, one.target) == (edge.source, edge.target));
     let of_heads = heads.iter().filter_map(|head| head.upstream);
     let above = of_heads.chain(strongest.iter().copied()).filter(|edge| edge.above);
@@ -170,7 +165,7 @@ fn figures(report: &EdgesReport) -> Vec<Figure> {
             "less than that: heads and feed-forward blocks between matter more".to_owned(),
         ),
     ];
-    let (tokens, read, pairs) = (counted(*tokens, "token"), sequences(*sentences, *read), counted(*pairs, "edge"));
+    let (tokens, read, pairs) = (counted(*tokens, "token"), sequences(*sentences, read), counted(*pairs, "edge"));
     let (are, drawn, are_drawn) = (plural(count, "is", "are"), shown.len(), plural(&shown.len(), "is", "are"));
     vec![Figure {
         name: "edges",

@@ -10,7 +10,6 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement, band};
 use crate::sequences::derived::corrupted::PERIOD;
-use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::PerToken;
 use crate::studies::ablation::verdicts::{
@@ -18,7 +17,7 @@ use crate::studies::ablation::verdicts::{
 };
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Completion, HeadCard, Section, View, stored};
+use crate::study::section::{Completion, HeadCard, Known, Section, SectionFacts, View, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
@@ -36,12 +35,6 @@ pub struct Effects {
     pub objective: Option<Objective>,
     /// Sentences with a scored token.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
-    /// How many of the seven ways to mask every seventh word were run.
-    #[serde(skip)]
-    pub phases: Option<u8>,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -96,8 +89,6 @@ impl Effects {
             removal,
             objective,
             sentences: all.map_or(0, |all| all.sentences),
-            read: Context::default(),
-            phases: None,
             sentences_left_out,
             masked_tokens: all.map_or(0, |all| all.tokens),
             loss,
@@ -119,18 +110,18 @@ impl Effects {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 
-    fn masks(&self) -> String {
-        match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
+    fn masks(&self, phases: Option<u8>) -> String {
+        match phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
             Some(PERIOD) => " (scored on every word)".to_owned(),
             Some(phases) => format!(" (scored on {phases} of every 7 words)"),
         }
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Self { removal, masked_tokens, loss, loss_without_heads, band, heads, .. } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            let why = drawn_without("a token to score", self.read);
+            let why = drawn_without("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no head was removed: {why}.");
         };
         let tokens = self.objective.unwrap_or(Objective::MaskedTokens).tokens();
@@ -152,7 +143,7 @@ impl Effects {
             0 => String::new(),
             also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
         };
-        let (by, read, masks) = (removal.name(), sequences(self.sentences, self.read), self.masks());
+        let (by, read, masks) = (removal.name(), sequences(self.sentences, run.read), self.masks(run.phases));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): loss of {masked_tokens} {tokens} of {read}, in nats a token, \
@@ -215,22 +206,19 @@ const SHOWN: usize = 5;
 
 impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.judge(policy),
-            Completion::Reading(read) => self.read = *read,
-            Completion::Phases(phases) => self.phases = *phases,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
+    fn in_brief(&self, Known { policy, run }: Known<'_>) -> InBrief {
         let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = self;
         let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
         let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
         let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
             let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
             let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks());
+            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks(run.phases));
             format!(
                 "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
                  Of {heads}, {verdicts}{masks}."
@@ -249,18 +237,18 @@ impl Section for Effects {
         InBrief { found, shortage: few, ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         let Effects { heads, relations, .. } = self;
         let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
         View {
-            summary: Summary::written(|out| self.write_summary(out)),
+            summary: Summary::written(|out| self.write_summary(out, run)),
             figures: figures(self),
             tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadEffect| head.place == place;
         let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };

@@ -16,9 +16,9 @@ use crate::stats::significance::q_of_those_tested;
 use crate::studies::ablation::removal::scored;
 use crate::studies::ablation::verdicts::from_both_ends;
 use crate::study::metrics::by_block::RankCorrelation;
-use crate::study::section::{Completion, Section, View, stored};
+use crate::study::section::{Completion, Known, Section, View, stored};
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, signed};
-use crate::study::{Estimates, EstimationContext, Policy, Summary};
+use crate::study::{Estimates, EstimationContext, Summary};
 use crate::system::counted::counted;
 
 const SHOWN: usize = 5;
@@ -40,9 +40,6 @@ pub struct Gradients {
     pub task: Option<TaskKind>,
     /// Sentences with a scored token.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -99,7 +96,6 @@ impl Gradients {
             objective,
             task,
             sentences: total.sentences,
-            read: Context::default(),
             sentences_left_out: left_out,
             masked_tokens: total.tokens,
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
@@ -109,10 +105,10 @@ impl Gradients {
         }
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let Self { masked_tokens, sentences, heads, rank_correlations, integrated, .. } = self;
         let (Some(removal), Some(loss)) = (self.removal, self.loss) else {
-            let why = drawn_without("a token to score", self.read);
+            let why = drawn_without("a token to score", read);
             return writeln!(out, "No token could be scored, so there is no gradient: {why}.");
         };
         let [token, sentence] = if self.task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
@@ -122,7 +118,7 @@ impl Gradients {
              per {token}. Importance: mean absolute derivative of one {sentence}. First order: rise of the loss per {token} without the \
              head, by linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
-            scored([*masked_tokens, *sentences], self.objective, self.task, self.read),
+            scored([*masked_tokens, *sentences], self.objective, self.task, read),
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
@@ -172,15 +168,13 @@ stored!(Gradients as gradient);
 
 impl Section for Gradients {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Estimates(all) => self.compare_with(all),
-            Completion::Reading(read) => self.read = *read,
-            _ => {}
+        if let Completion::Estimates(all) = known {
+            self.compare_with(all);
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| self.write_summary(out)))
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        View::saying(Summary::written(|out| self.write_summary(out, run.read)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

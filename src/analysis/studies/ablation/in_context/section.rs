@@ -12,7 +12,7 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::section::{HeadCard, Section, View, stored};
+use crate::study::section::{HeadCard, Known, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed, significance};
 use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
@@ -86,7 +86,7 @@ impl fmt::Display for NatsPerToken {
 stored!(Gain as in_context);
 
 impl Section for Gain {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         View::saying(Summary::written(|out| self.write_summary(out)))
     }
 }
@@ -225,7 +225,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
 stored!(GainEffects as in_context_effect);
 
 impl Section for GainEffects {
-    fn in_brief(&self, policy: &Policy) -> InBrief {
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
         if self.removal.is_none() {
             return InBrief::default();
         }
@@ -249,11 +249,11 @@ impl Section for GainEffects {
         InBrief::found(found)
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         View { summary: Summary::written(|out| self.write_summary(out)), figures: figures(self), ..View::default() }
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadInContext| head.place == place;
         let Some(head) = self.heads.iter().find(is_it).filter(|head| head.effect.is_some()) else {
             return HeadCard::default();

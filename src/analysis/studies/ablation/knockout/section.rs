@@ -9,7 +9,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
-use crate::study::section::{Completion, LabelUse, Section, View, stored};
+use crate::study::section::{Completion, Known, LabelUse, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, signed, significance};
 use crate::study::upstream::ArcClaim;
@@ -150,7 +150,7 @@ impl Section for KnockoutSection {
         }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(&self.knockout),

@@ -12,7 +12,7 @@ use crate::studies::ablation::output_shifts::{OutputShifts, one_less_cosine};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
-use crate::study::section::Section;
+use crate::study::section::{Known, Section};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -112,7 +112,7 @@ fn heads_that_move_most_and_least_are_told() {
     assert_eq!(Some(&moved.output_shift), estimates.heads[11].get("output_shift", None));
     let ci95 = moved.output_ci95.unwrap();
     assert!(ci95.low() < moved.output_shift.unwrap() && moved.output_shift.unwrap() < ci95.high());
-    let summary = found.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("128 tokens") && summary.contains("64 sentences"), "{summary}");
     assert!(summary.find("L0H11") < summary.find("L0H0 ") && summary.contains("all heads  1.0"), "{summary}");
 }
@@ -140,7 +140,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_sentences_there_is_nothing_to_say() {
     let (_, found) = measured(state(GRID), GRID);
     assert_eq!(
-        found.view(&default_policy()).summary.to_string(),
+        found.view(Known::new(&default_policy())).summary.to_string(),
         "No sentence had a token of text, so no head was removed: none of the sentences that were drawn has a token of text (`--sample` \
          draws more).\n"
     );

@@ -9,8 +9,8 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
-use crate::study::section::ShareOf;
 use crate::study::section::{Completion, Section};
+use crate::study::section::{Known, ShareOf};
 use crate::system::parallel::all_cores;
 use proptest::prelude::*;
 
@@ -78,13 +78,13 @@ fn a_curve_by_hand() {
     let interaction = found.interaction.clone().unwrap();
     assert_eq!(interaction.heads, [0, 2].map(|place| GRID.place(place)));
     assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
-    let summary = found.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("effect    25 % [25, 25]  25 % [25, 25]  50 % [50, 50]"), "{summary}");
     assert!(summary.contains("what all heads are worth (1.390 nats)"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert!(!summary.contains("keys"), "{summary}");
     found.complete(&Completion::SharedKeys(2));
-    let summary = found.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("; keys and values go with the last of the 2 heads that share them."), "{summary}");
     assert_eq!(found.defect(GRID), None);
     assert!(found.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("by `effect`"));

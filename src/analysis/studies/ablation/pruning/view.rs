@@ -5,38 +5,36 @@ use std::fmt::{self, Write};
 
 use super::section::{CanGo, Curve, Curves, Interaction, RISES};
 use crate::model::grid::HeadGrid;
+use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
-use crate::study::section::{Completion, Section, ShareOf, View};
+use crate::study::section::{Completion, Known, Section, SectionFacts, ShareOf, View};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus};
-use crate::study::{InBrief, Policy, Summary, TableRows};
+use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 impl Section for Curves {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::SharedKeys(heads) => self.heads_per_key_value_group = Some(*heads),
-            Completion::Reading(read) => self.read = *read,
-            Completion::AboveBaseline(is_above) => self.is_above_baseline = *is_above,
-            _ => {}
+        if let Completion::SharedKeys(heads) = known {
+            self.heads_per_key_value_group = Some(*heads);
         }
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        InBrief { found: self.can_go(), opens: self.task.is_some(), ..InBrief::default() }
+    fn in_brief(&self, Known { run, .. }: Known<'_>) -> InBrief {
+        InBrief { found: self.can_go(run), opens: self.task.is_some(), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.write_summary(out)),
-            figures: figures(self),
+            summary: Summary::written(|out| self.write_summary(out, run)),
+            figures: figures(self, run.read),
             tables: vec![
                 TableRows::of("pruning", self.orders.iter().flat_map(Curve::steps)),
                 TableRows::of("prune", self.pruned_layers()),
             ],
-            pruning: self.exported(),
+            pruning: self.exported(run.is_above_baseline),
             ..View::default()
         }
     }
@@ -69,13 +67,13 @@ const RANDOM: &str = "random";
 impl Curves {
     /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share
     /// right of a task, or the largest rise that is allowed of what all heads are worth; nothing without an interval.
-    fn can_go(&self) -> Option<String> {
+    fn can_go(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
             None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),
         };
         let order = self.orders.first()?;
-        if self.is_above_baseline == Some(false) {
+        if run.is_above_baseline == Some(false) {
             return Some(format!("How many heads can go is not said: {NOT_ABOVE_BASELINE}."));
         }
         let budget @ CanGo { of, rise, share, ci95 } = allowed(order)?;
@@ -112,13 +110,13 @@ impl Curves {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    fn scored(&self) -> String {
-        scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read)
+    fn scored(&self, read: Context) -> String {
+        scored([self.masked_tokens, self.sentences], self.objective, self.task, read)
     }
 
-    fn write_heads(&self, out: &mut Summary) -> fmt::Result {
+    fn write_heads(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Some(order) = self.orders.first() else { return Ok(()) };
-        if self.is_above_baseline == Some(false) {
+        if run.is_above_baseline == Some(false) {
             return writeln!(out, "\nHeads that can go are not listed: {NOT_ABOVE_BASELINE}.");
         }
         let removal = self.removal.map_or_else(String::new, |removal| format!(", removed by {}", removal.name()));
@@ -133,12 +131,12 @@ impl Curves {
         Ok(())
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Some(loss) = self.loss else {
             if self.task.is_some() {
                 return writeln!(out, "No item of the task was scored, so no heads were pruned.");
             }
-            let why = drawn_without("a token to score", self.read);
+            let why = drawn_without("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no heads were pruned: {why}.");
         };
         let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
@@ -149,7 +147,7 @@ impl Curves {
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
              ({}, {loss:.3} {unit} {per} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
              95 % interval:",
-            self.scored(),
+            self.scored(run.read),
             self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
         )?;
         for of in ShareOf::ALL {
@@ -166,7 +164,7 @@ impl Curves {
                 out.table(table(&self.orders, of));
             }
         }
-        self.write_heads(out)?;
+        self.write_heads(out, run)?;
         writeln!(out)?;
         if self.layers_share_weights {
             writeln!(out, "Layers share their weights: here a head goes from all of them at once.")?;
@@ -217,7 +215,7 @@ fn in_per_cent(CanGo { share, ci95, .. }: &CanGo) -> String {
     format!("{:.0} %{}", 100.0 * share, spread.unwrap_or_default())
 }
 
-fn figures(pruning: &Curves) -> Vec<Figure> {
+fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
     let Some(loss) = pruning.loss else { return Vec::new() };
     let line = |curve: &Curve| {
         let whole = Mark { value: loss, ci95: None };
@@ -243,7 +241,7 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         reading: format!(
             "Heads go one after the other; their order is from one half of the sample and the loss from the other ({}), with 95 % \
              intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            pruning.scored(),
+            pruning.scored(read),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {

@@ -8,12 +8,12 @@ use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, forest, from_both_ends, ranked};
-use crate::study::section::{Completion, HeadCard, Section, View};
+use crate::study::section::{Completion, HeadCard, Known, Section, View};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
 use crate::study::upstream::Obstacle;
-use crate::study::{InBrief, Policy, Summary, TableRows};
+use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 3;
@@ -27,7 +27,7 @@ impl Section for TaskResult {
         }
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
         let TaskResult { items, units, .. } = self;
         if *items == 0 {
             return InBrief::default();
@@ -39,7 +39,7 @@ impl Section for TaskResult {
         InBrief { shortage, opens: true, ..InBrief::found(found) }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         let TaskResult { heads, groups, .. } = self;
         let by_group = groups.iter().flat_map(move |group| group.of_heads(heads));
         View {
@@ -51,7 +51,7 @@ impl Section for TaskResult {
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
         let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.of_its_own()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };

@@ -11,9 +11,8 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::{HeadCard, Section, View, stored};
+use crate::study::section::{HeadCard, Known, Section, View, stored};
 use crate::study::show::wording::{plain_table, plus_minus, signed};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
@@ -194,11 +193,11 @@ impl DirectResult {
 stored!(DirectResult as direct);
 
 impl Section for DirectResult {
-    fn in_brief(&self, _: &Policy) -> InBrief {
+    fn in_brief(&self, _: Known<'_>) -> InBrief {
         InBrief { found: self.adds_most(), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let DirectResult { heads, layers, .. } = self;
         let parts = layers.iter().flat_map(LayerEffects::rows);
         View {
@@ -210,7 +209,7 @@ impl Section for DirectResult {
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let effect = head.map(|head| head.effect.to_string()).filter(|_| self.items > 0);
         HeadCard::from_iter(effect.map(|effect| {

@@ -12,7 +12,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section, ShareOf};
+use crate::study::section::{Completion, Known, Section, ShareOf};
 use crate::study::upstream::Obstacle;
 use crate::system::parallel::all_cores;
 
@@ -107,20 +107,20 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     let is_possible = |rise: f64| possible.iter().any(|mean| (rise - mean).abs() < 1e-5);
     assert!(alone.random_rises.iter().all(|&rise| is_possible(rise)), "{alone:?}");
     assert_eq!((found.together, found.obstacle), (false, Some(NoSet::RiseNotBelow)));
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Kept in 9 of 10 fits: L0H0.\nKept in 5 of 10 fits: L1H0.\n"), "{summary}");
     assert!(
         summary.contains("the rise of the loss is not shown to be below 1 % of the loss (0.0200 nats)"),
         "{summary}"
     );
-    assert!(section.in_brief(&default_policy()).found.is_none());
-    let card = section.of_head(GRID.place(0), &default_policy());
+    assert!(section.in_brief(Known::new(&default_policy())).found.is_none());
+    let card = section.of_head(GRID.place(0), Known::new(&default_policy()));
     assert_eq!(
         card.lines,
         ["kept in 9 of 10 fits of all gates together (mean gate 0.98 and 0.80 in the halves of the sample)"]
     );
-    assert!(section.of_head(GRID.place(3), &default_policy()).lines.is_empty() && card.clauses.is_empty());
-    assert_eq!((section.view(&default_policy()).figures.len(), section.defect(GRID)), (1, None));
+    assert!(section.of_head(GRID.place(3), Known::new(&default_policy())).lines.is_empty() && card.clauses.is_empty());
+    assert_eq!((section.view(Known::new(&default_policy())).figures.len(), section.defect(GRID)), (1, None));
     assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("each head"));
 }
 
@@ -140,7 +140,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let high = alone.rise_ci95.unwrap().high();
     assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
     assert!(section.together && section.obstacle.is_none());
-    let said = section.in_brief(&default_policy()).found.unwrap();
+    let said = section.in_brief(Known::new(&default_policy())).found.unwrap();
     assert!(
         said.starts_with("Heads that do the task together: 1 head in the sets of both halves (L0H0), 1 in one (L1H0)."),
         "{said}"
@@ -175,7 +175,7 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     assert!(LossesAlone::new(GRID, sets.clone()).demands().further_runs.variants().is_empty());
     let section = result(&folds, &LossesAlone::new(GRID, sets));
     assert_eq!((section.obstacle, section.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("No heads are said to do the task together: the model is not shown to be above"),
         "{summary}"

@@ -7,38 +7,36 @@ use comfy_table::CellAlignment;
 use super::section::{ALLOWED, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
+use crate::sequences::reading::Context;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
-use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, View};
+use crate::study::section::{Completion, HeadCard, Known, Section, View};
 use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
 impl Section for GatesResult {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.judge(policy),
-            Completion::Reading(read) => self.read = *read,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
+    fn in_brief(&self, _: Known<'_>) -> InBrief {
         let alone = self.alone.as_ref().filter(|_| self.together);
         InBrief { found: alone.map(|alone| self.said(alone)), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.write_summary(out)),
+            summary: Summary::written(|out| self.write_summary(out, run.read)),
             figures: self.figure().into_iter().collect(),
             tables: vec![TableRows::of("gates", &self.heads)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let Some((kept, head)) = head.and_then(|head| Some((head.kept?, head))) else { return HeadCard::default() };
         let gates = head.gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
@@ -134,7 +132,7 @@ impl GatesResult {
         })
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let unit = self.unit();
         let why_none = self.why_none();
         let (Some(loss), true) = (self.loss, self.fits() > 0) else {
@@ -145,7 +143,7 @@ impl GatesResult {
             "Gates of all heads (towards the {}) fitted together to each half of the sample, from several starts: least loss and price of \
              open gates. {}, {loss:.3} {unit} {} with all heads.\n",
             self.removal.map_or("", Replacement::name),
-            scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read),
+            scored([self.masked_tokens, self.sentences], self.objective, self.task, read),
             self.per(),
         )?;
         out.table(table(&self.folds));

@@ -11,7 +11,7 @@ use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, View};
+use crate::study::section::{Completion, HeadCard, Known, Section, View};
 use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus, significance};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
@@ -29,7 +29,7 @@ impl Section for InterchangeResult {
         }
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
         if self.items == 0 {
             return InBrief::default();
         }
@@ -48,7 +48,7 @@ impl Section for InterchangeResult {
         InBrief { shortage, ..InBrief::found(found) }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             lacks_subject: self.items == 0,
             summary: Summary::written(|out| self.write_summary(out, policy)),
@@ -58,7 +58,7 @@ impl Section for InterchangeResult {
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let Some((head, [restored, destroyed])) = head.and_then(|head| Some((head, head.shares()?))) else {
             return HeadCard::default();

@@ -7,8 +7,7 @@ use super::sums::{Candidate, Drawn, ExampleSums, HeadCandidates, LEAST_WORDS, MO
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
-use crate::study::labels::policy::Policy;
-use crate::study::section::{CardTable, HeadCard, Section, View, stored};
+use crate::study::section::{CardTable, HeadCard, Known, Section, View, stored};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::study::upstream::HeadAim;
 use crate::system::counted::counted;
@@ -18,7 +17,7 @@ const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 stored!(Examples as examples);
 
 impl Section for Examples {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let Examples { least_words, most_words, sentences, heads } = self;
         let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
         let summary = format!(
@@ -34,7 +33,7 @@ impl Section for Examples {
         View { typical: heads.iter().filter_map(typical).collect(), ..View::saying(summary) }
     }
 
-    fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, head: HeadPlace, _: Known<'_>) -> HeadCard {
         let Some(of) = self.heads.iter().find(|of| of.place == head) else { return HeadCard::default() };
         let line = |example: &Example| format!("{}: {}", about(of, example), example.drawn.text());
         let row = |example: &Example| {

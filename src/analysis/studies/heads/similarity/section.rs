@@ -9,11 +9,12 @@ use super::measure::{CUT, joins};
 use super::report::{Cluster, Comparisons, LayerDisagreement, Similarity, comparisons};
 use super::weights::Spectrum;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::sequences::reading::Context;
+use crate::study::Summary;
 use crate::study::labels::UNLABELLED;
-use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
+use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
 use crate::study::show::wording::{aligned_table, sequence, sequences, signed};
-use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
 
 stored!(Similarity as similarity);
@@ -23,20 +24,19 @@ impl Section for Similarity {
         match known {
             Completion::Labels(labels) => self.name_heads(labels),
             Completion::SharedKeys(heads) => self.compare_groups(*heads),
-            Completion::Reading(read) => self.read = *read,
             _ => {}
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| write_summary(self, out)),
-            figures: self.grid().map_or_else(Vec::new, |grid| figures(self, grid)),
+            summary: Summary::written(|out| write_summary(self, run.read, out)),
+            figures: self.grid().map_or_else(Vec::new, |grid| figures(self, grid, run.read)),
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let Some(grid) = self.grid() else { return HeadCard::default() };
         let own = grid.index(place.layer, place.head);
         let distance = |other: &usize| self.distance[own.max(*other)][own.min(*other)];
@@ -116,11 +116,11 @@ impl Similarity {
     }
 }
 
-pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
-    let Similarity { sentences, read, tokens, distance, median_distance, map, clusters, .. } = similarity;
+pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid, read: Context) -> Vec<Figure> {
+    let Similarity { sentences, tokens, distance, median_distance, map, clusters, .. } = similarity;
     let Some(cut) = median_distance.map(|median| CUT * median) else { return Vec::new() };
     let kept = similarity.kept(grid);
-    let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, *read));
+    let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, read));
     let over = format!("The Hellinger distance of their attention over {sample}.");
     let (clusters_kept, hold) = (counted(kept.len(), "cluster"), plural(&kept.len(), "holds", "hold"));
     let map = map.as_ref().map(|map| {
@@ -157,14 +157,14 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
     map.into_iter().chain([tree]).collect()
 }
 
-fn write_summary(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
-    let Similarity { sentences, read, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
+fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> fmt::Result {
+    let Similarity { sentences, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
         similarity;
     let Some(median) = similarity.median_distance else {
-        let what = sequence(*read);
+        let what = sequence(read);
         return writeln!(out, "No {what} had a token of text, or the model has one head: no heads were compared.");
     };
-    let (tokens, read) = (counted(*tokens, "token"), sequences(*sentences, *read));
+    let (tokens, read) = (counted(*tokens, "token"), sequences(*sentences, read));
     let with_cka = correlation(similarity.distance_with_cka);
     writeln!(
         out,

@@ -19,8 +19,8 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
-use crate::study::section::Completion;
 use crate::study::section::Section;
+use crate::study::section::{Completion, Known};
 use crate::study::{AnyStudy, saved};
 
 /// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
@@ -185,7 +185,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert_eq!(cluster.labels, ["broad", "broad"]);
     // Heads without a label have none in common, and pairs are of one layer.
     assert_eq!(found.same_label.distance.unwrap().pairs, 2);
-    let summary = found.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
     assert!(
         summary.contains("Pairs of heads of one layer, against pairs across two neighbouring layers: distance"),
@@ -215,7 +215,7 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     assert!((found.same - same.iter().sum::<f64>() / 6.0).abs() < 1e-12);
     let others: f64 = (3..6).flat_map(|a| (0..3).map(move |b| pair(a, b))).sum();
     assert!((found.others - others / 9.0).abs() < 1e-12);
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("of one layer that share keys and values, against the other pairs of the layer: distance"),
         "{summary}"
@@ -275,6 +275,8 @@ fn a_repeated_sentence_is_in_no_batch() {
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
     let section = Similarity::new(&SimilaritySums::new(GRID, &LayerClasses::default()), &context(GRID));
-    assert!(section.view(&default_policy()).summary.to_string().starts_with("No sentence had a token of text"));
+    assert!(
+        section.view(Known::new(&default_policy())).summary.to_string().starts_with("No sentence had a token of text")
+    );
     assert_eq!(section.defect(GRID), None);
 }

@@ -16,7 +16,7 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::wording::{decimal, plain_table, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary};
@@ -249,18 +249,18 @@ impl Section for Choice {
         }
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
+    fn in_brief(&self, _: Known<'_>) -> InBrief {
         let Choice { fitted_on: [first, second], needed, layers, .. } = self;
         let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
         let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
         InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         View { summary: Summary::written(|out| self.write_summary(out)), figures: figures(self), ..View::default() }
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
         let Some(head) = self.heads.iter().find(|head| head.place == place) else { return HeadCard::default() };
         if head.is_even {
             return ["its attention is even: there is nothing to rebuild".to_owned()].into_iter().collect();

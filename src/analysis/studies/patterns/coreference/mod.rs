@@ -23,7 +23,7 @@ use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, section, stored};
+use crate::study::section::{Known, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
@@ -316,7 +316,7 @@ const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
 stored!(Coreference as coreference);
 
 impl Section for Coreference {
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(self),
@@ -351,7 +351,7 @@ fn figures(coreference: &Coreference) -> Vec<Figure> {
     };
     let marks = ["best head, held out", "nearest", "same lemma", "agreement"];
     let rows = coreference.kinds.iter().map(row).collect();
-    let chart = Chart::Forest(Forest::of_shares("anaphors whose antecedent is found", marks, rows));
+    let chart = Chart::Forest(Forest::in_shares("anaphors whose antecedent is found", marks, rows));
     vec![Figure {
         name: "coreference",
         title: "Antecedents beside rules without a head".to_owned(),

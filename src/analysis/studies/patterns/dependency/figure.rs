@@ -49,7 +49,7 @@ fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out:
 }
 
 fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
-    Chart::Forest(Forest::of_shares(scale, [head, "fixed offset", "word classes"], rows))
+    Chart::Forest(Forest::in_shares(scale, [head, "fixed offset", "word classes"], rows))
 }
 
 /// The relations of one head that are drawn: the clearest ones, as many as a card has room for.

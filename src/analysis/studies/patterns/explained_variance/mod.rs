@@ -19,10 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{self, Fraction};
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use cues::{GROUPS, name};
 use metrics::{ExplainedInputs, FIXED_PLACES, METRICS};
@@ -134,7 +133,7 @@ impl FormSummed {
 stored!(Summed as explained_variance);
 
 impl Section for Summed {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let Summed { all_keys, text } = self;
         let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();

@@ -15,9 +15,9 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{self, assess_content, thresholds};
-use crate::study::labels::{Detector, LabelStyle, Phrase, Policy, Threshold};
+use crate::study::labels::{Detector, LabelStyle, Phrase, Threshold};
 use crate::study::metrics::metric::{self, Fraction};
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Counts, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
@@ -59,7 +59,7 @@ pub struct Counted {
 stored!(Counted as frequency);
 
 impl Section for Counted {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         View::saying(match self.queries {
             0 => {
                 "No sentence has a token that is rarer than 500 others of the corpus, so no label of rare words was tested: it takes more text, or --counts FILE.\n"

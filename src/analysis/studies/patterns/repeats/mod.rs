@@ -14,10 +14,9 @@ use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::repeats::Repeats;
 use crate::stats::blocks::Merge;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, section, stored};
+use crate::study::section::{Known, Section, View, section, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
 use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
@@ -89,7 +88,7 @@ pub struct Made {
 stored!(Made as repeats);
 
 impl Section for Made {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let Made { plain, masked } = *self;
         View::saying(match (plain, masked) {
             (0, _) => {

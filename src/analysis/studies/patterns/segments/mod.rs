@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};
@@ -88,7 +87,7 @@ pub struct Pairs {
 stored!(Pairs as segments);
 
 impl Section for Pairs {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let Pairs { pairs, unseen, sentences_left_out } = *self;
         let hidden = unseen.map_or_else(String::new, |unseen| {
             format!("In layers with a window, {unseen} of them are left out: not every query sees every key.\n")

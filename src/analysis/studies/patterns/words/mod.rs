@@ -16,9 +16,9 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
-use crate::study::labels::{Label, Policy, content};
+use crate::study::labels::{Label, content};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, WordsOfClass};
 use observe::Queries;
@@ -38,7 +38,7 @@ pub struct Looked {
 stored!(Looked as words);
 
 impl Section for Looked {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         View::saying(match self.tagged {
             0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n",
             _ => "",

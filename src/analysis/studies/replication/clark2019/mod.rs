@@ -19,8 +19,7 @@ use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
-use crate::study::labels::policy::Policy;
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
@@ -67,7 +66,7 @@ impl Study for Clark2019 {
 stored!(Findings as clark2019);
 
 impl Section for Findings {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
         self.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{} {count}", label.name())).collect();

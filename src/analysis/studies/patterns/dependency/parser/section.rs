@@ -12,7 +12,7 @@ use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{HeadCard, Section, View, stored};
+use crate::study::section::{HeadCard, Known, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
@@ -234,7 +234,7 @@ fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
 stored!(ParserReport as parser);
 
 impl Section for ParserReport {
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         let ParserReport { accuracies, relations, layers, .. } = self;
         let summary = Summary::written(|out| {
             match &self.none {
@@ -254,7 +254,7 @@ impl Section for ParserReport {
         View { summary, figures: figures(self), tables, ..View::default() }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let of = |head: &HeadWeights| {
             let both = Direction::BOTH
                 .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));

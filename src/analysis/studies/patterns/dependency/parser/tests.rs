@@ -21,7 +21,7 @@ use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::Section;
+use crate::study::section::{Known, Section};
 use proptest::prelude::*;
 
 const MEAN: FromToken = FromToken::Mean;
@@ -220,8 +220,8 @@ fn what_cannot_be_fitted_says_why() {
         let report = report(sentences);
         assert!(report.accuracies.is_empty());
         assert_eq!(report.defect(GRID), None);
-        assert!(report.view(&default_policy()).figures.is_empty());
-        report.view(&default_policy()).summary.to_string()
+        assert!(report.view(Known::new(&default_policy())).figures.is_empty());
+        report.view(Known::new(&default_policy())).summary.to_string()
     };
     let treeless = Sequence { tree: None, ..sentence(0, 3, "obj") };
     assert!(none(&[treeless]).contains("no sentence of the sample has a dependency tree"));
@@ -259,14 +259,21 @@ fn every_parser_is_scored_on_the_same_words() {
     assert_eq!(report.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), PARSERS);
     assert_eq!(report.defect(GRID), None);
     assert!(report.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
-    let summary = report.view(&default_policy()).summary.to_string();
+    let summary = report.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
-        report.view(&default_policy()).tables.into_iter().map(|table| table.table().rows.len()).collect::<Vec<_>>(),
+        report
+            .view(Known::new(&default_policy()))
+            .tables
+            .into_iter()
+            .map(|table| table.table().rows.len())
+            .collect::<Vec<_>>(),
         [9, 2, 1, 0]
     );
     let weight = *report.heads[1].weight.get(Direction::DependentToHead);
-    assert!(report.of_head(report.heads[1].place, &default_policy()).lines[0].contains(&format!("{weight:.2}")));
+    assert!(
+        report.of_head(report.heads[1].place, Known::new(&default_policy())).lines[0].contains(&format!("{weight:.2}"))
+    );
 }
 
 proptest! {
