@@ -54,7 +54,7 @@ pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.
 /// Remarks on one head by the studies that remove heads.
 fn of_removal<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
-    removing.flat_map(|(_, section)| section.of_head(head.place, &report.settings.policy).lines)
+    removing.flat_map(|(_, section)| section.of_head(head.place, report.known()).lines)
 }
 
 /// For a model without a loss, says how to measure the effect of removing the head, unless that was measured.
@@ -131,7 +131,7 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     }
     let place = head.place;
     for (study, section) in &report.sections.0 {
-        for line in section.of_head(place, &report.settings.policy).lines {
+        for line in section.of_head(place, report.known()).lines {
             writeln!(out, "\n{}: {}", study.card().name, one_line(&line))?;
         }
     }
@@ -283,7 +283,7 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     let place = head.place;
     let mut studies = Map::new();
     for (study, section) in &report.sections.0 {
-        let lines = section.of_head(place, &report.settings.policy).lines;
+        let lines = section.of_head(place, report.known()).lines;
         if !lines.is_empty() {
             studies.insert(study.card().name.to_owned(), json!(lines));
         }

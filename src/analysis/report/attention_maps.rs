@@ -65,8 +65,8 @@ impl AttentionMaps {
     /// The first reason why the maps do not fit a model with these heads, if there is one.
     pub fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Self { tokens, maps, example_of, units, arcs, .. } = self;
-        if let Some(stray) = grid.stray(*example_of) {
-            return Some(format!("`attention_maps` has {stray}, which the model has not"));
+        if let Some(defect) = grid.stray_head_defect("attention_maps", *example_of) {
+            return Some(defect);
         }
         if !(1..=MOST_TOKENS).contains(&tokens.len()) {
             return Some(format!("`attention_maps` has {} tokens, and not from 1 to {MOST_TOKENS}", tokens.len()));

@@ -259,7 +259,7 @@ impl Report {
         let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
         let asked = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
         let asked = asked.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
-        section.view(&self.settings.policy).lacks_subject.then(|| format!("it has no link that {asked} could find"))
+        section.view(self.known()).lacks_subject.then(|| format!("it has no link that {asked} could find"))
     }
 
     /// A remark on the study left out since a decoder was saved without its language-model head; `None` for another model.

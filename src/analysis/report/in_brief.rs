@@ -11,8 +11,8 @@ use crate::passes::control::ControlKind;
 use crate::studies::registry::detector_of;
 use crate::study::labels::content::{lead_over, leading};
 use crate::study::labels::evidence::Reach;
-use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Near};
+use crate::study::section::Known;
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{below_word_classes, decimal, percent_of};
 use crate::system::counted::{counted, plural};
@@ -39,7 +39,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let mut shortages = shortages(report);
     let mut openings = 0;
     for (study, section) in &report.sections.0 {
-        let InBrief { found, shortage, opens } = section.in_brief(policy);
+        let InBrief { found, shortage, opens } = section.in_brief(report.known());
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices(report));
         }
@@ -228,14 +228,14 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
 /// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
 ///
 /// A borderline label is a "perhaps", and a head without a label is given the nearest one.
-pub(super) fn of_head(head: &HeadReport, sections: &Sections, policy: &Policy) -> String {
+pub(super) fn of_head(head: &HeadReport, sections: &Sections, known: Known<'_>) -> String {
     if head.is_removed() {
         return format!("{} is removed (`--remove`).", head.place);
     }
     if head.is_absent() {
         return format!("{} is absent: the checkpoint was saved without it.", head.place);
     }
-    let found = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).clauses);
+    let found = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, known).clauses);
     let found: Vec<String> = head.chooses.iter().map(clause).chain(found).collect();
     let end = if found.is_empty() { ".".to_owned() } else { format!("; it {}.", listed(&found)) };
     format!("{} {}{end}", head.place, looks(head))

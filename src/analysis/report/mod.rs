@@ -30,7 +30,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
-use crate::study::section::{Completion, Section, View};
+use crate::study::section::{Completion, Known, Section, SectionFacts, View};
 pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
@@ -78,6 +78,9 @@ pub struct Report {
     #[serde(flatten, skip_deserializing)]
     #[schemars(!skip_deserializing)]
     pub sections: Sections,
+    /// Facts that the sections are shown with, taken from the rest of the report.
+    #[serde(skip)]
+    pub facts: SectionFacts,
     /// The attention of every head over one sentence, given or from `examples`; absent unless asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AttentionMaps")]
@@ -230,8 +233,6 @@ impl Report {
         if let Some(heads) = shared {
             sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
         }
-        let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
-        saved::inform(&mut sections, &settings, &first);
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
         let measured =
@@ -268,17 +269,19 @@ impl Report {
             controls,
             heads: measured.zip(verdicts.into_iter().zip(choices)).enumerate().map(head).collect(),
             sections: Sections(sections),
+            facts: SectionFacts::default(),
             attention_maps: None,
             caveats,
             run,
         };
-        report.describe();
+        report.inform();
         report
     }
 
     fn describe(&mut self) {
+        let known = Known { policy: &self.settings.policy, run: &self.facts };
         for head in &mut self.heads {
-            head.description = in_brief::of_head(head, &self.sections, &self.settings.policy);
+            head.description = in_brief::of_head(head, &self.sections, known);
         }
         self.in_brief = in_brief::of(self);
     }
@@ -310,8 +313,13 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
+    /// Policy and facts by which the sections are shown.
+    pub fn known(&self) -> Known<'_> {
+        Known { policy: &self.settings.policy, run: &self.facts }
+    }
+
     pub fn views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
-        self.sections.0.iter().map(|(study, section)| (*study, section.view(&self.settings.policy)))
+        self.sections.0.iter().map(|(study, section)| (*study, section.view(self.known())))
     }
 
     pub fn present_heads(&self) -> impl Iterator<Item = &HeadReport> {

@@ -10,37 +10,27 @@ use crate::evaluation::plan;
 use crate::stats::block_test::error_of_half;
 use crate::study::labels::ABSENT;
 use crate::study::metrics::metric::{Denominator, Metrics, StandardErrors};
-use crate::study::section::{Completion, Section};
-use crate::study::{AnyStudy, columns, saved};
+use crate::study::section::{Completion, Known, SectionFacts};
+use crate::study::{columns, saved};
 use crate::system::json::value_of;
 use crate::system::parallel::both;
 
-/// Tells the sections what they need of the settings, of each other and of the first labels of the heads.
-pub(super) fn inform(
-    sections: &mut [(&'static dyn AnyStudy, Box<dyn Section>)],
-    settings: &Settings,
-    first: &[String],
-) {
-    let facts = [
-        Completion::Labels(first),
-        Completion::Reading(settings.protocol.context()),
-        Completion::Phases(settings.protocol.ablation.map(|ablation| ablation.phases)),
-        above_baseline(settings, sections),
-    ];
-    for (_, section) in sections {
-        facts.iter().for_each(|fact| section.complete(fact));
-    }
-}
-
-/// Whether the model is shown to be above the baseline of its task, for sections that depend on it.
-fn above_baseline(settings: &Settings, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> Completion<'static> {
-    let views = sections.iter().map(|(_, section)| section.view(&settings.policy));
-    let tested =
-        settings.protocol.task.as_ref().and_then(|_| views.into_iter().find_map(|view| view.is_above_baseline));
-    Completion::AboveBaseline(tested)
-}
-
 impl Report {
+    /// Completes report and sections with the labels of the heads and facts of the settings.
+    pub(super) fn inform(&mut self) {
+        let (Settings { protocol, policy }, sections) = (&self.settings, &mut self.sections.0);
+        let first: Vec<String> = self.heads.iter().map(|head| head.primary.clone()).collect();
+        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
+        let mut views = sections.iter().map(|(_, section)| section.view(Known::new(policy)));
+        self.facts = SectionFacts {
+            read: protocol.context(),
+            phases: protocol.ablation.map(|ablation| ablation.phases),
+            labels: self.heads.iter().map(|head| head.place).zip(first).collect(),
+            is_above_baseline: protocol.task.as_ref().and_then(|_| views.find_map(|view| view.is_above_baseline)),
+        };
+        self.describe();
+    }
+
     /// Reads a report with the sections of all its studies.
     /// Fails if it is no report, or lacks something that one of its studies writes.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
@@ -60,9 +50,7 @@ impl Report {
         if report.defect().is_some() {
             return Ok(report);
         }
-        let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
-        inform(&mut report.sections.0, &report.settings, &first);
-        report.describe();
+        report.inform();
         Ok(report)
     }
 
@@ -103,12 +91,10 @@ impl Report {
         if count.is_none() || !grid.is(self.heads.iter().map(|head| head.place)) {
             return Some(format!("`heads` does not list {grid}"));
         }
-        if let Some(defect) = self.model.defect() {
-            return Some(defect);
-        }
         let removed = &self.settings.protocol.removed;
-        if let Some(stray) = grid.stray(removed.iter().copied()) {
-            return Some(format!("`settings.removed` has {stray}, which the model has not"));
+        let stray = || grid.stray_head_defect("settings.removed", removed.iter().copied());
+        if let Some(defect) = self.model.defect().or_else(stray) {
+            return Some(defect);
         }
         let is_misjudged = |head: &&HeadReport| {
             let is_stray = head.is_removed() && !removed.contains(&head.place);

@@ -27,14 +27,14 @@ pub trait Section: Any + Send + Sync {
 
     /// Its sentence among the few that open a report, and what it had too little of; neither of most studies. Apart from the
     /// view: a report that is read needs the sentences alone.
-    fn in_brief(&self, _policy: &Policy) -> InBrief {
+    fn in_brief(&self, _known: Known<'_>) -> InBrief {
         InBrief::default()
     }
 
-    /// All that is shown of the section and used of it by other parts of the program, with labels by this policy.
-    fn view(&self, policy: &Policy) -> View<'_>;
+    /// All that is shown of the section and used of it by other parts of the program.
+    fn view(&self, known: Known<'_>) -> View<'_>;
 
-    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> HeadCard {
+    fn of_head(&self, _head: HeadPlace, _known: Known<'_>) -> HeadCard {
         HeadCard::default()
     }
 
@@ -85,14 +85,37 @@ pub enum Completion<'a> {
     Labels(&'a [String]),
     /// How many heads of a layer, one after the other, share their keys and values; not of models whose heads have their own.
     SharedKeys(usize),
-    /// The unit that a decoder read: sections count windows of documents as sentences.
-    Reading(Context),
-    /// How many of the seven ways to mask every seventh word of a sentence were run; `None` where no head was removed.
-    Phases(Option<u8>),
     /// The report is written with fewer digits than there are: sections drop what no policy asks for.
     Rounded,
+}
+
+/// Facts of a run that its sections are shown with.
+#[derive(Clone, Debug, Default)]
+pub struct SectionFacts {
+    /// The unit that a decoder read: sections count windows of documents as sentences.
+    pub read: Context,
+    /// How many of the seven ways to mask every seventh word of a sentence were run; `None` where no head was removed.
+    pub phases: Option<u8>,
+    /// The first label of every head.
+    pub labels: BTreeMap<HeadPlace, String>,
     /// Whether the model is shown to be above the baseline of the task; `None` without a task.
-    AboveBaseline(Option<bool>),
+    pub is_above_baseline: Option<bool>,
+}
+
+/// Policy and facts by which a section is shown.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    pub policy: &'a Policy,
+    pub run: &'a SectionFacts,
+}
+
+impl<'a> Known<'a> {
+    /// Without facts of the run, on which neither tests nor numbers depend.
+    pub fn new(policy: &'a Policy) -> Self {
+        static NONE: SectionFacts =
+            SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };
+        Self { policy, run: &NONE }
+    }
 }
 
 #[derive(Default)]
@@ -251,9 +274,30 @@ pub trait Stored: Section + Sized {
     fn of_parts(parts: &mut KeyValues) -> Result<Self, &'static str>;
 }
 
-/// Implements [`Stored`] for a struct each of whose fields is a key of the report.
+/// Implements [`Stored`] for a struct that is the value of one key, or for a struct whose fields are keys of the report.
 #[macro_export]
 macro_rules! stored {
+    ($section:ty as $key:ident) => {
+        impl $crate::study::section::Stored for $section {
+            const KEYS: &'static [&'static str] = &[stringify!($key)];
+
+            fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
+                vec![(stringify!($key), self)]
+            }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![(stringify!($key), generator.subschema_for::<Self>())]
+            }
+
+            fn part(_: &str, json: &str) -> serde_json::Result<Box<dyn std::any::Any>> {
+                Ok(Box::new(serde_json::from_str::<Self>(json)?))
+            }
+
+            fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
+                $crate::study::section::take(parts, stringify!($key))
+            }
+        }
+    };
     ($section:ty { $($key:ident: $value:ty),+ $(,)? }) => {
         impl $crate::study::section::Stored for $section {
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
@@ -293,7 +337,7 @@ pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &
 pub struct NoSection;
 
 impl Section for NoSection {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         View::default()
     }
 }
@@ -343,7 +387,7 @@ mod tests {
     #[test]
     fn a_study_without_a_section_says_nothing() {
         assert!(NoSection.entries().is_empty());
-        assert!(NoSection.view(&default_policy()).summary.is_empty());
+        assert!(NoSection.view(Known::new(&default_policy())).summary.is_empty());
         assert_eq!(NoSection.defect(HeadGrid { layers: 1, heads: 1 }), None);
     }
 }

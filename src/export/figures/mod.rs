@@ -31,7 +31,7 @@ pub fn of_studies(report: &Report) -> Vec<Figure> {
 
 /// Figures of one head by the studies of a report, named as `examples:L2H8`.
 pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
-    report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, &report.settings.policy).figures).collect()
+    report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, report.known()).figures).collect()
 }
 
 pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {

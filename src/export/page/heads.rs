@@ -119,15 +119,14 @@ pub fn cards(report: &Report) -> Value {
 }
 
 fn neighbours(report: &Report, head: &HeadReport) -> Value {
-    let policy = &report.settings.policy;
-    let found = report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).neighbours);
+    let found =
+        report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, report.known()).neighbours);
     found.map(|Neighbour { how, place, strength }| context! { how, name => place.to_string(), strength }).collect()
 }
 
 /// Remarks of each study on a head, except studies whose figure or neighbours of the head are on the card already.
 fn studies(report: &Report, head: &HeadReport) -> Value {
-    let policy = &report.settings.policy;
-    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, policy)));
+    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, report.known())));
     let is_said = |on_head: &HeadCard| on_head.figures.is_empty() && on_head.neighbours.is_empty();
     let said = on_head.filter(|(_, on_head)| is_said(on_head)).flat_map(|(study, on_head)| {
         on_head.lines.into_iter().map(|line| context! { study => study.card().name, line })
@@ -136,8 +135,7 @@ fn studies(report: &Report, head: &HeadReport) -> Value {
 }
 
 fn examples(report: &Report, head: &HeadReport) -> Value {
-    let policy = &report.settings.policy;
-    let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, policy).table);
+    let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, report.known()).table);
     tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect()
 }
 
@@ -225,13 +223,8 @@ fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column)
     let largest = report.heads.iter().max_by(|a, b| value(a).total_cmp(&value(b)))?;
     let other = (largest.place != head.place).then(|| row(largest, "the largest"));
     let own = row(head, if other.is_none() { "the largest" } else { "" });
-    Some(Chart::Forest(Forest {
-        scale: String::new(),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec![head.place.to_string()],
-        rows: std::iter::once(own).chain(other).collect(),
-    }))
+    let rows = std::iter::once(own).chain(other).collect();
+    Some(Chart::Forest(Forest::around_zero("", [head.place.to_string()], rows)))
 }
 
 /// Bar chart of a head's values by key, each with its chance level.
@@ -295,7 +288,7 @@ pub fn sections(report: &Report) -> Vec<StudySection> {
             let Figure { title, reading, .. } = figure;
             context! { numbers => context! { caption => &title, columns, rows }, title, reading, svg }
         };
-        let View { figures, summary, .. } = section.view(policy);
+        let View { figures, summary, .. } = section.view(report.known());
         StudySection {
             name: study.card().name,
             question: study.card().question,

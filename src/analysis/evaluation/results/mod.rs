@@ -12,7 +12,7 @@ use crate::study::labels::{self, ABSENT, Assessment, Detector, Evidence, Label, 
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, LabelUse, Section};
+use crate::study::section::{Completion, Known, LabelUse, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
@@ -76,7 +76,7 @@ impl Results {
 
     pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
-            self.sections.iter().flat_map(|(_, section)| section.view(policy).tests_of_use)
+            self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).tests_of_use)
         {
             let labels = &mut verdicts[grid.index(head.layer, head.head)].labels;
             if let Some(tested) = labels.iter_mut().find(|one| (&one.label, one.direction) == (&label, Some(direction)))
@@ -263,7 +263,7 @@ impl Results {
             heads[place].cells().map(number).collect::<Vec<_>>()
         };
         let metrics = (0..heads.len()).flat_map(of_head);
-        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.view(policy).numbers)).collect()
+        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).numbers)).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::show::figure::{ForestRow, Mark};
+use crate::study::show::figure::{Chart, Forest, ForestRow, Mark};
 use crate::study::{Estimates, EstimationContext, Policy};
 use crate::system::counted::{counted, plural};
 
@@ -162,8 +162,8 @@ pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> 
 /// Heads that a forest shows from either end.
 const DRAWN: usize = 12;
 
-/// The rows of a forest of ranked heads, and a sentence on how many in between are left out.
-pub fn drawn(order: &[&HeadEffect]) -> (Vec<ForestRow>, String) {
+/// The forest of ranked heads, and a sentence on how many in between are left out.
+pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     let row = |head: &HeadEffect| ForestRow {
         name: head.place.to_string(),
         note: head.words(),
@@ -175,7 +175,8 @@ pub fn drawn(order: &[&HeadEffect]) -> (Vec<ForestRow>, String) {
         0 => String::new(),
         heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
     };
-    (shown.map(|(_, head)| row(head)).collect(), left_out)
+    let rows = shown.map(|(_, head)| row(head)).collect();
+    (Chart::Forest(Forest::around_zero(scale, ["effect"], rows)), left_out)
 }
 
 /// At most `2 * each` rows: longer lists keep `each` rows at the beginning and `each - 1` at the end, around a row that counts the others.

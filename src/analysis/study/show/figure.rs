@@ -81,6 +81,15 @@ pub struct Forest {
 const DRAWN: usize = 24;
 
 impl Forest {
+    pub fn around_zero(scale: &str, marks: impl IntoIterator<Item = impl Into<String>>, rows: Vec<ForestRow>) -> Self {
+        let marks = marks.into_iter().map(Into::into).collect();
+        Self { scale: scale.to_owned(), shares: false, nothing: Some(0.0), marks, rows }
+    }
+
+    pub fn in_shares<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
+        Self { shares: true, nothing: None, ..Self::around_zero(scale, marks, rows) }
+    }
+
     /// The first of these heads on a scale around 0, and a sentence that counts the others, whose `what` are smaller.
     pub fn of_heads(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(DRAWN) {
@@ -88,8 +97,7 @@ impl Forest {
             rest => format!(" {} with smaller {what} {} left out.", counted(rest, "head"), plural(&rest, "is", "are")),
         };
         heads.truncate(DRAWN);
-        let marks = marks.iter().map(|&mark| mark.to_owned()).collect();
-        (Self { scale: scale.to_owned(), shares: false, nothing: Some(0.0), marks, rows: heads }, left_out)
+        (Self::around_zero(scale, marks.iter().copied(), heads), left_out)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::study::Counts;
 use crate::study::labels::Assessment;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
+use crate::study::section::Known;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::printable::one_line;
@@ -267,15 +268,16 @@ impl Side {
         let settings = &self.circumstances.settings;
         settings.protocol.task.as_ref()?;
         self.findings.sections.iter().find_map(|(_, section)| {
-            let found = section.in_brief(&settings.policy).found;
-            found.filter(|_| section.view(&settings.policy).is_above_baseline.is_some())
+            let known = Known::new(&settings.policy);
+            let found = section.in_brief(known).found;
+            found.filter(|_| section.view(known).is_above_baseline.is_some())
         })
     }
 
     /// Sections of the report that no test is known for, by key, as JSON.
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
-        let policy = &self.circumstances.settings.policy;
-        let sections = self.findings.sections.iter().filter(|(_, section)| section.view(policy).numbers.is_empty());
+        let known = Known::new(&self.circumstances.settings.policy);
+        let sections = self.findings.sections.iter().filter(|(_, section)| section.view(known).numbers.is_empty());
         let value = |entry: &dyn erased_serde::Serialize| serde_json::to_value(entry).expect("a section is JSON");
         sections
             .flat_map(|(study, section)| study.entries(&**section))

@@ -59,6 +59,16 @@ impl HeadGrid {
     pub fn stray(self, heads: impl IntoIterator<Item = HeadPlace>) -> Option<HeadPlace> {
         heads.into_iter().find(|place| place.layer >= self.layers || place.head >= self.heads)
     }
+
+    /// Defect of a report whose `key` should list all heads.
+    pub fn missing_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
+        (!self.is(heads)).then(|| format!("`{key}` does not have each head of the model once, layer by layer"))
+    }
+
+    /// Defect of a report whose `key` should list heads of the model alone.
+    pub fn stray_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
+        self.stray(heads).map(|stray| format!("`{key}` has {stray}, which the model has not"))
+    }
 }
 
 /// The place of one head in a model; JSON has it with its name, `L7H9`.

@@ -263,11 +263,10 @@ impl ModelInfo {
     /// The first fault of a description that another program may have written, if there is any.
     pub fn defect(&self) -> Option<String> {
         let defect = |(key, heads): (&str, &[HeadPlace])| {
-            if let Some(stray) = self.grid().stray(heads.iter().copied()) {
-                return Some(format!("`model.{key}` has {stray}, which the model has not"));
-            }
+            let stray = self.grid().stray_head_defect(&format!("model.{key}"), heads.iter().copied());
             let is_sorted = heads.is_sorted_by(|a, b| a < b);
-            (!is_sorted).then(|| format!("`model.{key}` does not list heads once each, layer by layer"))
+            let unsorted = || format!("`model.{key}` does not list heads once each, layer by layer");
+            stray.or_else(|| (!is_sorted).then(unsorted))
         };
         [("absent", &*self.absent), ("constant_heads", &*self.constant_heads)].into_iter().find_map(defect)
     }

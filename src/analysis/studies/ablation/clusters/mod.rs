@@ -8,13 +8,13 @@ use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
 };
-use section::{EffectSection, Effects, OutputShiftSection, OutputShifts};
+use section::{Effects, OutputShifts};
 use sets::{ClusterItems, ClusterLosses, ClusterShifts, Clusters};
 
 pub struct ClusterEffect;
 
 impl Study for ClusterEffect {
-    type Section = EffectSection;
+    type Section = Effects;
 
     const CARD: Card = Card {
         name: "cluster-effect",
@@ -44,14 +44,14 @@ impl Study for ClusterEffect {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let of_task = observed.each::<ClusterItems>().next().map(|sums| Effects::new(sums, context));
         let cluster_effect = of_task.unwrap_or_else(|| Effects::new(observed.sums::<ClusterLosses>(), context));
-        (Estimates::none(context.grid.count()), EffectSection { cluster_effect })
+        (Estimates::none(context.grid.count()), cluster_effect)
     }
 }
 
 pub struct ClusterShift;
 
 impl Study for ClusterShift {
-    type Section = OutputShiftSection;
+    type Section = OutputShifts;
 
     const CARD: Card = Card {
         name: "cluster-shift",
@@ -77,8 +77,7 @@ impl Study for ClusterShift {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ClusterShifts = observed.sums();
-        let section = OutputShiftSection { cluster_shift: OutputShifts::new(sums, context) };
-        (Estimates::none(context.grid.count()), section)
+        (Estimates::none(context.grid.count()), OutputShifts::new(sums, context))
     }
 }
 
@@ -107,7 +106,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A shift grows with the square of what is missing: heads that move the output the same way move it more together \
             than one by one, whether or not one of them would do.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| !section::<OutputShiftSection>(labelling.section).cluster_shift.clusters.is_empty(),
+    applies: |labelling| !section::<OutputShifts>(labelling.section).clusters.is_empty(),
 }];
 
 const TERMS: &[Term] = &[Term {

@@ -19,27 +19,16 @@ use crate::stats::significance::{q_of_those_above, q_of_those_tested};
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, Section, View, stored};
+use crate::study::section::{Completion, Known, Section, View, stored};
 use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
 use crate::study::{EstimationContext, Policy, Summary};
 use crate::system::counted::counted;
-
-pub struct EffectSection {
-    pub cluster_effect: Effects,
-}
-
-pub struct OutputShiftSection {
-    pub cluster_shift: OutputShifts,
-}
 
 /// Loss without clusters of heads that look alike, in nats a masked token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
     /// Sentences with a scored token.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
@@ -135,9 +124,6 @@ impl Interplay {
 pub struct OutputShifts {
     /// Sentences with a token of text.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Tokens of text.
     pub tokens: u64,
     /// The clusters, by their first heads.
@@ -293,7 +279,6 @@ impl Effects {
         let band = (!found.is_empty()).then(|| band(worth(&all), context.grid.count()));
         Self {
             sentences: total.units(),
-            read: Context::default(),
             objective: sums.conditions.objective,
             task: sums.conditions.task,
             masked_tokens: total.tokens(),
@@ -323,12 +308,7 @@ impl Effects {
 impl OutputShifts {
     pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        Self {
-            sentences: total.sentences,
-            read: Context::default(),
-            tokens: total.tokens,
-            clusters: Changes::new(sums).clusters(context),
-        }
+        Self { sentences: total.sentences, tokens: total.tokens, clusters: Changes::new(sums).clusters(context) }
     }
 }
 
@@ -350,12 +330,12 @@ fn table<'a, const N: usize>(
     aligned_table(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
-fn effects(effects: &Effects, out: &mut Summary) -> fmt::Result {
-    let Effects { sentences, read, objective, task, masked_tokens, band, clusters } = effects;
+fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
+    let Effects { sentences, objective, task, masked_tokens, band, clusters } = effects;
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     };
-    let of_what = scored([*masked_tokens, *sentences], *objective, *task, *read);
+    let of_what = scored([*masked_tokens, *sentences], *objective, *task, read);
     writeln!(
         out,
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): rise of the \
@@ -375,7 +355,8 @@ fn effects(effects: &Effects, out: &mut Summary) -> fmt::Result {
     Ok(())
 }
 
-fn shifts(OutputShifts { sentences, read, tokens, clusters }: &OutputShifts, out: &mut Summary) -> fmt::Result {
+fn shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Result {
+    let OutputShifts { sentences, tokens, clusters } = shifts;
     if clusters.is_empty() {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     }
@@ -384,7 +365,7 @@ fn shifts(OutputShifts { sentences, read, tokens, clusters }: &OutputShifts, out
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): change of the \
          last hidden states of {} of {}, as 1 - cosine.\n",
         counted(*tokens, "token"),
-        sequences(*sentences, *read)
+        sequences(*sentences, read)
     )?;
     out.table_without(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), MAY_GO);
     Ok(())
@@ -400,43 +381,35 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
         .map(|_| format!("a cluster of `{name}` is not one of heads of the model, each removed and kept"))
 }
 
-stored!(EffectSection { cluster_effect: Effects });
+stored!(Effects as cluster_effect);
 
-impl Section for EffectSection {
+impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.cluster_effect.judge(policy),
-            Completion::Reading(read) => self.cluster_effect.read = *read,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| effects(&self.cluster_effect, out)))
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        View::saying(Summary::written(|out| effects(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let clusters = &self.cluster_effect.clusters;
+        let clusters = &self.clusters;
         let drawn = clusters.iter().flat_map(|cluster| &cluster.random_sets).flat_map(|set| set.heads.iter().copied());
-        let stray = grid.stray(drawn).map(|stray| format!("`cluster_effect` has {stray}, which the model has not"));
-        stray.or_else(|| defect("cluster_effect", clusters.iter().map(|cluster| &cluster.removed), grid))
+        let broken = || defect("cluster_effect", clusters.iter().map(|cluster| &cluster.removed), grid);
+        grid.stray_head_defect("cluster_effect", drawn).or_else(broken)
     }
 }
 
-stored!(OutputShiftSection { cluster_shift: OutputShifts });
+stored!(OutputShifts as cluster_shift);
 
-impl Section for OutputShiftSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Reading(read) = known {
-            self.cluster_shift.read = *read;
-        }
-    }
-
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| shifts(&self.cluster_shift, out)))
+impl Section for OutputShifts {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        View::saying(Summary::written(|out| shifts(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        defect("cluster_shift", self.cluster_shift.clusters.iter(), grid)
+        defect("cluster_shift", self.clusters.iter(), grid)
     }
 }

@@ -9,7 +9,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Known, Section};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
@@ -62,10 +62,9 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
     }
 }
 
-fn judged(found: Effects) -> Effects {
-    let mut section = EffectSection { cluster_effect: found };
-    section.complete(&Completion::Policy(&default_policy()));
-    section.cluster_effect
+fn judged(mut found: Effects) -> Effects {
+    found.complete(&Completion::Policy(&default_policy()));
+    found
 }
 
 #[test]
@@ -104,13 +103,12 @@ fn heads_that_stand_in_for_each_other_are_told() {
         let passed = cluster.random_sets.iter().filter(|set| passes(set)).count();
         assert_eq!(cluster.random_sets_of_which_one_would_do, passed as u64);
     }
-    let section = EffectSection { cluster_effect: found };
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");
     assert!(summary.contains("stand in for each other (q "), "{summary}");
     assert!(summary.contains("no difference seen (q ") && summary.contains("yes (q "), "{summary}");
-    assert_eq!(section.defect(GRID), None);
-    assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("cluster_effect"));
+    assert_eq!(found.defect(GRID), None);
+    assert!(found.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("cluster_effect"));
 }
 
 /// Each head turns a vector of two dimensions by its share of a right angle.
@@ -147,9 +145,8 @@ fn drifts_without_clusters_by_hand() {
     near(cluster.alone[2].value, 1.0 - 0.75_f64.sqrt());
     near(cluster.sum.value, 3.0 * (1.0 - 0.75_f64.sqrt()));
     near(cluster.all_but_one.value, 0.5);
-    let section = OutputShiftSection { cluster_shift: found };
-    assert!(section.view(&default_policy()).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
-    assert_eq!(section.defect(GRID), None);
+    assert!(found.view(Known::new(&default_policy())).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
+    assert_eq!(found.defect(GRID), None);
 }
 
 #[test]
@@ -184,8 +181,8 @@ fn without_clusters_nothing_runs() {
     let token = PredictedToken::masked(1, 0, Some(0));
     assert!(sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") }).is_none());
     assert!(sums.demands().further_runs.variants().is_empty());
-    let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
-    assert!(section.view(&default_policy()).summary.to_string().starts_with("No cluster of heads held"));
+    let section = Effects::new(&sums, &context());
+    assert!(section.view(Known::new(&default_policy())).summary.to_string().starts_with("No cluster of heads held"));
     let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[]));
     assert!(sums.begin(&sentence(1, 2, "dep")).is_none());
 }

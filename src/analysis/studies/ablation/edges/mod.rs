@@ -9,13 +9,13 @@ use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
 };
-use section::{EdgesReport, EdgesSection, SEED};
+use section::{EdgesReport, SEED};
 use sums::EdgeSums;
 
 pub struct LaterHeads;
 
 impl Study for LaterHeads {
-    type Section = EdgesSection;
+    type Section = EdgesReport;
 
     const CARD: Card = Card {
         name: "edges",
@@ -45,8 +45,7 @@ impl Study for LaterHeads {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let [sums, untrained] = observed.each().collect::<Vec<_>>()[..] else { unreachable!("a pass of either model") };
-        let edges = EdgesReport::new(sums, untrained, context);
-        (Estimates::none(context.grid.count()), EdgesSection { edges })
+        (Estimates::none(context.grid.count()), EdgesReport::new(sums, untrained, context))
     }
 }
 
@@ -64,7 +63,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "An edge says how far a head looks elsewhere without another, through whatever lies between, not that it reads \
             what that one writes, nor what for; and it depends on what stands for the head.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<EdgesSection>(labelling.section).edges.tokens > 0,
+    applies: |labelling| section::<EdgesReport>(labelling.section).tokens > 0,
 }];
 
 const TERMS: &[Term] = &[

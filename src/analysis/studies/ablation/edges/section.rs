@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use super::sums::{EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, measured};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
-use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::stored;
@@ -17,10 +16,6 @@ use crate::system::counted::counted;
 
 const LISTED: usize = 20;
 
-pub struct EdgesSection {
-    pub edges: EdgesReport,
-}
-
 /// How far the attention of later heads shifts when an earlier head is removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EdgesReport {
@@ -28,9 +23,6 @@ pub struct EdgesReport {
     pub removal: Option<Replacement>,
     /// Sentences with a token of text; none of a model of one layer.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Tokens of text: the rows of attention that were compared.
     pub tokens: u64,
     /// Pairs of a head, the source, and a head of a later layer, the target.
@@ -51,9 +43,6 @@ pub struct EdgesReport {
     /// Paths of edges that are above, each of them the strongest downstream edge of its source and the strongest upstream
     /// edge of its target; the longest first, then by their first heads.
     pub chains: Vec<Vec<HeadPlace>>,
-    /// The first label of each head, once they are known, for the summary.
-    #[serde(skip)]
-    pub labels: BTreeMap<HeadPlace, String>,
 }
 
 /// The shifts of the heads of one layer by removing those of an earlier one.
@@ -114,7 +103,6 @@ impl EdgesReport {
         Self {
             removal: sums.conditions.removal,
             sentences: total.sentences,
-            read: Context::default(),
             tokens: total.rows,
             pairs: edges.count() as u64,
             without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
@@ -124,7 +112,6 @@ impl EdgesReport {
             heads: (0..context.grid.count()).map(of_head).collect(),
             strongest: ranked.iter().take(LISTED).copied().collect(),
             chains: Vec::new(),
-            labels: BTreeMap::new(),
         }
     }
 
@@ -201,7 +188,7 @@ fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> 
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 
-stored!(EdgesSection { edges: EdgesReport });
+stored!(EdgesReport as edges);
 
 /// The least ratio of an edge that is drawn as direct. A shift is a squared distance: of two displacements at right angles, one by
 /// the residual stream and one through other blocks, the first is the larger one from a ratio of 1/2 on.

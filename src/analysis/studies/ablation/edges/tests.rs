@@ -12,7 +12,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Known, Section, SectionFacts};
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::all_cores;
 
@@ -99,7 +99,7 @@ fn measured(sums: EdgeSums, grid: HeadGrid) -> EdgesReport {
     let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
     let (_, mut found) = AnyStudy::measure(&LaterHeads, &Observed(&passes), &context);
     found.complete(&Completion::Policy(&default_policy()));
-    section::<EdgesSection>(&*found).edges.clone()
+    section::<EdgesReport>(&*found).clone()
 }
 
 /// Evenly distributed numbers from 0 to 1.
@@ -197,15 +197,15 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let pair = &found.layers[0];
     assert_eq!((pair.source, pair.target, &pair.shift[0], &pair.excess[0]), (0, 1, &vec![0.0; 3], &vec![None; 3]));
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
-    let mut section = EdgesSection { edges: found };
-    section.complete(&Completion::Labels(&["broad".to_owned(), "separator".to_owned()]));
-    let summary = section.view(&default_policy()).summary.to_string();
+    let labels = grid.places().zip(["broad", "separator"].map(str::to_owned)).collect();
+    let known = Known { policy: &default_policy(), run: &SectionFacts { labels, ..SectionFacts::default() } };
+    let summary = found.view(known).summary.to_string();
     assert!(
         summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
         "{summary}"
     );
-    assert_eq!(section.defect(grid), None);
-    assert!(section.defect(HeadGrid { layers: 3, heads: 2 }).unwrap().contains("edges.layers"));
+    assert_eq!(found.defect(grid), None);
+    assert!(found.defect(HeadGrid { layers: 3, heads: 2 }).unwrap().contains("edges.layers"));
 }
 
 #[test]
@@ -341,8 +341,8 @@ fn a_model_of_one_layer_has_no_later_heads() {
     let grid = HeadGrid { layers: 1, heads: 2 };
     let mut sums = state(grid);
     assert!(sums.begin(&sentence(5, 3, "dep")).is_none());
-    let section = EdgesSection { edges: measured(sums, grid) };
-    let summary = section.view(&default_policy()).summary.to_string();
+    let section = measured(sums, grid);
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
     assert_eq!(section.defect(grid), None);
 }
@@ -350,9 +350,9 @@ fn a_model_of_one_layer_has_no_later_heads() {
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
     let grid = HeadGrid { layers: 2, heads: 2 };
-    let section = EdgesSection { edges: measured(state(grid), grid) };
+    let section = measured(state(grid), grid);
     assert_eq!(
-        section.view(&default_policy()).summary.to_string(),
+        section.view(Known::new(&default_policy())).summary.to_string(),
         "No sentence had a token of text, so no head was removed.\n"
     );
     assert_eq!(section.defect(grid), None);

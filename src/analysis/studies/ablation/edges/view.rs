@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::section::{Edge, EdgesReport, EdgesSection, HeadEdges, LayerPair, MOSTLY_DIRECT};
+use super::section::{Edge, EdgesReport, HeadEdges, LayerPair, MOSTLY_DIRECT};
 use super::sums::{Edges, LEAST_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
+use crate::sequences::reading::Context;
+use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, SectionFacts, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
-use crate::study::{Policy, Summary, TableRows};
+use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 10;
@@ -17,34 +18,27 @@ const SHOWN: usize = 10;
 /// The columns that may go where there is no room, the first of them first, and q last: the shift, the direct share, the excess.
 const MAY_GO: &[usize] = &[2, 3, 4, 5];
 
-impl Section for EdgesSection {
+impl Section for EdgesReport {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.edges.judge(policy),
-            Completion::Labels(labels) => {
-                let heads = self.edges.heads.iter().map(|edges| edges.place);
-                self.edges.labels = heads.zip(labels.iter().cloned()).collect();
-            }
-            Completion::Reading(read) => self.edges.read = *read,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.edges.write_summary(out)),
-            figures: figures(&self.edges),
-            tables: vec![TableRows::of("edges", self.edges.layers.iter().flat_map(LayerPair::edges))],
+            summary: Summary::written(|out| self.write_summary(out, run)),
+            figures: figures(self, run.read),
+            tables: vec![TableRows::of("edges", self.layers.iter().flat_map(LayerPair::edges))],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
-        let Some(HeadEdges { upstream, downstream, .. }) = self.edges.heads.iter().find(|edges| edges.place == place)
-        else {
+    fn of_head(&self, place: HeadPlace, Known { run, .. }: Known<'_>) -> HeadCard {
+        let Some(HeadEdges { upstream, downstream, .. }) = self.heads.iter().find(|edges| edges.place == place) else {
             return HeadCard::default();
         };
-        let label = |head: &HeadPlace| self.edges.labels.get(head).map_or("-", String::as_str);
+        let label = |head: &HeadPlace| run.labels.get(head).map_or("-", String::as_str);
         let strength = |edge: &Edge| {
             let sure = if edge.above { "above chance" } else { "not above chance" };
             format!("excess {:+.2}{}, {sure}", edge.excess, plus_minus(edge.excess_ci95, 2))
@@ -52,7 +46,7 @@ impl Section for EdgesSection {
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
             let Edge { shift, ratio, q, .. } = edge;
             let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
-            let by = match (q, self.edges.untrained.percentile) {
+            let by = match (q, self.untrained.percentile) {
                 (Some(q), _) => format!(" (q {})", significance(*q)),
                 (None, Some(_)) if *shift < LEAST_SHIFT => format!(" (a shift below {LEAST_SHIFT})"),
                 (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
@@ -77,27 +71,26 @@ impl Section for EdgesSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let EdgesReport { layers, heads, .. } = &self.edges;
+        let EdgesReport { layers, heads, .. } = self;
         let pairs = layers.iter().map(|pair| (pair.source, pair.target));
         let whole = layers.is_empty() || pairs.eq(Edges(grid).layers());
         if !whole || !layers.iter().all(|pair| pair.is_whole(grid.heads)) {
             return Some("`edges.layers` does not have each pair of layers once, with all their heads".to_owned());
         }
-        let is_whole = grid.is(heads.iter().map(|edges| edges.place));
-        (!is_whole).then(|| "`edges.heads` does not have each head of the model once, layer by layer".to_owned())
+        grid.missing_head_defect("edges.heads", heads.iter().map(|edges| edges.place))
     }
 }
 
 impl EdgesReport {
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, read, tokens, pairs, without_shift, above, strongest, .. } = self;
+    fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
+        let Self { removal, tokens, pairs, without_shift, above, strongest, .. } = self;
         if *pairs == 0 {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
         }
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(*read));
+            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(run.read));
         };
-        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(self.sentences, *read));
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(self.sentences, run.read));
         let (of, meaning) = (plural(pairs, "pair", "pairs"), self.untrained.meaning());
         writeln!(
             out,
@@ -105,7 +98,7 @@ impl EdgesReport {
              of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
              {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_without(table(strongest.iter().take(SHOWN), &self.labels), MAY_GO);
+        out.table_without(table(strongest.iter().take(SHOWN), &run.labels), MAY_GO);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
@@ -144,8 +137,8 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
     aligned_table(["edge", "labels", "shift", "direct", "excess", "q"], edges.map(row), 2..)
 }
 
-fn figures(report: &EdgesReport) -> Vec<Figure> {
-    let EdgesReport { tokens, sentences, read, pairs, above: count, strongest, heads, .. } = report;
+fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
+    let EdgesReport { tokens, sentences, pairs, above: count, strongest, heads, .. } = report;
     let is_strongest = |edge: &Edge| strongest.iter().any(|one| (one.source, one.target) == (edge.source, edge.target));
     let of_heads = heads.iter().filter_map(|head| head.upstream);
     let above = of_heads.chain(strongest.iter().copied()).filter(|edge| edge.above);
@@ -172,7 +165,7 @@ fn figures(report: &EdgesReport) -> Vec<Figure> {
             "less than that: heads and feed-forward blocks between matter more".to_owned(),
         ),
     ];
-    let (tokens, read, pairs) = (counted(*tokens, "token"), sequences(*sentences, *read), counted(*pairs, "edge"));
+    let (tokens, read, pairs) = (counted(*tokens, "token"), sequences(*sentences, read), counted(*pairs, "edge"));
     let (are, drawn, are_drawn) = (plural(count, "is", "are"), shown.len(), plural(&shown.len(), "is", "are"));
     vec![Figure {
         name: "edges",

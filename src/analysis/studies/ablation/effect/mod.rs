@@ -11,13 +11,13 @@ use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
 };
-use section::{EffectSection, Effects};
+use section::Effects;
 use sums::{EffectSums, METRICS, of_all, values};
 
 pub struct Effect;
 
 impl Study for Effect {
-    type Section = EffectSection;
+    type Section = Effects;
 
     const CARD: Card = Card {
         name: "effect",
@@ -49,12 +49,12 @@ impl Study for Effect {
         let sums: &EffectSums = observed.sums();
         let estimates = sums.estimates(&columns(self), context, values, "loss_effect", of_all);
         let effect = Effects::new(sums, observed.left_out(), &estimates, context);
-        (estimates, EffectSection { effect })
+        (estimates, effect)
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
-        let (rankings, negligible) = (sums.rankings("effect", of_all), section.effect.negligible());
+        let (rankings, negligible) = (sums.rankings("effect", of_all), section.negligible());
         UpstreamResults { rankings, negligible, ..UpstreamResults::default() }
     }
 }
@@ -84,7 +84,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
             negligible heads not all can go; and it depends on what stands for the head.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<EffectSection>(labelling.section).effect.masked_tokens > 0,
+    applies: |labelling| section::<Effects>(labelling.section).masked_tokens > 0,
 }];
 
 const TERMS: &[Term] = &[

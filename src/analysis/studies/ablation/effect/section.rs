@@ -10,25 +10,20 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement, band};
 use crate::sequences::derived::corrupted::PERIOD;
-use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::PerToken;
 use crate::studies::ablation::verdicts::{
-    HeadEffect, Verdict, Verdicts, drawn, from_both_ends, head_effects, is_zero, judge, ranked,
+    HeadEffect, Verdict, Verdicts, forest, from_both_ends, head_effects, is_zero, judge, ranked,
 };
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Completion, HeadCard, Section, View, stored};
-use crate::study::show::figure::{Chart, Figure, Forest};
+use crate::study::section::{Completion, HeadCard, Known, Section, SectionFacts, View, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
 use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
-
-pub struct EffectSection {
-    pub effect: Effects,
-}
 
 /// Effect of each head on the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,12 +35,6 @@ pub struct Effects {
     pub objective: Option<Objective>,
     /// Sentences with a scored token.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
-    /// How many of the seven ways to mask every seventh word were run.
-    #[serde(skip)]
-    pub phases: Option<u8>,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -100,8 +89,6 @@ impl Effects {
             removal,
             objective,
             sentences: all.map_or(0, |all| all.sentences),
-            read: Context::default(),
-            phases: None,
             sentences_left_out,
             masked_tokens: all.map_or(0, |all| all.tokens),
             loss,
@@ -123,18 +110,18 @@ impl Effects {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 
-    fn masks(&self) -> String {
-        match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
+    fn masks(&self, phases: Option<u8>) -> String {
+        match phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
             Some(PERIOD) => " (scored on every word)".to_owned(),
             Some(phases) => format!(" (scored on {phases} of every 7 words)"),
         }
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Self { removal, masked_tokens, loss, loss_without_heads, band, heads, .. } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            let why = drawn_without("a token to score", self.read);
+            let why = drawn_without("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no head was removed: {why}.");
         };
         let tokens = self.objective.unwrap_or(Objective::MaskedTokens).tokens();
@@ -156,7 +143,7 @@ impl Effects {
             0 => String::new(),
             also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
         };
-        let (by, read, masks) = (removal.name(), sequences(self.sentences, self.read), self.masks());
+        let (by, read, masks) = (removal.name(), sequences(self.sentences, run.read), self.masks(run.phases));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): loss of {masked_tokens} {tokens} of {read}, in nats a token, \
@@ -213,46 +200,65 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
     })
 }
 
-stored!(EffectSection { effect: Effects });
+stored!(Effects as effect);
 
 const SHOWN: usize = 5;
 
-impl Section for EffectSection {
+impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.effect.judge(policy),
-            Completion::Reading(read) => self.effect.read = *read,
-            Completion::Phases(phases) => self.effect.phases = *phases,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        in_brief(&self.effect, policy)
+    fn in_brief(&self, Known { policy, run }: Known<'_>) -> InBrief {
+        let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = self;
+        let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
+        let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
+        let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
+            let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
+            let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
+            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks(run.phases));
+            format!(
+                "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
+                 Of {heads}, {verdicts}{masks}."
+            )
+        });
+        // It is of a sample: more text alone adds nothing to it.
+        let short = |count: u64, least, things: [&str; 2]| {
+            let asked = policy.count(least);
+            let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
+            (count < asked).then(|| Shortage { times: None, ..shortage() })
+        };
+        let tokens =
+            || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
+        let few =
+            short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
+        InBrief { found, shortage: few, ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
-        let Effects { heads, relations, .. } = &self.effect;
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        let Effects { heads, relations, .. } = self;
         let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
         View {
-            summary: Summary::written(|out| self.effect.write_summary(out)),
-            figures: figures(&self.effect),
+            summary: Summary::written(|out| self.write_summary(out, run)),
+            figures: figures(self),
             tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadEffect| head.place == place;
-        let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
+        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
         let spread = plus_minus(head.ci95, 4);
         let q = head.q.map(|q| format!("q {}", significance(q)));
-        let within = self.effect.band.zip(head.q_negligible);
+        let within = self.band.zip(head.q_negligible);
         let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance(q)));
         let deciding: Vec<String> = q.into_iter().chain(within).collect();
         let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
-        let removal = self.effect.removal.map_or("", Replacement::name);
+        let removal = self.removal.map_or("", Replacement::name);
         let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.words());
         let size = effect.abs();
         let line =
@@ -268,13 +274,12 @@ impl Section for EffectSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Effects { heads, relations, .. } = &self.effect;
-        if !grid.is(heads.iter().map(|head| head.place)) {
-            return Some("`effect.heads` does not have each head of the model once, layer by layer".to_owned());
-        }
+        let Effects { heads, relations, .. } = self;
         let beside = |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
         let broken = relations.iter().find(beside);
-        broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
+        let broken =
+            broken.map(|one| format!("the relation `{}` of `effect` has not an effect of each head", one.relation));
+        grid.missing_head_defect("effect.heads", heads.iter().map(|head| head.place)).or(broken)
     }
 }
 
@@ -288,43 +293,12 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 
-fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
-    let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = effects;
-    let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
-    let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
-    let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
-        let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
-        let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-        let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), effects.masks());
-        format!(
-            "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
-             Of {heads}, {verdicts}{masks}."
-        )
-    });
-    // It is of a sample: more text alone adds nothing to it.
-    let short = |count: u64, least, things: [&str; 2]| {
-        let asked = policy.count(least);
-        let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
-        (count < asked).then(|| Shortage { times: None, ..shortage() })
-    };
-    let tokens = || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
-    let few = short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
-    InBrief { found, shortage: few, ..InBrief::default() }
-}
-
 fn figures(effects: &Effects) -> Vec<Figure> {
     let Effects { objective, masked_tokens, loss, loss_without_heads, band, heads, .. } = effects;
     let (Some(loss), Some(bare), Some(band)) = (loss, loss_without_heads, band) else { return Vec::new() };
     let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
     let order: Vec<&HeadEffect> = ranked(heads, |head| head).into_iter().map(|(_, head)| head).collect();
-    let (rows, left_out) = drawn(&order);
-    let chart = Chart::Forest(Forest {
-        scale: "rise of the loss without the head, in nats a token".to_owned(),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec!["effect".to_owned()],
-        rows,
-    });
+    let (chart, left_out) = forest("rise of the loss without the head, in nats a token", &order);
     vec![Figure {
         name: "effects",
         title: "What the model loses without each head".to_owned(),

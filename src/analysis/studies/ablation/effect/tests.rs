@@ -17,8 +17,8 @@ use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
-use crate::study::section::Completion;
 use crate::study::section::Section;
+use crate::study::section::{Completion, Known};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -70,7 +70,7 @@ fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
     let (estimates, mut found) =
         AnyStudy::measure(&Effect, &Observed(&[ObservedPass { sums: &*observer, left_out: 3 }]), &context(grid));
     found.complete(&Completion::Policy(&default_policy()));
-    (estimates, section::<EffectSection>(&*found).effect.clone())
+    (estimates, section::<Effects>(&*found).clone())
 }
 
 #[test]
@@ -146,11 +146,10 @@ fn verdicts_of_planted_effects() {
     let expected =
         serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0, "also_negligible": 0 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
-    let section = EffectSection { effect: found };
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Verdicts: 1 helpful, 1 harmful, 3 negligible (effect within ±0.0050)"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
-    let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
+    let card = found.of_head(GRID.place(0), Known::new(&default_policy())).lines.concat();
     assert!(card.contains("nats a token more: helpful (q "), "{card}");
 }
 
@@ -168,10 +167,9 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
     let expected =
         serde_json::json!({ "helpful": 2, "harmful": 0, "negligible": 0, "undecided": 0, "also_negligible": 1 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
-    let section = EffectSection { effect: found };
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("1 of the helpful and harmful heads is also negligible"), "{summary}");
-    let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
+    let card = found.of_head(GRID.place(0), Known::new(&default_policy())).lines.concat();
     assert!(card.contains("helpful, negligible (q ") && card.contains(", within ±0.0200 q "), "{card}");
 }
 
@@ -241,7 +239,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_masked_words_there_is_nothing_to_say() {
     let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
-    let summary = EffectSection { effect: found }.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     let why = "none of the sentences that were drawn has a token to score (`--sample` draws more)";
     assert_eq!(summary, format!("No token could be scored, so no head was removed: {why}.\n"));
 }
@@ -249,7 +247,6 @@ fn without_masked_words_there_is_nothing_to_say() {
 #[test]
 fn a_section_of_other_heads_is_defective() {
     let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
-    let section = EffectSection { effect: found };
-    assert_eq!(section.defect(GRID), None);
-    assert!(section.defect(HeadGrid { layers: 1, heads: 3 }).unwrap().contains("effect.heads"));
+    assert_eq!(found.defect(GRID), None);
+    assert!(found.defect(HeadGrid { layers: 1, heads: 3 }).unwrap().contains("effect.heads"));
 }

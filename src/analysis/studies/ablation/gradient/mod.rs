@@ -14,13 +14,13 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use section::{GradientSection, Gradients};
+use section::Gradients;
 use sums::{GradientSums, METRICS, TaskGradientSums};
 
 pub struct Gradient;
 
 impl Study for Gradient {
-    type Section = GradientSection;
+    type Section = Gradients;
 
     const CARD: Card = Card {
         name: "gradient",
@@ -59,7 +59,7 @@ impl Study for Gradient {
             estimates = estimates.with_blocks(metric.explanation.name, by_block);
         }
         let gradient = Gradients::new(sums, observed.left_out(), &estimates, context);
-        (estimates, GradientSection { gradient })
+        (estimates, gradient)
     }
 
     fn upstream(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
@@ -81,7 +81,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A gradient says what goes with the first small part of a head, not with all of it: where the model is sure it is \
             nearly 0, and of the two measures only the first-order effect has a sign.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<GradientSection>(labelling.section).gradient.masked_tokens > 0,
+    applies: |labelling| section::<Gradients>(labelling.section).masked_tokens > 0,
 }];
 
 #[cfg(test)]

@@ -16,19 +16,15 @@ use crate::stats::significance::q_of_those_tested;
 use crate::studies::ablation::removal::scored;
 use crate::studies::ablation::verdicts::from_both_ends;
 use crate::study::metrics::by_block::RankCorrelation;
-use crate::study::section::{Completion, Section, View, stored};
+use crate::study::section::{Completion, Known, Section, View, stored};
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, signed};
-use crate::study::{Estimates, EstimationContext, Policy, Summary};
+use crate::study::{Estimates, EstimationContext, Summary};
 use crate::system::counted::counted;
 
 const SHOWN: usize = 5;
 
 /// The metrics that derivatives are estimates of: the effect of removal on the loss of tokens, and of a task.
 const EXACT: [&str; 2] = ["loss_effect", "task_effect"];
-
-pub struct GradientSection {
-    pub gradient: Gradients,
-}
 
 /// First-order effect of each head on the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,9 +40,6 @@ pub struct Gradients {
     pub task: Option<TaskKind>,
     /// Sentences with a scored token.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -103,7 +96,6 @@ impl Gradients {
             objective,
             task,
             sentences: total.sentences,
-            read: Context::default(),
             sentences_left_out: left_out,
             masked_tokens: total.tokens,
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
@@ -113,10 +105,10 @@ impl Gradients {
         }
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let Self { masked_tokens, sentences, heads, rank_correlations, integrated, .. } = self;
         let (Some(removal), Some(loss)) = (self.removal, self.loss) else {
-            let why = drawn_without("a token to score", self.read);
+            let why = drawn_without("a token to score", read);
             return writeln!(out, "No token could be scored, so there is no gradient: {why}.");
         };
         let [token, sentence] = if self.task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
@@ -126,7 +118,7 @@ impl Gradients {
              per {token}. Importance: mean absolute derivative of one {sentence}. First order: rise of the loss per {token} without the \
              head, by linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
-            scored([*masked_tokens, *sentences], self.objective, self.task, self.read),
+            scored([*masked_tokens, *sentences], self.objective, self.task, read),
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
@@ -172,38 +164,36 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
     aligned_table(header, from_both_ends(heads.iter().map(row).collect(), SHOWN), 1..)
 }
 
-stored!(GradientSection { gradient: Gradients });
+stored!(Gradients as gradient);
 
-impl Section for GradientSection {
+impl Section for Gradients {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Estimates(all) => self.compare_with(all),
-            Completion::Reading(read) => self.gradient.read = *read,
-            _ => {}
+        if let Completion::Estimates(all) = known {
+            self.compare_with(all);
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| self.gradient.write_summary(out)))
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        View::saying(Summary::written(|out| self.write_summary(out, run.read)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Gradients { heads, integrated, .. } = &self.gradient;
-        let is_whole = grid.is(heads.iter().map(|head| head.place))
-            && integrated.as_ref().is_none_or(|found| grid.is(found.heads.iter().map(|head| head.place)));
-        (!is_whole).then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
+        let Gradients { heads, integrated, .. } = self;
+        let of_path = integrated.as_ref().map(|found| found.heads.iter().map(|head| head.place));
+        let of_path = of_path.and_then(|heads| grid.missing_head_defect("gradient.heads", heads));
+        grid.missing_head_defect("gradient.heads", heads.iter().map(|head| head.place)).or(of_path)
     }
 }
 
-impl GradientSection {
+impl Gradients {
     fn compare_with(&mut self, all: &Estimates) {
-        let metric = EXACT[usize::from(self.gradient.task.is_some())];
-        let Some(exact) = all.by_block.get(metric).filter(|_| self.gradient.masked_tokens > 0) else { return };
+        let metric = EXACT[usize::from(self.task.is_some())];
+        let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
         let agreement = |of: &'static str| {
             let correlation = all.by_block.get(of)?.rank_correlation_across_folds(exact);
             Some(Agreement { metric: of.to_owned(), with: metric.to_owned(), correlation })
         };
-        self.gradient.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
+        self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
     }
 }
 

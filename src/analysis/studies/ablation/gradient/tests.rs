@@ -15,8 +15,8 @@ use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
-use crate::study::section::Completion;
 use crate::study::section::Section;
+use crate::study::section::{Completion, Known};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -53,7 +53,7 @@ fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>)
 }
 
 fn found(section: &dyn Section) -> &Gradients {
-    &super::section::<GradientSection>(section).gradient
+    super::section::<Gradients>(section)
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn along_the_path_heads_have_their_parts_of_the_loss() {
     assert_eq!((integrated.sum, integrated.completeness_error), (1.5, Some(0.0)));
     // Two blocks are too few for a test.
     assert_eq!((integrated.heads[0].integrated_gradient, integrated.heads[0].p), (Some(1.5), None));
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains(
             "in 4 steps: the loss falls by 1.5000 nats a token, from 3.5000 without any head, and the heads sum up to 1.5000, off by \
@@ -133,7 +133,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     sums.begin_pass(&state());
     (0..64).for_each(|index| show(&mut sums, index, 1, 1.0, &[-4.0, 3.0, -2.0, 1.0]));
     let (mut estimates, mut section) = measured(sums, grid);
-    let alone = section.view(&default_policy()).summary.to_string();
+    let alone = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
     section.complete(&Completion::Estimates(&estimates));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
@@ -147,7 +147,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     // The ranks of 4, -3, 2 and -1 are 4, 1, 3, 2, the ranks of the effect 4, 3, 2, 1: 1 - 6 * 6 / (4 * 15).
     assert_eq!(&*first.metric, "first_order_effect");
     assert!((first.correlation.rho.unwrap() - 0.4).abs() < 1e-12);
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("gradient importance 1.00 [1.00, 1.00]\nfirst order effect 0.40 [0.40, 0.40]"),
         "{summary}"
@@ -182,7 +182,7 @@ fn without_masked_words_there_is_nothing_to_say() {
     let (_, section) = measured(GradientSums::new(GRID), GRID);
     assert_eq!((found(&*section).masked_tokens, found(&*section).loss), (0, None));
     assert_eq!(
-        section.view(&default_policy()).summary.to_string(),
+        section.view(Known::new(&default_policy())).summary.to_string(),
         "No token could be scored, so there is no gradient: none of the sentences that were drawn has a token to score (`--sample` draws \
          more).\n"
     );

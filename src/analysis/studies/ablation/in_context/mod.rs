@@ -11,7 +11,7 @@ use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Unit, VerdictRule, columns,
 };
-use section::{Gain, GainEffects, InContextEffectSection, InContextSection};
+use section::{Gain, GainEffects};
 use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 
 /// The tokens twice, each predicted from those before it.
@@ -20,7 +20,7 @@ const PREDICTED: Sequences = Sequences::Repeats(Repeats::Predicted);
 pub struct InContext;
 
 impl Study for InContext {
-    type Section = InContextSection;
+    type Section = Gain;
 
     const CARD: Card = Card {
         name: "in-context",
@@ -53,14 +53,14 @@ impl Study for InContext {
         let columns = columns(self);
         // Each head has its own scored queries.
         let estimates = Estimates::new(&columns, context, of_head, of_chance).with_own_denominators(&columns, of_head);
-        (estimates, InContextSection { in_context })
+        (estimates, in_context)
     }
 }
 
 pub struct InContextEffect;
 
 impl Study for InContextEffect {
-    type Section = InContextEffectSection;
+    type Section = GainEffects;
 
     const CARD: Card = Card {
         name: "in-context-effect",
@@ -88,7 +88,7 @@ impl Study for InContextEffect {
         let sums: &RemovalCopySums = observed.sums();
         let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let in_context_effect = GainEffects::new(sums, &estimates, context);
-        (estimates, InContextEffectSection { in_context_effect })
+        (estimates, in_context_effect)
     }
 }
 
@@ -106,14 +106,14 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "The gain from having read the same tokens is measured on random tokens, where copying is all that helps; on text a \
             decoder has other ways.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<InContextSection>(labelling.section).in_context.tokens > 0,
+    applies: |labelling| section::<Gain>(labelling.section).tokens > 0,
 }];
 
 const EFFECT_CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-alone",
     text: "Heads are removed from copying one at a time: one without an effect may do what another one does as well.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<InContextEffectSection>(labelling.section).in_context_effect.removal.is_some(),
+    applies: |labelling| section::<GainEffects>(labelling.section).removal.is_some(),
 }];
 
 #[cfg(test)]

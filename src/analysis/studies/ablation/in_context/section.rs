@@ -12,15 +12,11 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::section::{HeadCard, Section, View, stored};
+use crate::study::section::{HeadCard, Known, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed, significance};
 use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
 use crate::system::counted::{counted, plural};
-
-pub struct InContextSection {
-    pub in_context: Gain,
-}
 
 #[expect(clippy::struct_field_names, reason = "the keys of the report")]
 /// The gain of a decoder from having read the same random tokens before.
@@ -87,19 +83,15 @@ impl fmt::Display for NatsPerToken {
     }
 }
 
-stored!(InContextSection { in_context: Gain });
+stored!(Gain as in_context);
 
-impl Section for InContextSection {
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(Summary::written(|out| self.in_context.write_summary(out)))
+impl Section for Gain {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        View::saying(Summary::written(|out| self.write_summary(out)))
     }
 }
 
 const LISTED: usize = 8;
-
-pub struct InContextEffectSection {
-    pub in_context_effect: GainEffects,
-}
 
 /// The parts of heads in what a decoder gains from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -201,30 +193,6 @@ impl GainEffects {
         self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        if self.removal.is_none() {
-            return InBrief::default();
-        }
-        let heads = counted(self.ranked().len(), "head");
-        let with_part = self.with_part(policy);
-        let found = match with_part.first() {
-            None => {
-                format!("Copying from the context: of {heads} none is shown to have a part in it, each removed alone.")
-            }
-            Some(first) => {
-                let has = plural(&with_part.len(), "has", "have");
-                let [gain, copy] = first.costs();
-                format!(
-                    "Copying from the context: of {heads} {} {has} a part in it; without {} the most goes: {gain} nats a token of the \
-                     gain, and the second copy loses {copy} more.",
-                    with_part.len(),
-                    first.place
-                )
-            }
-        };
-        InBrief::found(found)
-    }
-
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         // Where nothing was scored `in-context` says so.
         let Some(removal) = self.removal else { return Ok(()) };
@@ -254,24 +222,40 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
     aligned_table(["without", "gain lost", "second copy loses", "q", "second copy"], heads.map(row), 1..)
 }
 
-stored!(InContextEffectSection { in_context_effect: GainEffects });
+stored!(GainEffects as in_context_effect);
 
-impl Section for InContextEffectSection {
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        self.in_context_effect.in_brief(policy)
-    }
-
-    fn view(&self, _: &Policy) -> View<'_> {
-        View {
-            summary: Summary::written(|out| self.in_context_effect.write_summary(out)),
-            figures: figures(&self.in_context_effect),
-            ..View::default()
+impl Section for GainEffects {
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
+        if self.removal.is_none() {
+            return InBrief::default();
         }
+        let heads = counted(self.ranked().len(), "head");
+        let with_part = self.with_part(policy);
+        let found = match with_part.first() {
+            None => {
+                format!("Copying from the context: of {heads} none is shown to have a part in it, each removed alone.")
+            }
+            Some(first) => {
+                let has = plural(&with_part.len(), "has", "have");
+                let [gain, copy] = first.costs();
+                format!(
+                    "Copying from the context: of {heads} {} {has} a part in it; without {} the most goes: {gain} nats a token of the \
+                     gain, and the second copy loses {copy} more.",
+                    with_part.len(),
+                    first.place
+                )
+            }
+        };
+        InBrief::found(found)
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        View { summary: Summary::written(|out| self.write_summary(out)), figures: figures(self), ..View::default() }
+    }
+
+    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadInContext| head.place == place;
-        let Some(head) = self.in_context_effect.heads.iter().find(is_it).filter(|head| head.effect.is_some()) else {
+        let Some(head) = self.heads.iter().find(is_it).filter(|head| head.effect.is_some()) else {
             return HeadCard::default();
         };
         let [gain, copy] = head.costs();
@@ -279,14 +263,13 @@ impl Section for InContextEffectSection {
         let card = HeadCard::from_iter([format!(
             "without it {gain} nats a token of the gain from copying go away, and the second copy loses {copy} more{q}"
         )]);
-        let has_part = self.in_context_effect.with_part(policy).iter().any(|head| head.place == place);
+        let has_part = self.with_part(policy).iter().any(|head| head.place == place);
         let clause = format!("has a part in copying from the context ({copy} nats a token of the second copy)");
         card.saying(has_part.then_some(clause))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let stray = grid.stray(self.in_context_effect.heads.iter().map(|head| head.place))?;
-        Some(format!("`in_context_effect` has {stray}, which the model has not"))
+        grid.stray_head_defect("in_context_effect", self.heads.iter().map(|head| head.place))
     }
 }
 
@@ -301,13 +284,8 @@ fn figures(effects: &GainEffects) -> Vec<Figure> {
         note: String::new(),
         marks: vec![Mark::of(head.effect, head.ci95)],
     });
-    let chart = Chart::Forest(Forest {
-        scale: "gain that goes away without the head, in nats a token".to_owned(),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec!["effect".to_owned()],
-        rows: rows.collect(),
-    });
+    let scale = "gain that goes away without the head, in nats a token";
+    let chart = Chart::Forest(Forest::around_zero(scale, ["effect"], rows.collect()));
     vec![Figure {
         name: "in-context-effect",
         title: "What copying from the context loses without a head".to_owned(),

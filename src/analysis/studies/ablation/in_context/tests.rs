@@ -187,7 +187,7 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
     let sums = observer_of(sums);
     let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
     let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);
-    let [spoils, copies] = &section.in_context_effect.heads[..] else { panic!("two heads") };
+    let [spoils, copies] = &section.heads[..] else { panic!("two heads") };
     near(spoils.effect.unwrap(), 1.0);
     near(copies.effect.unwrap(), 1.0);
     assert!(spoils.copy_effect.unwrap() < 0.05 && (copies.copy_effect.unwrap() - 1.0).abs() < 0.05);

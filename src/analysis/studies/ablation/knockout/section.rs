@@ -9,7 +9,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
-use crate::study::section::{Completion, LabelUse, Section, View, stored};
+use crate::study::section::{Completion, Known, LabelUse, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, signed, significance};
 use crate::study::upstream::ArcClaim;
@@ -150,7 +150,7 @@ impl Section for KnockoutSection {
         }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(&self.knockout),
@@ -161,8 +161,7 @@ impl Section for KnockoutSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let stray = grid.stray(self.knockout.iter().map(|label| label.place))?;
-        Some(format!("`knockout` has {stray}, which the model has not"))
+        grid.stray_head_defect("knockout", self.knockout.iter().map(|label| label.place))
     }
 }
 
@@ -183,12 +182,10 @@ fn figures(labels: &[LabelUse]) -> Vec<Figure> {
             exchanged, less that before, with the weights on all other words dealt out at random in both, with 95 % intervals: \
             labels whose arcs are used lie to the right of 0."
             .to_owned(),
-        chart: Chart::Forest(Forest {
-            scale: "loss more once the weights are exchanged, in nats a word".to_owned(),
-            shares: false,
-            nothing: Some(0.0),
-            marks: vec!["use".to_owned()],
-            rows: tested,
-        }),
+        chart: Chart::Forest(Forest::around_zero(
+            "loss more once the weights are exchanged, in nats a word",
+            ["use"],
+            tested,
+        )),
     }]
 }

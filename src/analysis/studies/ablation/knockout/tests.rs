@@ -16,7 +16,7 @@ use crate::stats::blocks::{Merge, block_of};
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Known, Section};
 use crate::study::upstream::ArcClaim;
 use crate::system::parallel::all_cores;
 
@@ -140,10 +140,10 @@ fn used_is_what_is_surely_above_an_exchanged_weight() {
     let [first, second] = [0, 1].map(|claim| &section.knockout[claim].test);
     assert_eq!((first.used, second.used), (Some(true), Some(false)));
     assert!(first.q.unwrap() < 1e-6 && first.ci95.unwrap().low() > 0.0 && second.loss.unwrap() < 0.0);
-    let summary = section.view(&policy).summary.to_string();
+    let summary = section.view(Known::new(&policy)).summary.to_string();
     assert!(summary.contains("1 of 2 labels tested is of arcs that"), "{summary}");
     let of = |head, direction| {
-        let exported = section.view(&policy).tests_of_use.into_iter();
+        let exported = section.view(Known::new(&policy)).tests_of_use.into_iter();
         exported
             .filter(|one| (one.place.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
             .map(|one| one.test)
@@ -176,7 +176,15 @@ fn few_arcs_are_not_tested() {
     (0..99).for_each(|index| drop(patched_runs(&mut sums, index)));
     let section = measured(&sums, &default_policy());
     assert_eq!((section.knockout[0].test.arcs, section.knockout[0].test.used), (99, None));
-    assert!(section.view(&default_policy()).summary.to_string().contains("Labels not tested: 1, with fewer than 100"));
+    assert!(
+        section
+            .view(Known::new(&default_policy()))
+            .summary
+            .to_string()
+            .contains("Labels not tested: 1, with fewer than 100")
+    );
     let nothing = measured(&KnockoutSums::new(GRID, Vec::new()), &default_policy());
-    assert!(nothing.view(&default_policy()).summary.to_string().starts_with("No head has a syntactic label"));
+    assert!(
+        nothing.view(Known::new(&default_policy())).summary.to_string().starts_with("No head has a syntactic label")
+    );
 }

@@ -7,12 +7,12 @@ use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
-use section::{METRICS, OutputShiftReport, OutputShiftSection, OutputShiftSums};
+use section::{METRICS, OutputShiftReport, OutputShiftSums};
 
 pub struct OutputShift;
 
 impl Study for OutputShift {
-    type Section = OutputShiftSection;
+    type Section = OutputShiftReport;
 
     const CARD: Card = Card {
         name: "output-shift",
@@ -38,7 +38,7 @@ impl Study for OutputShift {
         let sums: &OutputShiftSums = observed.sums();
         let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let output_shift = OutputShiftReport::new(sums, &estimates, context);
-        (estimates, OutputShiftSection { output_shift })
+        (estimates, output_shift)
     }
 }
 
@@ -47,7 +47,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Shift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \
             task is measured; and it depends on what stands for the head.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<OutputShiftSection>(labelling.section).output_shift.tokens > 0,
+    applies: |labelling| section::<OutputShiftReport>(labelling.section).tokens > 0,
 }];
 
 #[cfg(test)]

@@ -13,17 +13,13 @@ use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, S
 use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, HeadMetric};
-use crate::study::section::{Completion, Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sequence, sequences};
-use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
+use crate::study::{Estimates, EstimationContext, InBrief, Summary};
 use crate::system::counted::counted;
 
 const LISTED: usize = 5;
-
-pub struct OutputShiftSection {
-    pub output_shift: OutputShiftReport,
-}
 
 /// How far the output moves without heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,9 +28,6 @@ pub struct OutputShiftReport {
     pub removal: Option<Replacement>,
     /// Sentences with a token of text.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Tokens of text.
     pub tokens: u64,
     /// The shift with all heads removed, beside which that without one head is read.
@@ -87,7 +80,6 @@ impl OutputShiftReport {
         Self {
             removal: sums.conditions.removal,
             sentences: total.sentences,
-            read: Context::default(),
             tokens: total.tokens,
             without_heads: without_heads(sums, &total),
             most: heads,
@@ -95,13 +87,13 @@ impl OutputShiftReport {
         }
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, sentences, read, tokens, without_heads, most, least } = self;
+    fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
+        let Self { removal, sentences, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            let why = drawn_without("a token of text", *read);
+            let why = drawn_without("a token of text", read);
             return writeln!(out, "No sentence had a token of text, so no head was removed: {why}.");
         };
-        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(*sentences, *read));
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(*sentences, read));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): change of the output, as 1 - cosine, of the last hidden states of {tokens} \
@@ -134,17 +126,11 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
     aligned_table(["without", "output shift", "pooled shift"], rows, 1..)
 }
 
-stored!(OutputShiftSection { output_shift: OutputShiftReport });
+stored!(OutputShiftReport as output_shift);
 
-impl Section for OutputShiftSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Reading(read) = known {
-            self.output_shift.read = *read;
-        }
-    }
-
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        let OutputShiftReport { without_heads, most, .. } = &self.output_shift;
+impl Section for OutputShiftReport {
+    fn in_brief(&self, _: Known<'_>) -> InBrief {
+        let OutputShiftReport { without_heads, most, .. } = self;
         let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
             let (place, shift) = (first.place, first.moved.output_shift?);
             Some(format!(
@@ -154,36 +140,31 @@ impl Section for OutputShiftSection {
         InBrief { found, ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.output_shift.write_summary(out)),
-            figures: figures(&self.output_shift),
+            summary: Summary::written(|out| self.write_summary(out, run.read)),
+            figures: figures(self, run.read),
             ..View::default()
         }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let OutputShiftReport { most, least, .. } = &self.output_shift;
-        let stray = grid.stray(most.iter().chain(least).map(|head| head.place))?;
-        Some(format!("`output_shift` has {stray}, which the model has not"))
+        let OutputShiftReport { most, least, .. } = self;
+        grid.stray_head_defect("output_shift", most.iter().chain(least).map(|head| head.place))
     }
 }
 
-fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
-    let OutputShiftReport { tokens, sentences, read, without_heads, most, least, .. } = shift;
+fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
+    let OutputShiftReport { tokens, sentences, without_heads, most, least, .. } = shift;
     let Some(all) = without_heads.output_shift else { return Vec::new() };
     let row = |HeadShift { place, moved }: &HeadShift| {
         let MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 } = *moved;
         let marks = vec![Mark::of(output_shift, output_ci95), Mark::of(pooled_shift, pooled_ci95)];
         ForestRow { name: place.to_string(), note: String::new(), marks }
     };
-    let chart = Chart::Forest(Forest {
-        scale: "1 - cosine of the output with and without the head".to_owned(),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec!["tokens".to_owned(), format!("means of {}s", sequence(*read))],
-        rows: most.iter().chain(least.iter().rev()).map(row).collect(),
-    });
+    let marks = ["tokens".to_owned(), format!("means of {}s", sequence(read))];
+    let rows = most.iter().chain(least.iter().rev()).map(row).collect();
+    let chart = Chart::Forest(Forest::around_zero("1 - cosine of the output with and without the head", marks, rows));
     vec![Figure {
         name: "output-shift",
         title: "How far the output turns without a head".to_owned(),
@@ -192,7 +173,7 @@ fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
              without which they turn most, then those without which they turn least, with 95 % intervals. Without any head the \
              tokens turn by {all:.3}.",
             counted(*tokens, "token"),
-            sequences(*sentences, *read)
+            sequences(*sentences, read)
         ),
         chart,
     }]

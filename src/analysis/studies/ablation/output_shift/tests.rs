@@ -12,7 +12,7 @@ use crate::studies::ablation::output_shifts::{OutputShifts, one_less_cosine};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
-use crate::study::section::Section;
+use crate::study::section::{Known, Section};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -50,7 +50,7 @@ fn measured(sums: OutputShiftSums, grid: HeadGrid) -> (Estimates, OutputShiftRep
     let context = EstimationContext::new(grid, all_cores());
     let (estimates, found) =
         AnyStudy::measure(&OutputShift, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
-    (estimates, section::<OutputShiftSection>(&*found).output_shift.clone())
+    (estimates, section::<OutputShiftReport>(&*found).clone())
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn heads_that_move_most_and_least_are_told() {
     assert_eq!(Some(&moved.output_shift), estimates.heads[11].get("output_shift", None));
     let ci95 = moved.output_ci95.unwrap();
     assert!(ci95.low() < moved.output_shift.unwrap() && moved.output_shift.unwrap() < ci95.high());
-    let summary = OutputShiftSection { output_shift: found }.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("128 tokens") && summary.contains("64 sentences"), "{summary}");
     assert!(summary.find("L0H11") < summary.find("L0H0 ") && summary.contains("all heads  1.0"), "{summary}");
 }
@@ -139,20 +139,19 @@ fn sums_of_parts_are_those_of_the_whole() {
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
     let (_, found) = measured(state(GRID), GRID);
-    let section = OutputShiftSection { output_shift: found };
     assert_eq!(
-        section.view(&default_policy()).summary.to_string(),
+        found.view(Known::new(&default_policy())).summary.to_string(),
         "No sentence had a token of text, so no head was removed: none of the sentences that were drawn has a token of text (`--sample` \
          draws more).\n"
     );
-    assert_eq!(section.defect(GRID), None);
+    assert_eq!(found.defect(GRID), None);
 }
 
 #[test]
 fn a_section_of_other_heads_is_defective() {
     let mut sums = state(GRID);
     show(&mut sums, 5, &[WHOLE, TURNED, WHOLE, OPPOSITE]);
-    let section = OutputShiftSection { output_shift: measured(sums, GRID).1 };
+    let section = measured(sums, GRID).1;
     assert_eq!(section.defect(GRID), None);
     let defect = section.defect(HeadGrid { layers: 1, heads: 1 }).unwrap();
     assert_eq!(defect, "`output_shift` has L0H1, which the model has not");

@@ -12,7 +12,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::upstream::Ranking;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
-use section::{Curves, Orders, PruningSection, PruningSums, TaskPruningSums};
+use section::{Curves, Orders, PruningSums, TaskPruningSums};
 
 pub struct Pruning;
 
@@ -28,7 +28,7 @@ fn random_orders(heads: usize) -> impl Iterator<Item = Ranking> {
 }
 
 impl Study for Pruning {
-    type Section = PruningSection;
+    type Section = Curves;
 
     const CARD: Card = Card {
         name: "pruning",
@@ -57,7 +57,7 @@ impl Study for Pruning {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let of_task = observed.each::<TaskPruningSums>().next().map(|sums| Curves::new(sums, context));
         let pruning = of_task.unwrap_or_else(|| Curves::new(observed.sums::<PruningSums>(), context));
-        (Estimates::none(context.grid.count()), PruningSection { pruning })
+        (Estimates::none(context.grid.count()), pruning)
     }
 }
 
@@ -73,7 +73,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Of the heads that can go by a pruning curve: nothing was trained again, and the loss is on masked words of this \
             corpus, or on the items of the task. Larger shares in the literature are for pruning that is learned or followed by fine-tuning.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<PruningSection>(labelling.section).pruning.masked_tokens > 0,
+    applies: |labelling| section::<Curves>(labelling.section).masked_tokens > 0,
 }];
 
 #[cfg(test)]

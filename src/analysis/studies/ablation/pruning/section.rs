@@ -11,7 +11,6 @@ use crate::model::parameters::Objective;
 use crate::passes::ablation::Replacement;
 use crate::passes::observer::requests::{HeadSet, heads_at};
 use crate::sequences::derived::task::TaskKind;
-use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
@@ -21,21 +20,11 @@ use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
 use crate::study::{EstimationContext, Ranking};
 use crate::system::parallel::in_parallel;
 
-pub struct PruningSection {
-    pub pruning: Curves,
-}
-
 /// How much the loss rises when heads go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curves {
     /// Sentences with a scored token: those in blocks of odd number.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
-    /// Whether the model is shown to be above the baseline of the task; `None` of losses of tokens.
-    #[serde(skip)]
-    pub is_above_baseline: Option<bool>,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
@@ -153,8 +142,6 @@ impl Curves {
         let curves: Vec<Curve> = if scored { curves.collect() } else { Vec::new() };
         Self {
             sentences: total.units(),
-            read: Context::default(),
-            is_above_baseline: None,
             objective: sums.conditions.objective,
             task,
             removal: sums.conditions.removal,
@@ -189,7 +176,7 @@ impl Curves {
         layers
     }
 
-    pub fn exported(&self) -> Vec<PruningOrder> {
+    pub fn exported(&self, is_above_baseline: Option<bool>) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // The heads of an order in the order of the model: their constants are so.
         let exported = |curve: &Curve| {
@@ -208,7 +195,7 @@ impl Curves {
                 without: without.clone(),
                 right,
                 budgets,
-                is_above_baseline: self.is_above_baseline,
+                is_above_baseline,
             }
         };
         self.orders.iter().map(exported).collect()
@@ -335,7 +322,7 @@ impl Interaction {
     }
 }
 
-stored!(PruningSection { pruning: Curves });
+stored!(Curves as pruning);
 
 pub type PruningSums = RemovalSums<Orders, Losses>;
 

@@ -9,8 +9,8 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
-use crate::study::section::ShareOf;
 use crate::study::section::{Completion, Section};
+use crate::study::section::{Known, ShareOf};
 use crate::system::parallel::all_cores;
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn a_curve_by_hand() {
     // No variant is there twice: both orders end with the same one, without any head.
     assert_eq!(sums.demands().further_runs.variants().len(), 4 + 3 + 1);
     show(&mut sums, (1..128).step_by(2));
-    let found = curves(&sums);
+    let mut found = curves(&sums);
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
     let rounded = |loss: &[f64]| loss.iter().map(|loss| (loss * 1e4).round() / 1e4).collect::<Vec<_>>();
     let [effect, random] = &found.orders[..] else { panic!("two orders") };
@@ -78,17 +78,16 @@ fn a_curve_by_hand() {
     let interaction = found.interaction.clone().unwrap();
     assert_eq!(interaction.heads, [0, 2].map(|place| GRID.place(place)));
     assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
-    let mut section = PruningSection { pruning: found };
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("effect    25 % [25, 25]  25 % [25, 25]  50 % [50, 50]"), "{summary}");
     assert!(summary.contains("what all heads are worth (1.390 nats)"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert!(!summary.contains("keys"), "{summary}");
-    section.complete(&Completion::SharedKeys(2));
-    let summary = section.view(&default_policy()).summary.to_string();
+    found.complete(&Completion::SharedKeys(2));
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("; keys and values go with the last of the 2 heads that share them."), "{summary}");
-    assert_eq!(section.defect(GRID), None);
-    assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("by `effect`"));
+    assert_eq!(found.defect(GRID), None);
+    assert!(found.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("by `effect`"));
 }
 
 /// The losses of 64 sentences, in half of which the second head of the order is worth 0.3 and in half -0.06: 0.12 in the mean,

@@ -3,41 +3,38 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use super::section::{CanGo, Curve, Curves, Interaction, PruningSection, RISES};
+use super::section::{CanGo, Curve, Curves, Interaction, RISES};
 use crate::model::grid::HeadGrid;
+use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
-use crate::study::section::{Completion, Section, ShareOf, View};
+use crate::study::section::{Completion, Known, Section, SectionFacts, ShareOf, View};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus};
-use crate::study::{InBrief, Policy, Summary, TableRows};
+use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-impl Section for PruningSection {
+impl Section for Curves {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::SharedKeys(heads) => self.pruning.heads_per_key_value_group = Some(*heads),
-            Completion::Reading(read) => self.pruning.read = *read,
-            Completion::AboveBaseline(is_above) => self.pruning.is_above_baseline = *is_above,
-            _ => {}
+        if let Completion::SharedKeys(heads) = known {
+            self.heads_per_key_value_group = Some(*heads);
         }
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        let found = self.pruning.in_brief();
-        InBrief { found, opens: self.pruning.task.is_some(), ..InBrief::default() }
+    fn in_brief(&self, Known { run, .. }: Known<'_>) -> InBrief {
+        InBrief { found: self.can_go(run), opens: self.task.is_some(), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.pruning.write_summary(out)),
-            figures: figures(&self.pruning),
+            summary: Summary::written(|out| self.write_summary(out, run)),
+            figures: figures(self, run.read),
             tables: vec![
-                TableRows::of("pruning", self.pruning.orders.iter().flat_map(Curve::steps)),
-                TableRows::of("prune", self.pruning.pruned_layers()),
+                TableRows::of("pruning", self.orders.iter().flat_map(Curve::steps)),
+                TableRows::of("prune", self.pruned_layers()),
             ],
-            pruning: self.pruning.exported(),
+            pruning: self.exported(run.is_above_baseline),
             ..View::default()
         }
     }
@@ -48,15 +45,14 @@ impl Section for PruningSection {
             let all = BTreeSet::from_iter(heads).into_iter().copied();
             !grid.is(all)
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
-                || [right.len(), right_change_ci95.len()]
-                    != [if self.pruning.task.is_some() { grid.count() } else { 0 }; 2]
+                || [right.len(), right_change_ci95.len()] != [if self.task.is_some() { grid.count() } else { 0 }; 2]
                 || can_go.len() > ShareOf::ALL.len() * RISES.len()
         };
         let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.count();
-        if !self.pruning.constants.as_ref().is_none_or(is_whole) {
+        if !self.constants.as_ref().is_none_or(is_whole) {
             return Some("the constants of `pruning` are not one for each head".to_owned());
         }
-        let broken = self.pruning.orders.iter().find(broken)?;
+        let broken = self.orders.iter().find(broken)?;
         Some(format!(
             "the curve by `{}` of `pruning` has not a point for each head, or more shares than rises",
             broken.by
@@ -71,13 +67,13 @@ const RANDOM: &str = "random";
 impl Curves {
     /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share
     /// right of a task, or the largest rise that is allowed of what all heads are worth; nothing without an interval.
-    fn in_brief(&self) -> Option<String> {
+    fn can_go(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
             None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),
         };
         let order = self.orders.first()?;
-        if self.is_above_baseline == Some(false) {
+        if run.is_above_baseline == Some(false) {
             return Some(format!("How many heads can go is not said: {NOT_ABOVE_BASELINE}."));
         }
         let budget @ CanGo { of, rise, share, ci95 } = allowed(order)?;
@@ -114,13 +110,13 @@ impl Curves {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    fn scored(&self) -> String {
-        scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read)
+    fn scored(&self, read: Context) -> String {
+        scored([self.masked_tokens, self.sentences], self.objective, self.task, read)
     }
 
-    fn write_heads(&self, out: &mut Summary) -> fmt::Result {
+    fn write_heads(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Some(order) = self.orders.first() else { return Ok(()) };
-        if self.is_above_baseline == Some(false) {
+        if run.is_above_baseline == Some(false) {
             return writeln!(out, "\nHeads that can go are not listed: {NOT_ABOVE_BASELINE}.");
         }
         let removal = self.removal.map_or_else(String::new, |removal| format!(", removed by {}", removal.name()));
@@ -135,12 +131,12 @@ impl Curves {
         Ok(())
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Some(loss) = self.loss else {
             if self.task.is_some() {
                 return writeln!(out, "No item of the task was scored, so no heads were pruned.");
             }
-            let why = drawn_without("a token to score", self.read);
+            let why = drawn_without("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no heads were pruned: {why}.");
         };
         let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
@@ -151,7 +147,7 @@ impl Curves {
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
              ({}, {loss:.3} {unit} {per} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
              95 % interval:",
-            self.scored(),
+            self.scored(run.read),
             self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
         )?;
         for of in ShareOf::ALL {
@@ -168,7 +164,7 @@ impl Curves {
                 out.table(table(&self.orders, of));
             }
         }
-        self.write_heads(out)?;
+        self.write_heads(out, run)?;
         writeln!(out)?;
         if self.layers_share_weights {
             writeln!(out, "Layers share their weights: here a head goes from all of them at once.")?;
@@ -219,7 +215,7 @@ fn in_per_cent(CanGo { share, ci95, .. }: &CanGo) -> String {
     format!("{:.0} %{}", 100.0 * share, spread.unwrap_or_default())
 }
 
-fn figures(pruning: &Curves) -> Vec<Figure> {
+fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
     let Some(loss) = pruning.loss else { return Vec::new() };
     let line = |curve: &Curve| {
         let whole = Mark { value: loss, ci95: None };
@@ -245,7 +241,7 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         reading: format!(
             "Heads go one after the other; their order is from one half of the sample and the loss from the other ({}), with 95 % \
              intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            pruning.scored(),
+            pruning.scored(read),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {

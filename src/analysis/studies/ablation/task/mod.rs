@@ -12,12 +12,12 @@ use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
 };
-use section::{METRICS, TaskResult, TaskSection, of_all};
+use section::{METRICS, TaskResult, of_all};
 
 pub struct OwnTask;
 
 impl Study for OwnTask {
-    type Section = TaskSection;
+    type Section = TaskResult;
 
     const CARD: Card = Card {
         name: "task",
@@ -47,14 +47,14 @@ impl Study for OwnTask {
         let sums: &TaskSums = observed.sums();
         let estimates = sums.estimates(&columns(self), context, metric::values(METRICS), "task_effect", of_all);
         let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
-        (estimates, TaskSection { task })
+        (estimates, task)
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &TaskSums = observed.sums();
         let rankings = sums.rankings("task", of_all);
-        let TaskResult { obstacle, .. } = section.task;
-        UpstreamResults { rankings, negligible: section.task.negligible(), obstacle, ..UpstreamResults::default() }
+        let (negligible, obstacle) = (section.negligible(), section.obstacle);
+        UpstreamResults { rankings, negligible, obstacle, ..UpstreamResults::default() }
     }
 }
 
@@ -88,7 +88,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Effects on a task are about more items like these: heads that matter for these templates may not for others, and several \
             heads without an effect may do one thing together.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<TaskSection>(labelling.section).task.items > 0,
+    applies: |labelling| section::<TaskResult>(labelling.section).items > 0,
 }];
 
 const TERMS: &[Term] = &[Term {

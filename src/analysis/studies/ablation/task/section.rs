@@ -28,10 +28,6 @@ const ONE_ANSWER: f64 = 0.6;
 /// The share right without any skill, where an item has two sides.
 const EVEN: f64 = 0.5;
 
-pub struct TaskSection {
-    pub task: TaskResult,
-}
-
 /// Results of a model on a task, and the effect of each head on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskResult {
@@ -265,7 +261,7 @@ impl GroupResult {
     }
 }
 
-stored!(TaskSection { task: TaskResult });
+stored!(TaskResult as task);
 
 fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
     ratio(items, part, |_| 1.0)

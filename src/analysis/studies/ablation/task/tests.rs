@@ -18,7 +18,7 @@ use crate::stats::blocks::Merge;
 use crate::studies::ablation::losses::RightShare;
 use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Known, Section};
 use crate::study::upstream::Obstacle;
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::all_cores;
@@ -61,7 +61,7 @@ fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, mut found) = AnyStudy::measure(&OwnTask, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));
-    section::<TaskSection>(&*found).task.clone()
+    section::<TaskResult>(&*found).clone()
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     );
     let found = measured(sums, GRID);
     assert!((found.loss.unwrap() + 0.5).abs() < 1e-6 && found.right.share == Some(1.0));
-    let said = TaskSection { task: found }.view(&default_policy()).summary.fit(None);
+    let said = found.view(Known::new(&default_policy())).summary.fit(None);
     assert!(
         said.contains("the loss, minus the mean score of an item, is -0.500 cosines.") && !said.contains("nats"),
         "{said}"
@@ -198,7 +198,7 @@ fn heads_that_change_no_answer_matter_by_the_score_alone() {
     let said = |score: f64| {
         let task = planted(GRID, mixed, |_| score, effect);
         assert_eq!(task.heads[0].on_loss.verdict, Some(Verdict::Helpful));
-        TaskSection { task }.in_brief(&default_policy()).found.unwrap()
+        task.in_brief(Known::new(&default_policy())).found.unwrap()
     };
     // Without any head the score is 4 less.
     let by_score = "1 of 2 heads is shown to matter for this task, each removed alone (by mean), by its score alone: without any head no fewer items are right.";

@@ -2,53 +2,61 @@
 
 use std::fmt::{self, Write};
 
-use super::section::{GroupResult, HeadOnTask, TaskResult, TaskSection};
+use super::section::{GroupResult, HeadOnTask, TaskResult};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, drawn, from_both_ends, ranked};
-use crate::study::section::{Completion, HeadCard, Section, View};
-use crate::study::show::figure::{Chart, Figure, Forest};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, forest, from_both_ends, ranked};
+use crate::study::section::{Completion, HeadCard, Known, Section, View};
+use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
 use crate::study::upstream::Obstacle;
-use crate::study::{InBrief, Policy, Summary, TableRows};
+use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 3;
 
 const NAMED: usize = 3;
 
-impl Section for TaskSection {
+impl Section for TaskResult {
     fn complete(&mut self, known: &Completion<'_>) {
         if let Completion::Policy(policy) = known {
-            self.task.judge(policy);
+            self.judge(policy);
         }
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        in_brief(&self.task, policy)
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
+        let TaskResult { items, units, .. } = self;
+        if *items == 0 {
+            return InBrief::default();
+        }
+        let shortage = Shortage::of_items("verdicts on heads of the task", [*items, *units], policy);
+        let verdict =
+            self.why_none().map_or_else(|| format!(". {}", self.shown_to_matter()), |why| format!(": {why}."));
+        let found = format!("{}{verdict}", self.can_do());
+        InBrief { shortage, opens: true, ..InBrief::found(found) }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
-        let TaskResult { heads, groups, .. } = &self.task;
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+        let TaskResult { heads, groups, .. } = self;
         let by_group = groups.iter().flat_map(move |group| group.of_heads(heads));
         View {
-            summary: Summary::written(|out| self.task.write_summary(out)),
-            is_above_baseline: Some(self.task.is_above_baseline(policy)),
-            figures: figure(&self.task).into_iter().collect(),
+            summary: Summary::written(|out| self.write_summary(out)),
+            is_above_baseline: Some(self.is_above_baseline(policy)),
+            figures: figure(self).into_iter().collect(),
             tables: vec![TableRows::of("task_effects", heads), TableRows::of("task_effects_by_group", by_group)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
-        let found = self.task.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.of_its_own()?)));
+        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.of_its_own()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
-        let (spread, unit) = (plus_minus(on_loss.ci95, 3), unit(self.task.kind));
-        let removal = self.task.removal.map_or("", Replacement::name);
+        let (spread, unit) = (plus_minus(on_loss.ci95, 3), unit(self.kind));
+        let removal = self.removal.map_or("", Replacement::name);
         let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points(right)));
         let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         let line = format!(
@@ -65,13 +73,12 @@ impl Section for TaskSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let TaskResult { heads, groups, .. } = &self.task;
-        if !grid.is(heads.iter().map(|head| head.on_loss.place)) {
-            return Some("`task.heads` does not have each head of the model once, layer by layer".to_owned());
-        }
+        let TaskResult { heads, groups, .. } = self;
         let is_broken = |group: &&GroupResult| group.effects.len() != grid.count() || group.ci95.len() != grid.count();
-        let broken = groups.iter().find(is_broken)?;
-        Some(format!("the group `{}` of `task` has not an effect of each head", broken.group))
+        let broken = groups.iter().find(is_broken);
+        let broken =
+            broken.map(|group| format!("the group `{}` of `task` has not an effect of each head", group.group));
+        grid.missing_head_defect("task.heads", heads.iter().map(|head| head.on_loss.place)).or(broken)
     }
 }
 
@@ -210,28 +217,11 @@ fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table 
     aligned_table(["group", "items", "right", "largest effect"], groups.iter().map(row), 1..3)
 }
 
-fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
-    let TaskResult { items, units, .. } = task;
-    if *items == 0 {
-        return InBrief::default();
-    }
-    let shortage = Shortage::of_items("verdicts on heads of the task", [*items, *units], policy);
-    let verdict = task.why_none().map_or_else(|| format!(". {}", task.shown_to_matter()), |why| format!(": {why}."));
-    let found = format!("{}{verdict}", task.can_do());
-    InBrief { shortage, opens: true, ..InBrief::found(found) }
-}
-
 fn figure(task: &TaskResult) -> Option<Figure> {
     let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, unit(task.kind));
     let order: Vec<&HeadEffect> = task.ranked().into_iter().map(|(_, head)| &head.on_loss).collect();
-    let (rows, left_out) = drawn(&order);
-    let chart = Chart::Forest(Forest {
-        scale: format!("rise of the loss of the task without the head, in {unit} an item"),
-        shares: false,
-        nothing: Some(0.0),
-        marks: vec!["effect".to_owned()],
-        rows,
-    });
+    let scale = format!("rise of the loss of the task without the head, in {unit} an item");
+    let (chart, left_out) = forest(&scale, &order);
     Some(Figure {
         name: "task-effects",
         title: "What the model loses of the task without each head".to_owned(),

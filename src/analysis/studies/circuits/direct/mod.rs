@@ -10,14 +10,14 @@ use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
-use section::{DirectResult, DirectSection};
+use section::DirectResult;
 use sums::{DirectSums, ItemEffects, LogitPart};
 
 /// Direct effects on the difference of logits of answer and foil.
 pub struct DirectEffect;
 
 impl Study for DirectEffect {
-    type Section = DirectSection;
+    type Section = DirectResult;
 
     const CARD: Card = Card {
         name: "direct",
@@ -44,7 +44,7 @@ impl Study for DirectEffect {
         let values = |items: &ItemEffects, head: Option<usize>| vec![effect(items, head.map(LogitPart::Head), sums)];
         let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, values);
         let direct = DirectResult::new(sums, observed.left_out(), &estimates, context);
-        (estimates, DirectSection { direct })
+        (estimates, direct)
     }
 }
 
@@ -73,7 +73,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A direct effect leaves out what later layers make of a head's output, and holds at the scale of the final norm in the whole \
             run: without the head that scale is another.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<DirectSection>(labelling.section).direct.items > 0,
+    applies: |labelling| section::<DirectResult>(labelling.section).items > 0,
 }];
 
 #[cfg(test)]

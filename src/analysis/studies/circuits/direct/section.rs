@@ -11,18 +11,13 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::{HeadCard, Section, View, stored};
+use crate::study::section::{HeadCard, Known, Section, View, stored};
 use crate::study::show::wording::{plain_table, plus_minus, signed};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
 const SHOWN: usize = 10;
-
-pub struct DirectSection {
-    pub direct: DirectResult,
-}
 
 /// The parts of the difference of logits of answer and foil, as means over items; they sum up to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -132,7 +127,7 @@ impl DirectResult {
         kinds.map(|kind| self.layers.iter().filter_map(|layer| kind(layer).effect).sum())
     }
 
-    fn in_brief(&self) -> Option<String> {
+    fn adds_most(&self) -> Option<String> {
         let ranked = self.ranked();
         let &HeadDirectEffect { place, effect } = *ranked.first()?;
         let is_above = effect.ci95?.low() > 0.0;
@@ -195,35 +190,35 @@ impl DirectResult {
     }
 }
 
-stored!(DirectSection { direct: DirectResult });
+stored!(DirectResult as direct);
 
-impl Section for DirectSection {
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        InBrief { found: self.direct.in_brief(), ..InBrief::default() }
+impl Section for DirectResult {
+    fn in_brief(&self, _: Known<'_>) -> InBrief {
+        InBrief { found: self.adds_most(), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
-        let DirectResult { heads, layers, .. } = &self.direct;
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        let DirectResult { heads, layers, .. } = self;
         let parts = layers.iter().flat_map(LayerEffects::rows);
         View {
-            lacks_subject: self.direct.items == 0,
-            summary: Summary::written(|out| self.direct.write_summary(out)),
-            figures: self.direct.figure().into_iter().collect(),
+            lacks_subject: self.items == 0,
+            summary: Summary::written(|out| self.write_summary(out)),
+            figures: self.figure().into_iter().collect(),
             tables: vec![TableRows::of("direct_effects", heads), TableRows::of("direct_effects_by_layer", parts)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
-        let head = self.direct.heads.iter().find(|head| head.place == place);
-        let effect = head.map(|head| head.effect.to_string()).filter(|_| self.direct.items > 0);
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+        let head = self.heads.iter().find(|head| head.place == place);
+        let effect = head.map(|head| head.effect.to_string()).filter(|_| self.items > 0);
         HeadCard::from_iter(effect.map(|effect| {
-            format!("by itself it adds {effect} nats to the answer's logit less the foil's, of {}", self.direct.sum)
+            format!("by itself it adds {effect} nats to the answer's logit less the foil's, of {}", self.sum)
         }))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let DirectResult { heads, layers, .. } = &self.direct;
+        let DirectResult { heads, layers, .. } = self;
         let is_whole =
             grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|layer| layer.layer).eq(0..grid.layers);
         (!is_whole).then(|| "`direct` does not have each head and each layer of the model once, in order".to_owned())

@@ -45,7 +45,7 @@ fn measured(sums: DirectSums) -> DirectResult {
     let context = EstimationContext::new(GRID, all_cores());
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, found) = AnyStudy::measure(&DirectEffect, &Observed(&observed), &context);
-    section::<DirectSection>(&*found).direct.clone()
+    section::<DirectResult>(&*found).clone()
 }
 
 #[test]

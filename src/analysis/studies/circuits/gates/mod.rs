@@ -10,14 +10,14 @@ use crate::study::section::section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
-use section::{GatesResult, GatesSection};
+use section::GatesResult;
 use sums::{FoldFits, ItemsAlone, KeptSets, LossesAlone};
 
 /// Gates of all heads, fitted together.
 pub struct FittedGates;
 
 impl Study for FittedGates {
-    type Section = GatesSection;
+    type Section = GatesResult;
 
     const CARD: Card = Card {
         name: "gates",
@@ -57,7 +57,7 @@ impl Study for FittedGates {
         let fits = folds(observed).expect("a study gets back the sums that it gave");
         let of_task = observed.each::<ItemsAlone>().next().map(|sums| GatesResult::new(fits, sums, context));
         let gates = of_task.unwrap_or_else(|| GatesResult::new(fits, observed.sums::<LossesAlone>(), context));
-        (Estimates::none(context.grid.count()), GatesSection { gates })
+        (Estimates::none(context.grid.count()), gates)
     }
 }
 
@@ -88,7 +88,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "In how many fits a head is kept is no verdict on it: of heads that can stand in for each other a fit keeps some, and \
             another fit may keep others.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<GatesSection>(labelling.section).gates.fits() > 0,
+    applies: |labelling| section::<GatesResult>(labelling.section).fits() > 0,
 }];
 
 const TERMS: &[Term] = &[Term {

@@ -11,7 +11,6 @@ use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::gate_fits::{GateFit, KEPT_FROM};
 use crate::sequences::derived::task::TaskKind;
-use crate::sequences::reading::Context;
 use crate::stats::agreement::CategoryAgreement;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
@@ -26,10 +25,6 @@ use crate::study::upstream::Obstacle;
 /// The rise of the loss below which heads do the task together, as a share: one per cent, the least budget of `pruning`.
 pub const ALLOWED: f64 = 0.01;
 
-pub struct GatesSection {
-    pub gates: GatesResult,
-}
-
 /// Gates of all heads, fitted together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatesResult {
@@ -43,9 +38,6 @@ pub struct GatesResult {
     pub task: Option<TaskKind>,
     /// Sentences with a scored token.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
     /// The mean loss of such a token with all heads, in nats.
@@ -218,7 +210,6 @@ impl GatesResult {
             objective,
             task,
             sentences: total.units(),
-            read: Context::default(),
             masked_tokens: units,
             loss,
             loss_without_heads,
@@ -355,4 +346,4 @@ fn heads(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
     places.iter().map(|&place| grid.place(place)).collect()
 }
 
-stored!(GatesSection { gates: GatesResult });
+stored!(GatesResult as gates);

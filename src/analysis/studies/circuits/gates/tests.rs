@@ -12,7 +12,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section, ShareOf};
+use crate::study::section::{Completion, Known, Section, ShareOf};
 use crate::study::upstream::Obstacle;
 use crate::system::parallel::all_cores;
 
@@ -61,11 +61,11 @@ fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
     }
 }
 
-fn result(folds: &[FoldFits; 2], sums: &LossesAlone) -> GatesSection {
+fn result(folds: &[FoldFits; 2], sums: &LossesAlone) -> GatesResult {
     let absent = vec![GRID.place(3)];
     let context =
         EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false, absent, removed: Vec::new() };
-    let mut section = GatesSection { gates: GatesResult::new([&folds[0], &folds[1]], sums, &context) };
+    let mut section = GatesResult::new([&folds[0], &folds[1]], sums, &context);
     section.complete(&Completion::Policy(&default_policy()));
     section
 }
@@ -87,7 +87,7 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     let worth = [1.0, 0.02, 0.01, 0.5];
     show(&mut sums, |_, gone| gone.iter().map(|&place| worth[place]).sum());
     let section = result(&folds, &sums);
-    let found = &section.gates;
+    let found = &section;
     assert_eq!((found.masked_tokens, found.sentences, found.loss, found.fits()), (128, 128, Some(2.0), 10));
     assert_eq!([names(&found.folds[0].set), names(&found.folds[1].set)], [vec!["L0H0"], vec!["L0H0", "L1H0"]]);
     let kept: Vec<_> = found.heads.iter().map(|head| (head.kept, head.kept_even, head.kept_odd)).collect();
@@ -107,20 +107,20 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     let is_possible = |rise: f64| possible.iter().any(|mean| (rise - mean).abs() < 1e-5);
     assert!(alone.random_rises.iter().all(|&rise| is_possible(rise)), "{alone:?}");
     assert_eq!((found.together, found.obstacle), (false, Some(NoSet::RiseNotBelow)));
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Kept in 9 of 10 fits: L0H0.\nKept in 5 of 10 fits: L1H0.\n"), "{summary}");
     assert!(
         summary.contains("the rise of the loss is not shown to be below 1 % of the loss (0.0200 nats)"),
         "{summary}"
     );
-    assert!(section.in_brief(&default_policy()).found.is_none());
-    let card = section.of_head(GRID.place(0), &default_policy());
+    assert!(section.in_brief(Known::new(&default_policy())).found.is_none());
+    let card = section.of_head(GRID.place(0), Known::new(&default_policy()));
     assert_eq!(
         card.lines,
         ["kept in 9 of 10 fits of all gates together (mean gate 0.98 and 0.80 in the halves of the sample)"]
     );
-    assert!(section.of_head(GRID.place(3), &default_policy()).lines.is_empty() && card.clauses.is_empty());
-    assert_eq!((section.view(&default_policy()).figures.len(), section.defect(GRID)), (1, None));
+    assert!(section.of_head(GRID.place(3), Known::new(&default_policy())).lines.is_empty() && card.clauses.is_empty());
+    assert_eq!((section.view(Known::new(&default_policy())).figures.len(), section.defect(GRID)), (1, None));
     assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("each head"));
 }
 
@@ -136,11 +136,11 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     };
     // The mean is .01; the deviation of 64 blocks of .02 and 0 is .01, the interval .01 ± 2 * .01 / 8.
     let section = rise(0.02);
-    let alone = section.gates.alone.as_ref().unwrap();
+    let alone = section.alone.as_ref().unwrap();
     let high = alone.rise_ci95.unwrap().high();
     assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
-    assert!(section.gates.together && section.gates.obstacle.is_none());
-    let said = section.in_brief(&default_policy()).found.unwrap();
+    assert!(section.together && section.obstacle.is_none());
+    let said = section.in_brief(Known::new(&default_policy())).found.unwrap();
     assert!(
         said.starts_with("Heads that do the task together: 1 head in the sets of both halves (L0H0), 1 in one (L1H0)."),
         "{said}"
@@ -148,7 +148,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     assert!(said.contains("cost +0.0100 ±0.0025 nats a token, below 1 % of the loss (0.0200 nats)"), "{said}");
     // The mean is below the margin of .02, but the interval, .0175 ± .0044, is not.
     let section = rise(0.035);
-    assert!(section.gates.alone.as_ref().unwrap().rise < 0.02 && !section.gates.together);
+    assert!(section.alone.as_ref().unwrap().rise < 0.02 && !section.together);
 }
 
 /// Pairs of fits agree on all of three gated heads, or on two.
@@ -156,14 +156,14 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
 fn agreement_by_hand() {
     let all_alike = fold(&[[1.0, 0.0, 0.0]; 3]);
     let sums = LossesAlone::new(GRID, KeptSets::default());
-    let found = result(&[all_alike.clone(), fold(&[[1.0, 1.0, 0.0]])], &sums).gates;
+    let found = result(&[all_alike.clone(), fold(&[[1.0, 1.0, 0.0]])], &sums);
     assert_eq!(found.folds[0].starts_agree, Some(FitAgreement { share: 1.0, kappa: Some(1.0) }));
     assert_eq!(found.folds[1].starts_agree, None);
     // Two of three alike; by chance (1/3 * 2/3) + (2/3 * 1/3) = 4/9: (2/3 - 4/9) / (5/9) = .4
     let across = found.folds_agree.unwrap();
     assert!((across.share - 2.0 / 3.0).abs() < 1e-12 && (across.kappa.unwrap() - 0.4).abs() < 1e-12);
     // A fit that keeps all heads agrees with any by chance.
-    let found = result(&[fold(&[[1.0; 3]]), all_alike], &sums).gates;
+    let found = result(&[fold(&[[1.0; 3]]), all_alike], &sums);
     assert_eq!(found.folds_agree.map(|found| found.kappa), Some(None));
 }
 
@@ -174,8 +174,8 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     let sets = kept_sets(&folds, Some(Obstacle::NotAboveBaseline));
     assert!(LossesAlone::new(GRID, sets.clone()).demands().further_runs.variants().is_empty());
     let section = result(&folds, &LossesAlone::new(GRID, sets));
-    assert_eq!((section.gates.obstacle, section.gates.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
-    let summary = section.view(&default_policy()).summary.to_string();
+    assert_eq!((section.obstacle, section.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("No heads are said to do the task together: the model is not shown to be above"),
         "{summary}"
@@ -188,16 +188,16 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
         let folds = [fold, folds[0].clone()];
         let sums = LossesAlone::new(GRID, kept_sets(&folds, None));
         assert!(sums.demands().further_runs.variants().is_empty());
-        result(&folds, &sums).gates.obstacle
+        result(&folds, &sums).obstacle
     };
     assert_eq!([nothing(0, 0.0), nothing(3, 0.0)], [Some(NoSet::NothingScored), Some(NoSet::NothingLost)]);
     // Too few sentences for a verdict.
     let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
     show(&mut sums, |_, _| 0.0);
     let mut section = result(&folds, &sums);
-    section.gates.sentences = 3;
+    section.sentences = 3;
     section.complete(&Completion::Policy(&default_policy()));
-    assert_eq!((section.gates.together, section.gates.obstacle), (false, Some(NoSet::TooFew)));
+    assert_eq!((section.together, section.obstacle), (false, Some(NoSet::TooFew)));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_set_of_all_heads_costs_nothing() {
     // Without any head alone.
     assert_eq!(sums.demands().further_runs.variants().len(), 1);
     show(&mut sums, |_, _| 1.0);
-    let found = result(&folds, &sums).gates;
+    let found = result(&folds, &sums);
     assert_eq!((found.alone.unwrap().rise, found.together), (0.0, true));
 }
 

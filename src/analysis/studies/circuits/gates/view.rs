@@ -4,58 +4,56 @@ use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
 
-use super::section::{ALLOWED, FitAgreement, FoldOfGates, GatedHead, GatesResult, GatesSection, NoSet, SetsAlone};
+use super::section::{ALLOWED, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
+use crate::sequences::reading::Context;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
-use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, View};
+use crate::study::section::{Completion, HeadCard, Known, Section, View};
 use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
-impl Section for GatesSection {
+impl Section for GatesResult {
     fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.gates.judge(policy),
-            Completion::Reading(read) => self.gates.read = *read,
-            _ => {}
+        if let Completion::Policy(policy) = known {
+            self.judge(policy);
         }
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        let alone = self.gates.alone.as_ref().filter(|_| self.gates.together);
-        InBrief { found: alone.map(|alone| self.gates.said(alone)), ..InBrief::default() }
+    fn in_brief(&self, _: Known<'_>) -> InBrief {
+        let alone = self.alone.as_ref().filter(|_| self.together);
+        InBrief { found: alone.map(|alone| self.said(alone)), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.gates.write_summary(out)),
-            figures: self.gates.figure().into_iter().collect(),
-            tables: vec![TableRows::of("gates", &self.gates.heads)],
+            summary: Summary::written(|out| self.write_summary(out, run.read)),
+            figures: self.figure().into_iter().collect(),
+            tables: vec![TableRows::of("gates", &self.heads)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
-        let head = self.gates.heads.iter().find(|head| head.place == place);
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+        let head = self.heads.iter().find(|head| head.place == place);
         let Some((kept, head)) = head.and_then(|head| Some((head.kept?, head))) else { return HeadCard::default() };
         let gates = head.gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
         HeadCard::from_iter([format!(
             "kept in {kept} of {} fits of all gates together (mean gate {gates} in the halves of the sample)",
-            self.gates.fits()
+            self.fits()
         )])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let GatesResult { heads, folds, .. } = &self.gates;
+        let GatesResult { heads, folds, .. } = self;
         let has_gates = |fold: &FoldOfGates| fold.fits.iter().all(|fit| fit.gates.len() == grid.count());
         if !grid.is(heads.iter().map(|head| head.place)) || !folds.iter().all(has_gates) {
             return Some("`gates` does not have each head of the model once, layer by layer".to_owned());
         }
         let sets = folds.iter().flat_map(|fold| &fold.set);
-        let stray = grid.stray(sets.chain(self.gates.alone.iter().flat_map(SetsAlone::heads)).copied())?;
+        let stray = grid.stray(sets.chain(self.alone.iter().flat_map(SetsAlone::heads)).copied())?;
         Some(format!("the sets of `gates` have {stray}, which the model has not"))
     }
 }
@@ -134,7 +132,7 @@ impl GatesResult {
         })
     }
 
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let unit = self.unit();
         let why_none = self.why_none();
         let (Some(loss), true) = (self.loss, self.fits() > 0) else {
@@ -145,7 +143,7 @@ impl GatesResult {
             "Gates of all heads (towards the {}) fitted together to each half of the sample, from several starts: least loss and price of \
              open gates. {}, {loss:.3} {unit} {} with all heads.\n",
             self.removal.map_or("", Replacement::name),
-            scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read),
+            scored([self.masked_tokens, self.sentences], self.objective, self.task, read),
             self.per(),
         )?;
         out.table(table(&self.folds));

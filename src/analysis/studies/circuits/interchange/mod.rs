@@ -12,14 +12,14 @@ use crate::study::section::section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
-use section::{InterchangeResult, InterchangeSection};
+use section::InterchangeResult;
 use sums::{ExchangedItem, HeadsAlone, InterchangeSums, Items};
 
 /// Contexts of heads that are exchanged between a text and its corrupted text.
 pub struct Interchange;
 
 impl Study for Interchange {
-    type Section = InterchangeSection;
+    type Section = InterchangeResult;
 
     const CARD: Card = Card {
         name: "interchange",
@@ -50,7 +50,7 @@ impl Study for Interchange {
         let cells = |items: &Items, head: Option<usize>| values(items, head).into_iter().map(known).collect();
         let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, cells);
         let interchange = result.with_metrics(&estimates);
-        (estimates, InterchangeSection { interchange })
+        (estimates, interchange)
     }
 }
 
@@ -122,7 +122,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "That a head carries an answer holds for the corruption of these items: to exchange one word and to exchange a pattern find \
             different heads, and of heads that do the same none may be needed.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<InterchangeSection>(labelling.section).interchange.items > 0,
+    applies: |labelling| section::<InterchangeResult>(labelling.section).items > 0,
 }];
 
 const TERMS: &[Term] = &[Term {

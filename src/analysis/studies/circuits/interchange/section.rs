@@ -23,10 +23,6 @@ const MARGIN: f64 = 0.05;
 /// strays by a quarter of itself, with fewer its jackknife interval no longer covers (Efron & Tibshirani 1993, chapter 11).
 const GAP_ERRORS: f64 = 4.0;
 
-pub struct InterchangeSection {
-    pub interchange: InterchangeResult,
-}
-
 /// Results of exchanging the contexts of heads between the texts of a task and their corrupted texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterchangeResult {
@@ -260,4 +256,4 @@ impl ExchangeVerdict {
     }
 }
 
-stored!(InterchangeSection { interchange: InterchangeResult });
+stored!(InterchangeResult as interchange);

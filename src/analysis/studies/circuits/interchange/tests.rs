@@ -52,7 +52,7 @@ fn measured(sums: InterchangeSums, grid: HeadGrid) -> InterchangeResult {
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, mut found) = AnyStudy::measure(&Interchange, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));
-    section::<InterchangeSection>(&*found).interchange.clone()
+    section::<InterchangeResult>(&*found).clone()
 }
 
 /// So many items with a score of 4, of 0 in the corrupted text, and heads that restore and destroy so much.

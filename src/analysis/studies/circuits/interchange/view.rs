@@ -4,14 +4,14 @@ use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
 
-use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, InterchangeSection};
+use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, View};
+use crate::study::section::{Completion, HeadCard, Known, Section, View};
 use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus, significance};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
@@ -22,33 +22,48 @@ const SHOWN: usize = 10;
 const MIXED: &str =
     "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
 
-impl Section for InterchangeSection {
+impl Section for InterchangeResult {
     fn complete(&mut self, known: &Completion<'_>) {
         if let Completion::Policy(policy) = known {
-            self.interchange.judge(policy);
+            self.judge(policy);
         }
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        self.interchange.in_brief(policy)
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
+        if self.items == 0 {
+            return InBrief::default();
+        }
+        let shortage = Shortage::of_items("verdicts on exchanged heads", [self.items, self.units], policy);
+        let corruption = self.corruption();
+        let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
+        let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
+        let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
+        let found = match self.why_none() {
+            Some(why) => format!("Under {corruption}: {why}."),
+            None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
+            // Too few items for any verdict: the shortage says so.
+            None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
+            None => format!("Under {corruption} {}{named}.", self.found()),
+        };
+        InBrief { shortage, ..InBrief::found(found) }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
-            lacks_subject: self.interchange.items == 0,
-            summary: Summary::written(|out| self.interchange.write_summary(out, policy)),
-            figures: self.interchange.figure().into_iter().collect(),
-            tables: vec![TableRows::of("interchange", &self.interchange.heads)],
+            lacks_subject: self.items == 0,
+            summary: Summary::written(|out| self.write_summary(out, policy)),
+            figures: self.figure().into_iter().collect(),
+            tables: vec![TableRows::of("interchange", &self.heads)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
-        let head = self.interchange.heads.iter().find(|head| head.place == place);
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+        let head = self.heads.iter().find(|head| head.place == place);
         let Some((head, [restored, destroyed])) = head.and_then(|head| Some((head, head.shares()?))) else {
             return HeadCard::default();
         };
-        let corruption = self.interchange.corruption();
+        let corruption = self.corruption();
         let verdict = head.words();
         let line = format!(
             "by its contexts alone {restored} of the gap of {corruption} is restored, {destroyed} destroyed: {verdict}"
@@ -65,8 +80,7 @@ impl Section for InterchangeSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let is_whole = grid.is(self.interchange.heads.iter().map(|head| head.place));
-        (!is_whole).then(|| "`interchange.heads` does not have each head of the model once, layer by layer".to_owned())
+        grid.missing_head_defect("interchange.heads", self.heads.iter().map(|head| head.place))
     }
 }
 
@@ -140,25 +154,6 @@ impl InterchangeResult {
             Some(_) => "is not 4 standard errors above 0".to_owned(),
         };
         Some(format!("the gap {lacks}, so no head has a share of it"))
-    }
-
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        if self.items == 0 {
-            return InBrief::default();
-        }
-        let shortage = Shortage::of_items("verdicts on exchanged heads", [self.items, self.units], policy);
-        let corruption = self.corruption();
-        let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
-        let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
-        let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
-        let found = match self.why_none() {
-            Some(why) => format!("Under {corruption}: {why}."),
-            None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
-            // Too few items for any verdict: the shortage says so.
-            None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
-            None => format!("Under {corruption} {}{named}.", self.found()),
-        };
-        InBrief { shortage, ..InBrief::found(found) }
     }
 
     /// Why no head has a verdict, for want of items.

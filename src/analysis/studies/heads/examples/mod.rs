@@ -6,7 +6,7 @@ mod sums;
 use crate::model::forward::visitor::Needs;
 use crate::passes::pass::Pass;
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
-use section::{Examples, ExamplesSection};
+use section::Examples;
 use sums::ExampleSums;
 
 pub struct ExampleSentences;
@@ -17,7 +17,7 @@ fn written(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String 
 }
 
 impl Study for ExampleSentences {
-    type Section = ExamplesSection;
+    type Section = Examples;
 
     const CARD: Card = Card {
         name: "examples",
@@ -40,8 +40,7 @@ impl Study for ExampleSentences {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ExampleSums = observed.sums();
-        let section = ExamplesSection { examples: Examples::new(sums, context.grid) };
-        (Estimates::none(context.grid.count()), section)
+        (Estimates::none(context.grid.count()), Examples::new(sums, context.grid))
     }
 }
 

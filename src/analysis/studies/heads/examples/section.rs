@@ -7,23 +7,18 @@ use super::sums::{Candidate, Drawn, ExampleSums, HeadCandidates, LEAST_WORDS, MO
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
-use crate::study::labels::policy::Policy;
-use crate::study::section::{CardTable, HeadCard, Section, View, stored};
+use crate::study::section::{CardTable, HeadCard, Known, Section, View, stored};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::study::upstream::HeadAim;
 use crate::system::counted::counted;
 
 const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 
-pub struct ExamplesSection {
-    pub examples: Examples,
-}
+stored!(Examples as examples);
 
-stored!(ExamplesSection { examples: Examples });
-
-impl Section for ExamplesSection {
-    fn view(&self, _: &Policy) -> View<'_> {
-        let Examples { least_words, most_words, sentences, heads } = &self.examples;
+impl Section for Examples {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        let Examples { least_words, most_words, sentences, heads } = self;
         let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
         let summary = format!(
             "Examples: {} of the labels of {}, among {sentences} of {least_words} to {most_words} words. They are on the cards of the \
@@ -38,8 +33,8 @@ impl Section for ExamplesSection {
         View { typical: heads.iter().filter_map(typical).collect(), ..View::saying(summary) }
     }
 
-    fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
-        let Some(of) = self.examples.heads.iter().find(|of| of.place == head) else { return HeadCard::default() };
+    fn of_head(&self, head: HeadPlace, _: Known<'_>) -> HeadCard {
+        let Some(of) = self.heads.iter().find(|of| of.place == head) else { return HeadCard::default() };
         let line = |example: &Example| format!("{}: {}", about(of, example), example.drawn.text());
         let row = |example: &Example| {
             let [rank, score] = rank_and_score(of, example);
@@ -55,12 +50,10 @@ impl Section for ExamplesSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        if let Some(stray) = grid.stray(self.examples.heads.iter().map(|head| head.place)) {
-            return Some(format!("`examples` has {stray}, which the model has not"));
-        }
         let broken = |head: &&HeadExamples| head.examples.iter().any(|example| !example.drawn.is_whole());
-        let HeadExamples { place, .. } = self.examples.heads.iter().find(broken)?;
-        Some(format!("`examples` has a sentence of {place} whose lists do not fit"))
+        let broken = self.heads.iter().find(broken);
+        let broken = broken.map(|head| format!("`examples` has a sentence of {} whose lists do not fit", head.place));
+        grid.stray_head_defect("examples", self.heads.iter().map(|head| head.place)).or(broken)
     }
 }
 

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::section::{Examples, ExamplesSection, HeadExamples};
+use super::section::{Examples, HeadExamples};
 use super::sums::{Drawn, ExampleSums, MOST_WORDS, Rank};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
@@ -14,7 +14,7 @@ use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
-use crate::study::section::Section;
+use crate::study::section::{Known, Section};
 use crate::study::show::figure::{ArcMatch, Chart};
 use crate::study::upstream::HeadAim;
 
@@ -109,11 +109,11 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
         let mut sums = sums(Aim::Partner { relation: "obj".to_owned(), direction }, 0.5);
         show(&mut sums, &named(0, 5), 0.75);
         show(&mut sums, &named(1, 5), 0.75);
-        ExamplesSection { examples: Examples::new(&sums, GRID) }
+        Examples::new(&sums, GRID)
     };
     let place = HeadPlace { layer: 0, head: 1 };
     let drawn = |direction| {
-        let figure = section(direction).of_head(place, &default_policy()).figures.remove(0);
+        let figure = section(direction).of_head(place, Known::new(&default_policy())).figures.remove(0);
         let Chart::Arcs(mut arcs) = figure.chart else { panic!("arcs") };
         arcs.sentences.remove(0)
     };
@@ -124,14 +124,14 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     let wrong = drawn(Direction::HeadToDependent);
     assert_eq!(wrong.gold, [[1, 2], [2, 3], [3, 4], [4, 5]]);
     assert_eq!(wrong.arcs[0].stand, ArcMatch::Wrong);
-    let lines = section(Direction::DependentToHead).of_head(place, &default_policy()).lines;
+    let lines = section(Direction::DependentToHead).of_head(place, Known::new(&default_policy())).lines;
     assert_eq!(lines[0], "best, 4 of 4 arcs, sentence 0: w0 w1 w2 w3 w4");
     let other = HeadPlace { layer: 0, head: 0 };
     let nothing = section(Direction::DependentToHead);
-    assert!(nothing.of_head(other, &default_policy()).lines.is_empty());
+    assert!(nothing.of_head(other, Known::new(&default_policy())).lines.is_empty());
     assert!(
         nothing
-            .view(&default_policy())
+            .view(Known::new(&default_policy()))
             .summary
             .to_string()
             .starts_with("Examples: 2 sentences of the labels of 1 head, among ")
@@ -140,10 +140,10 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
 
 #[test]
 fn a_section_names_heads_and_words_that_there_are() {
-    let mut section = ExamplesSection { examples: Examples::new(&sums_of_one(), GRID) };
+    let mut section = Examples::new(&sums_of_one(), GRID);
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 1, heads: 1 }).unwrap().contains("L0H1"));
-    section.examples.heads[0].examples[0].drawn.to[2] = 99;
+    section.heads[0].examples[0].drawn.to[2] = 99;
     assert!(section.defect(GRID).unwrap().contains("do not fit"));
 }
 

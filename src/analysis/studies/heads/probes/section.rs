@@ -10,7 +10,7 @@ use crate::passes::control::ControlKind;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed, significance};
 use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
@@ -258,7 +258,7 @@ impl Section for ProbesSection {
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let mut summary = Summary::from(
             "Probes: what a linear discriminant reads out of a head's output for a word, trained on one half of the sentences and \
              scored on the other. gain: what the head adds to a linear reading of the word's embedding, in points; q: of its being \
@@ -269,7 +269,7 @@ impl Section for ProbesSection {
         View::saying(summary)
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let of_task = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place)?;
             let adds = if head.adds? {

@@ -23,7 +23,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::studies::heads::probes::section::TaskProbes;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Known, Section};
 use crate::study::{AnyStudy, ObservedPass};
 
 pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -323,13 +323,13 @@ fn few_words_and_many_classes_are_not_probed() {
     assert!(few[0].heads.iter().all(|head| (head.gain, head.accuracy, head.adds) == (None, None, None)));
     assert!(few[0].majority.accuracy.is_some() && !few[2].is_crowded);
     let section = ProbesSection { probes: few };
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Right in per cent: most frequent class ") && !summary.contains(" -"), "{summary}");
     let many = probed(&corpus(200, &mut rng, word), &requested);
     assert!(many[2].is_crowded && many[2].heads.iter().all(|head| head.gain.is_none()));
     assert!(many[0].heads.iter().all(|head| head.gain.is_some()));
     let section = ProbesSection { probes: many };
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("x: there are too many classes for a probe."), "{summary}");
     assert!(summary.contains("relation: no word of the corpus has it."), "{summary}");
 }

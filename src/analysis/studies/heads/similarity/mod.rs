@@ -15,13 +15,12 @@ use crate::study::show::terms::Term;
 use crate::study::upstream::UpstreamResults;
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study};
 use report::Similarity;
-use section::SimilaritySection;
 use sums::SimilaritySums;
 
 pub struct HeadSimilarity;
 
 impl Study for HeadSimilarity {
-    type Section = SimilaritySection;
+    type Section = Similarity;
 
     const CARD: Card = Card {
         name: "similarity",
@@ -40,13 +39,12 @@ impl Study for HeadSimilarity {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &SimilaritySums = observed.sums();
-        let similarity = Similarity::new(sums, context);
-        (Estimates::none(context.grid.count()), SimilaritySection { similarity })
+        (Estimates::none(context.grid.count()), Similarity::new(sums, context))
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &SimilaritySums = observed.sums();
-        let clusters = section.similarity.kept(sums.grid);
+        let clusters = section.kept(sums.grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }
@@ -97,14 +95,14 @@ const CAVEATS: &[Caveat] = &[
         text: "Heads that look alike need not do the same: what they read out and who reads it may differ. The CKA of what \
             they write is over random tokens of nearby sentences, and large components decide it.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| section::<SimilaritySection>(labelling.section).similarity.tokens > 0,
+        applies: |labelling| section::<Similarity>(labelling.section).tokens > 0,
     },
     Caveat {
         id: "composition-hints",
         text: "Composition scores are of weights alone: layer normalisations and feed-forward blocks lie between heads, so \
             they are hints, not findings.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| section::<SimilaritySection>(labelling.section).similarity.weights.is_some(),
+        applies: |labelling| section::<Similarity>(labelling.section).weights.is_some(),
     },
 ];
 

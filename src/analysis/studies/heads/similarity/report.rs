@@ -9,7 +9,6 @@ use super::measure::{MeasuredPairs, PairsByBlock, distance};
 use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
@@ -26,9 +25,6 @@ const STABLE: f64 = 0.8;
 pub struct Similarity {
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
-    /// The unit counted as a sentence: a window where a decoder read documents.
-    #[serde(skip)]
-    pub read: Context,
     /// Tokens of text: the rows of attention that are compared.
     pub tokens: u64,
     /// Batches of tokens whose outputs are compared.
@@ -212,7 +208,6 @@ impl Similarity {
         let of_layer: Vec<Option<usize>> = (0..heads).map(|place| Some(grid.at(place).0)).collect();
         Self {
             sentences: total.sentences,
-            read: Context::default(),
             tokens: total.rows,
             batches: total.batches,
             batched_tokens: total.batched,

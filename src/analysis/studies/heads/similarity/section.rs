@@ -9,41 +9,37 @@ use super::measure::{CUT, joins};
 use super::report::{Cluster, Comparisons, LayerDisagreement, Similarity, comparisons};
 use super::weights::Spectrum;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::sequences::reading::Context;
+use crate::study::Summary;
 use crate::study::labels::UNLABELLED;
-use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
+use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
 use crate::study::show::wording::{aligned_table, sequence, sequences, signed};
-use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
 
-pub struct SimilaritySection {
-    pub similarity: Similarity,
-}
+stored!(Similarity as similarity);
 
-stored!(SimilaritySection { similarity: Similarity });
-
-impl Section for SimilaritySection {
+impl Section for Similarity {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
             Completion::Labels(labels) => self.name_heads(labels),
             Completion::SharedKeys(heads) => self.compare_groups(*heads),
-            Completion::Reading(read) => self.similarity.read = *read,
             _ => {}
         }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| write_summary(&self.similarity, out)),
-            figures: self.grid().map_or_else(Vec::new, |grid| figures(&self.similarity, grid)),
+            summary: Summary::written(|out| write_summary(self, run.read, out)),
+            figures: self.grid().map_or_else(Vec::new, |grid| figures(self, grid, run.read)),
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let Some(grid) = self.grid() else { return HeadCard::default() };
         let own = grid.index(place.layer, place.head);
-        let distance = |other: &usize| self.similarity.distance[own.max(*other)][own.min(*other)];
+        let distance = |other: &usize| self.distance[own.max(*other)][own.min(*other)];
         let others = (0..grid.count()).filter(|&other| other != own);
         let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         let neighbour = |how: &'static str, other: usize| Neighbour {
@@ -53,11 +49,11 @@ impl Section for SimilaritySection {
         };
         let looks_like = nearest.map(|other| neighbour("looks most like", other));
         let nearest = nearest.map(|other| {
-            let cka = self.similarity.cka[own.max(other)][own.min(other)];
+            let cka = self.cka[own.max(other)][own.min(other)];
             let cka = cka.map_or_else(String::new, |cka| format!(", CKA of what they write {cka:.2}"));
             format!("the head that looks most like it is {}: distance {:.3}{cka}", grid.place(other), distance(&other))
         });
-        let cluster = self.similarity.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
+        let cluster = self.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
         let in_cluster = cluster.iter().flat_map(|cluster| &cluster.heads).filter(|&&head| head != place);
         let in_cluster = in_cluster.map(|head| neighbour("in a cluster with", grid.index(head.layer, head.head)));
         let neighbours = looks_like.into_iter().chain(in_cluster).collect();
@@ -74,7 +70,7 @@ impl Section for SimilaritySection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, .. } = &self.similarity;
+        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, .. } = self;
         let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.count());
         let empty = distance.is_empty() && cka.is_empty();
         let rows = whole(&mut distance.iter().map(Vec::len)) && whole(&mut cka.iter().map(Vec::len));
@@ -82,29 +78,27 @@ impl Section for SimilaritySection {
             return Some("`similarity` does not have each pair of heads once".to_owned());
         }
         let named = clusters.iter().flat_map(|one| &one.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
-        if let Some(head) = grid.stray(named.copied()) {
-            return Some(format!("`similarity` has {head}, which the model has not"));
-        }
+        let stray = grid.stray_head_defect("similarity", named.copied());
         let layers = disagreement.iter().map(|layer| layer.layer);
         let fits = [0, grid.count()].contains(&from_even.len())
             && map.as_ref().is_none_or(|map| map.points.len() == grid.count())
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
-            && self.similarity.weights.as_ref().is_none_or(|weights| weights.fits(grid));
-        (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned())
+            && self.weights.as_ref().is_none_or(|weights| weights.fits(grid));
+        stray.or_else(|| (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned()))
     }
 }
 
-impl SimilaritySection {
+impl Similarity {
     fn compare_groups(&mut self, shared: usize) {
         let Some(grid) = self.grid() else { return };
         let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();
-        let Similarity { distance, cka, same_key_value_group, .. } = &mut self.similarity;
+        let Similarity { distance, cka, same_key_value_group, .. } = self;
         *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layers(grid)));
     }
 
     fn name_heads(&mut self, labels: &[String]) {
         let grid = self.grid();
-        let Similarity { distance, cka, clusters, same_label, .. } = &mut self.similarity;
+        let Similarity { distance, cka, clusters, same_label, .. } = self;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
         let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
         let Some(heads) = grid else { return };
@@ -117,16 +111,16 @@ impl SimilaritySection {
 
     /// The heads that were compared, in layers as the disagreement has them; `None` where nothing was seen.
     pub fn grid(&self) -> Option<HeadGrid> {
-        let (layers, heads) = (self.similarity.disagreement.len(), self.similarity.distance.len());
+        let (layers, heads) = (self.disagreement.len(), self.distance.len());
         (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })
     }
 }
 
-pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
-    let Similarity { sentences, read, tokens, distance, median_distance, map, clusters, .. } = similarity;
+pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid, read: Context) -> Vec<Figure> {
+    let Similarity { sentences, tokens, distance, median_distance, map, clusters, .. } = similarity;
     let Some(cut) = median_distance.map(|median| CUT * median) else { return Vec::new() };
     let kept = similarity.kept(grid);
-    let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, *read));
+    let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, read));
     let over = format!("The Hellinger distance of their attention over {sample}.");
     let (clusters_kept, hold) = (counted(kept.len(), "cluster"), plural(&kept.len(), "holds", "hold"));
     let map = map.as_ref().map(|map| {
@@ -163,14 +157,14 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
     map.into_iter().chain([tree]).collect()
 }
 
-fn write_summary(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
-    let Similarity { sentences, read, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
+fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> fmt::Result {
+    let Similarity { sentences, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
         similarity;
     let Some(median) = similarity.median_distance else {
-        let what = sequence(*read);
+        let what = sequence(read);
         return writeln!(out, "No {what} had a token of text, or the model has one head: no heads were compared.");
     };
-    let (tokens, read) = (counted(*tokens, "token"), sequences(*sentences, *read));
+    let (tokens, read) = (counted(*tokens, "token"), sequences(*sentences, read));
     let with_cka = correlation(similarity.distance_with_cka);
     writeln!(
         out,

@@ -19,8 +19,8 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
-use crate::study::section::Completion;
 use crate::study::section::Section;
+use crate::study::section::{Completion, Known};
 use crate::study::{AnyStudy, saved};
 
 /// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
@@ -166,7 +166,7 @@ fn planted() -> Similarity {
 
 #[test]
 fn planted_heads_are_a_cluster_at_distance_0() {
-    let found = planted();
+    let mut found = planted();
     assert_eq!(found.distance[1][0], 0.0);
     assert_eq!(found.closest[0].heads, [place(0, 0), place(0, 1)]);
     assert_eq!(found.closest[0].distance_ci95, Some(Interval(0.0, 0.0)));
@@ -177,46 +177,45 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     );
     let grid = HeadGrid { layers: 3, heads: 2 };
     assert!(found.kept(grid).contains(&vec![0, 1]));
-    let mut section = SimilaritySection { similarity: found };
-    assert_eq!(section.defect(grid), None);
-    assert!(section.defect(HeadGrid { layers: 2, heads: 2 }).is_some());
+    assert_eq!(found.defect(grid), None);
+    assert!(found.defect(HeadGrid { layers: 2, heads: 2 }).is_some());
     let labels = ["broad", "broad", "unlabelled", "unlabelled", "local", "local"].map(str::to_owned);
-    section.complete(&Completion::Labels(&labels));
-    let cluster = section.similarity.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
+    found.complete(&Completion::Labels(&labels));
+    let cluster = found.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
     assert_eq!(cluster.labels, ["broad", "broad"]);
     // Heads without a label have none in common, and pairs are of one layer.
-    assert_eq!(section.similarity.same_label.distance.unwrap().pairs, 2);
-    let summary = section.view(&default_policy()).summary.to_string();
+    assert_eq!(found.same_label.distance.unwrap().pairs, 2);
+    let summary = found.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
     assert!(
         summary.contains("Pairs of heads of one layer, against pairs across two neighbouring layers: distance"),
         "{summary}"
     );
-    let text = serde_json::to_string(&serde_json::json!({ "similarity": section.similarity })).unwrap();
+    let text = serde_json::to_string(&serde_json::json!({ "similarity": found })).unwrap();
     let again = saved::sections(&[&HeadSimilarity], &text).unwrap().remove(0);
-    assert_eq!(crate::study::section::section::<SimilaritySection>(&*again).similarity, section.similarity);
+    assert_eq!(crate::study::section::section::<Similarity>(&*again), &found);
 }
 
 /// Two heads of each of three layers, the first two of which look alike.
 #[test]
 fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
-    let mut section = SimilaritySection { similarity: planted() };
-    assert_eq!(section.similarity.same_key_value_group, None);
+    let mut section = planted();
+    assert_eq!(section.same_key_value_group, None);
     // All heads of a layer share them: there are no others.
     section.complete(&Completion::SharedKeys(2));
-    assert_eq!(section.similarity.same_key_value_group, Some(Comparisons::default()));
+    assert_eq!(section.same_key_value_group, Some(Comparisons::default()));
     // The same heads as one layer of two groups of three: L0H0 is like L0H1 and unlike L1H0.
-    let all = std::mem::take(&mut section.similarity.disagreement);
-    section.similarity.disagreement = all[..1].to_vec();
+    let all = std::mem::take(&mut section.disagreement);
+    section.disagreement = all[..1].to_vec();
     section.complete(&Completion::SharedKeys(3));
-    let found = section.similarity.same_key_value_group.unwrap().distance.unwrap();
-    let pair = |a: usize, b: usize| section.similarity.distance[a][b];
+    let found = section.same_key_value_group.unwrap().distance.unwrap();
+    let pair = |a: usize, b: usize| section.distance[a][b];
     let same = [pair(1, 0), pair(2, 0), pair(2, 1), pair(4, 3), pair(5, 3), pair(5, 4)];
     assert_eq!(found.pairs, 6);
     assert!((found.same - same.iter().sum::<f64>() / 6.0).abs() < 1e-12);
     let others: f64 = (3..6).flat_map(|a| (0..3).map(move |b| pair(a, b))).sum();
     assert!((found.others - others / 9.0).abs() < 1e-12);
-    let summary = section.view(&default_policy()).summary.to_string();
+    let summary = section.view(Known::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("of one layer that share keys and values, against the other pairs of the layer: distance"),
         "{summary}"
@@ -275,9 +274,9 @@ fn a_repeated_sentence_is_in_no_batch() {
 
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
-    let section = SimilaritySection {
-        similarity: Similarity::new(&SimilaritySums::new(GRID, &LayerClasses::default()), &context(GRID)),
-    };
-    assert!(section.view(&default_policy()).summary.to_string().starts_with("No sentence had a token of text"));
+    let section = Similarity::new(&SimilaritySums::new(GRID, &LayerClasses::default()), &context(GRID));
+    assert!(
+        section.view(Known::new(&default_policy())).summary.to_string().starts_with("No sentence had a token of text")
+    );
     assert_eq!(section.defect(GRID), None);
 }

@@ -8,7 +8,7 @@ use anstyle::AnsiColor;
 
 use super::metrics::OVER_SPECIAL;
 use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
-use super::section::{ABOVE_SPECIAL, ChoiceSection, REBUILT};
+use super::section::{ABOVE_SPECIAL, Choice, REBUILT};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
 use crate::study::labels::{
     Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Phrase, Policy, assess,
@@ -26,7 +26,7 @@ fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> Measured {
 
 /// Whether the head is in layer 0. Its inputs are tokens and positions, so every label would hold by construction.
 fn is_first_layer(evidence: &Evidence<'_>) -> bool {
-    let heads = &evidence.section::<ChoiceSection>().choice.heads;
+    let heads = &evidence.section::<Choice>().heads;
     heads.get(evidence.place).is_some_and(|head| head.place.layer == 0)
 }
 

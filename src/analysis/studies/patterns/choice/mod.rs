@@ -22,13 +22,13 @@ use fit::FoldFit;
 use metrics::{ChoiceInputs, METRICS, is_even};
 use moments::InputMoments;
 use rebuilt::RebuiltSums;
-use section::{Choice, ChoiceSection};
+use section::Choice;
 
 /// Study `choice`: whether queries match keys by position, token, both, or context.
 pub struct HeadChoices;
 
 impl Study for HeadChoices {
-    type Section = ChoiceSection;
+    type Section = Choice;
 
     const CARD: Card = Card {
         name: "choice",
@@ -72,8 +72,7 @@ impl Study for HeadChoices {
             ChoiceInputs { block: blocks.at(number), head, is_even }.values()
         };
         let of_chance = |number: Option<usize>| metrics::of_chance(blocks.at(number));
-        let section = ChoiceSection { choice: Choice::new(moments, sums, context.grid) };
-        (Estimates::new(&columns(self), context, of_head, of_chance), section)
+        (Estimates::new(&columns(self), context, of_head, of_chance), Choice::new(moments, sums, context.grid))
     }
 }
 
@@ -84,13 +83,13 @@ const CAVEATS: &[Caveat] = &[
             a token at a place, counts as context, and it falls with the size of the corpus. That the model's output depends on how a \
             head chooses is not shown.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| !section::<ChoiceSection>(labelling.section).choice.layers.is_empty(),
+        applies: |labelling| !section::<Choice>(labelling.section).layers.is_empty(),
     },
     Caveat {
         id: "too-few-tokens-to-choose",
         text: "A half of the corpus has fewer than 10 tokens of text for each dimension of the embeddings: how heads choose was not \
             measured.",
         about: CaveatSubject::Certainty,
-        applies: |labelling| section::<ChoiceSection>(labelling.section).choice.layers.is_empty(),
+        applies: |labelling| section::<Choice>(labelling.section).layers.is_empty(),
     },
 ];

@@ -16,7 +16,7 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::wording::{decimal, plain_table, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary};
@@ -39,10 +39,6 @@ fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool
     let reaches =
         |variant: usize| shares[variant].zip(policy.rule(&REBUILT)).is_some_and(|(share, least)| share >= least);
     ![SPECIAL, POSITION, TOKEN].into_iter().any(reaches)
-}
-
-pub struct ChoiceSection {
-    pub choice: Choice,
 }
 
 /// How much of the inputs of layers, and of heads' distance from even attention, follows without context.
@@ -182,7 +178,7 @@ impl Choice {
     }
 
     fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
-        let others: Vec<&Self> = seeds.iter().map(|&seed| &section::<ChoiceSection>(seed).choice).collect();
+        let others: Vec<&Self> = seeds.iter().map(|&seed| section(seed)).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {
             let mean = |variant: usize| {
                 let of_seed = |other: &&Self| other.layers.get(number)?.rebuilt.values()[variant];
@@ -244,32 +240,28 @@ fn table(layers: &[LayerChoice]) -> comfy_table::Table {
     table
 }
 
-stored!(ChoiceSection { choice: Choice });
+stored!(Choice as choice);
 
-impl Section for ChoiceSection {
+impl Section for Choice {
     fn complete(&mut self, known: &Completion<'_>) {
         if let Completion::Control(ControlKind::RandomSharp, seeds) = known {
-            self.choice.compare_with_sharp(seeds);
+            self.compare_with_sharp(seeds);
         }
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
+    fn in_brief(&self, _: Known<'_>) -> InBrief {
+        let Choice { fitted_on: [first, second], needed, layers, .. } = self;
         let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
         let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
         InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
     }
 
-    fn view(&self, _: &Policy) -> View<'_> {
-        View {
-            summary: Summary::written(|out| self.choice.write_summary(out)),
-            figures: figures(&self.choice),
-            ..View::default()
-        }
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        View { summary: Summary::written(|out| self.write_summary(out)), figures: figures(self), ..View::default() }
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
-        let Some(head) = self.choice.heads.iter().find(|head| head.place == place) else { return HeadCard::default() };
+    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
+        let Some(head) = self.heads.iter().find(|head| head.place == place) else { return HeadCard::default() };
         if head.is_even {
             return ["its attention is even: there is nothing to rebuild".to_owned()].into_iter().collect();
         }
@@ -291,7 +283,7 @@ impl Section for ChoiceSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Choice { layers, heads, .. } = &self.choice;
+        let Choice { layers, heads, .. } = self;
         let is_whole =
             grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|one| one.layer).eq(0..grid.layers);
         let is_empty = layers.is_empty() && heads.is_empty();

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::HeadChoices;
-use super::section::ChoiceSection;
+use super::section::Choice;
 use crate::corpus::SentenceFamily;
 use crate::evaluation::results::Results;
 use crate::model::config::{Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes};
@@ -26,7 +26,7 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::studies::registry::default_policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::section;
+use crate::study::section::{Known, section};
 use crate::study::{AnyStudy, Observed, ObservedPass, Subject};
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
@@ -245,7 +245,9 @@ fn planted_heads_choose_as_they_are_made() {
     let firm = |name: &str| Some((format!("chooses:{name}"), false));
     // Layer 0 reads nothing but tokens and positions; of the induction head, which goes by context, its numbers speak.
     assert_eq!(labels, [None, None, None, None, firm("position"), firm("token")]);
-    let card = |layer: usize, head: usize| found.sections[0].1.of_head(HeadPlace { layer, head }, &default_policy());
+    let card = |layer: usize, head: usize| {
+        found.sections[0].1.of_head(HeadPlace { layer, head }, Known::new(&default_policy()))
+    };
     assert!(card(0, 0).lines.concat().contains("(layer 0 reads nothing else)"));
     assert!(card(0, 0).clauses.is_empty() && card(1, 1).clauses.is_empty());
     assert!(card(1, 0).clauses[0].ends_with(" left to context"), "{:?}", card(1, 0).clauses);
@@ -265,7 +267,7 @@ fn planted_heads_choose_as_they_are_made() {
     let lead = found.estimates.heads[4].get("rebuilt_over_special", Some("position")).copied().flatten();
     let difference = metric(4, "position").unwrap() - metric(4, "special").unwrap();
     assert!((lead.unwrap() - difference).abs() < 1e-12, "{lead:?} {difference}");
-    let section = &section::<ChoiceSection>(&*found.sections[0].1).choice;
+    let section = section::<Choice>(&*found.sections[0].1);
     assert_eq!((section.fitted_on, section.needed), ([1280, 1280], 10 * HIDDEN as u64));
     // The first layer's input is position and token, up to the ridge; a third of the second one's is what was written.
     let shares: Vec<f64> = section.layers.iter().map(|layer| layer.own_share.unwrap()).collect();
@@ -286,7 +288,7 @@ fn untrained_heads_have_nothing_to_rebuild() {
             assert!(null("rebuilt") && null("context"), "{values:?}");
             assert!(head.get("distance_from_even", None).unwrap().is_some_and(|distance| distance < 0.01));
         }
-        let summary = found.sections[0].1.view(&default_policy()).summary.to_string();
+        let summary = found.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
         assert!(summary.contains("6 of 6 heads: attention is even"), "{summary}");
     }
 }
@@ -296,8 +298,8 @@ fn too_few_tokens_are_not_fitted() {
     // 570 tokens a half, where 58 dimensions need 580.
     let found = results(&run(&PackedEncoder::new(planted()), &sentences(114)));
     assert!(found.estimates.heads[0].cells().all(|(_, value)| value.is_none()));
-    assert!(found.sections[0].1.view(&default_policy()).figures.is_empty());
-    let summary = found.sections[0].1.view(&default_policy()).summary.to_string();
+    assert!(found.sections[0].1.view(Known::new(&default_policy())).figures.is_empty());
+    let summary = found.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("570 and 570 tokens of text, fewer than the 580"), "{summary}");
 }
 

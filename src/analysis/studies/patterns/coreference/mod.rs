@@ -23,7 +23,7 @@ use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, section, stored};
+use crate::study::section::{Known, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
@@ -39,7 +39,7 @@ use sums::{CoreferenceSums, KindSums, WAYS};
 pub struct Antecedents;
 
 impl Study for Antecedents {
-    type Section = CoreferenceSection;
+    type Section = Coreference;
 
     const CARD: Card = Card {
         name: "coreference",
@@ -85,7 +85,7 @@ impl Study for Antecedents {
             let right = std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]);
             CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
         };
-        let section = CoreferenceSection { coreference: Coreference::new(sums, context) };
+        let section = Coreference::new(sums, context);
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
 }
@@ -95,21 +95,16 @@ const CAVEATS: &[Caveat] = &[
         id: "no-entities",
         text: "No word of the corpus has an entity annotated: no coreference label could be tested.",
         about: CaveatSubject::Certainty,
-        applies: |labelling| section::<CoreferenceSection>(labelling.section).coreference.mentions == 0,
+        applies: |labelling| section::<Coreference>(labelling.section).mentions == 0,
     },
     Caveat {
         id: "given-mentions",
         text: "The mentions that coreference chooses from are those of the annotation: that a head finds them by itself is not \
             shown.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| section::<CoreferenceSection>(labelling.section).coreference.mentions > 0,
+        applies: |labelling| section::<Coreference>(labelling.section).mentions > 0,
     },
 ];
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct CoreferenceSection {
-    pub coreference: Coreference,
-}
 
 /// Mentions and anaphors of the corpus, and how well heads and rules find antecedents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -318,20 +313,20 @@ const MAY_GO: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
 
-stored!(CoreferenceSection { coreference: Coreference });
+stored!(Coreference as coreference);
 
-impl Section for CoreferenceSection {
-    fn view(&self, policy: &Policy) -> View<'_> {
+impl Section for Coreference {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.coreference.write_summary(out, policy)),
-            figures: figures(&self.coreference),
-            tables: vec![TableRows::of("coreference", &self.coreference.kinds)],
+            summary: Summary::written(|out| self.write_summary(out, policy)),
+            figures: figures(self),
+            tables: vec![TableRows::of("coreference", &self.kinds)],
             ..View::default()
         }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = self.coreference.kinds.iter().find(|kind| grid.stray([kind.place]).is_some());
+        let broken = self.kinds.iter().find(|kind| grid.stray([kind.place]).is_some());
         broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
     }
 }
@@ -354,13 +349,9 @@ fn figures(coreference: &Coreference) -> Vec<Figure> {
             ],
         }
     };
-    let chart = Chart::Forest(Forest {
-        scale: "anaphors whose antecedent is found".to_owned(),
-        shares: true,
-        nothing: None,
-        marks: ["best head, held out", "nearest", "same lemma", "agreement"].map(str::to_owned).to_vec(),
-        rows: coreference.kinds.iter().map(row).collect(),
-    });
+    let marks = ["best head, held out", "nearest", "same lemma", "agreement"];
+    let rows = coreference.kinds.iter().map(row).collect();
+    let chart = Chart::Forest(Forest::in_shares("anaphors whose antecedent is found", marks, rows));
     vec![Figure {
         name: "coreference",
         title: "Antecedents beside rules without a head".to_owned(),

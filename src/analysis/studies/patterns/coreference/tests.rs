@@ -212,7 +212,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     );
     assert!(!label.borderline && label.test.q.unwrap() < 0.01);
 
-    let Coreference { kinds, windows, .. } = &section::<CoreferenceSection>(&*findings.sections[0].1).coreference;
+    let Coreference { kinds, windows, .. } = section::<Coreference>(&*findings.sections[0].1);
     assert_eq!((*windows, kinds.len()), (40, 3));
     let all = &kinds[0];
     assert_eq!(
@@ -254,7 +254,7 @@ fn what_rests_on_too_little_has_no_label() {
 fn a_corpus_without_entities_says_so() {
     let plain = [window(0, &[("a", Upos::Noun, "", ""), ("b", Upos::Noun, "", "")])];
     let findings = found(&plain, &plain);
-    let summary = findings.sections[0].1.view(&default_policy()).summary.to_string();
+    let summary = findings.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("no coreference label was tested"), "{summary}");
     let caveats = findings.caveats(&[], &default_policy());
     assert_eq!(caveats.iter().map(|caveat| caveat.id).collect::<Vec<_>>(), ["no-entities"]);

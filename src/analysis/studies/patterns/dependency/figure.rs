@@ -49,8 +49,7 @@ fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out:
 }
 
 fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
-    let marks = [head, "fixed offset", "word classes"].map(str::to_owned).to_vec();
-    Chart::Forest(Forest { scale: scale.to_owned(), shares: true, nothing: None, marks, rows })
+    Chart::Forest(Forest::in_shares(scale, [head, "fixed offset", "word classes"], rows))
 }
 
 /// Maximum number of relations in a head's figure: the clearest ones, as many as fit on a card.

@@ -19,10 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{self, Fraction};
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use cues::{GROUPS, name};
 use metrics::{ExplainedInputs, FIXED_PLACES, METRICS};
@@ -34,7 +33,7 @@ use sums::ExplainedSums;
 pub struct Explained;
 
 impl Study for Explained {
-    type Section = ExplainedSection;
+    type Section = Summed;
 
     const CARD: Card = Card {
         name: "explained-variance",
@@ -67,13 +66,8 @@ impl Study for Explained {
         let of_chance = |block: Option<usize>, class: usize| inputs(&classes.each()[class], None, block);
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         let all = of_all_layers(&classes.map(|(shares, ..)| shares), context.grid);
-        (estimates, ExplainedSection { explained_variance: Summed::new(&all, |place| context.has(place)) })
+        (estimates, Summed::new(&all, |place| context.has(place)))
     }
-}
-
-/// The cues that were used, and the share that they explain on average over heads.
-pub struct ExplainedSection {
-    pub explained_variance: Summed,
 }
 
 /// The two forms of rows: over all keys, and over other text tokens.
@@ -136,11 +130,11 @@ impl FormSummed {
     }
 }
 
-stored!(ExplainedSection { explained_variance: Summed });
+stored!(Summed as explained_variance);
 
-impl Section for ExplainedSection {
-    fn view(&self, _: &Policy) -> View<'_> {
-        let Summed { all_keys, text } = &self.explained_variance;
+impl Section for Summed {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        let Summed { all_keys, text } = self;
         let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {

@@ -15,9 +15,9 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{self, assess_content, thresholds};
-use crate::study::labels::{Detector, LabelStyle, Phrase, Policy, Threshold};
+use crate::study::labels::{Detector, LabelStyle, Phrase, Threshold};
 use crate::study::metrics::metric::{self, Fraction};
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Counts, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
@@ -47,23 +47,19 @@ const RARE_WORDS: Detector = Detector {
     })
 };
 
-pub struct FrequencySection {
-    frequency: Counted,
-}
-
 /// Queries that metrics of rare words rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-struct Counted {
+pub struct Counted {
     /// Tokens that are not among the rarest of their sentence, in sentences whose rarest are not among the commonest of
     /// the corpus.
     queries: u64,
 }
 
-stored!(FrequencySection { frequency: Counted });
+stored!(Counted as frequency);
 
-impl Section for FrequencySection {
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(match self.frequency.queries {
+impl Section for Counted {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        View::saying(match self.queries {
             0 => {
                 "No sentence has a token that is rarer than 500 others of the corpus, so no label of rare words was tested: it takes more text, or --counts FILE.\n"
             }
@@ -73,7 +69,7 @@ impl Section for FrequencySection {
 }
 
 impl Study for Frequency {
-    type Section = FrequencySection;
+    type Section = Counted;
 
     const CARD: Card = Card {
         name: "frequency",
@@ -105,7 +101,7 @@ impl Study for Frequency {
         let others = classes.each().iter().map(|class| class.blocks.total().exposure.others.count);
         let queries = others.max().unwrap_or_default();
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
-        (estimates, FrequencySection { frequency: Counted { queries } })
+        (estimates, Counted { queries })
     }
 }
 

@@ -142,7 +142,7 @@ fn a_corpus_of_few_words_has_no_rare_ones() {
     assert!(
         found.sections[0]
             .1
-            .view(&default_policy())
+            .view(Known::new(&default_policy()))
             .summary
             .to_string()
             .starts_with("No sentence has a token that is rarer than")

@@ -14,7 +14,7 @@ use crate::study::labels::{self, Assessment, Bound, Label, Measured, Policy, ass
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::wording::{
     TableColumn, percent, percent_of, plus_minus_percent, significance, table_of, with_interval,
 };
@@ -147,13 +147,9 @@ impl LinksSection {
                 ],
             }
         };
-        let chart = Chart::Forest(Forest {
-            scale: "sources whose target is found, held out".to_owned(),
-            shares: true,
-            nothing: None,
-            marks: ["best head", "rule of place", "same class", "class rules"].map(str::to_owned).to_vec(),
-            rows: tested.into_iter().map(row).collect(),
-        });
+        let marks = ["best head", "rule of place", "same class", "class rules"];
+        let rows = tested.into_iter().map(row).collect();
+        let chart = Chart::Forest(Forest::in_shares("sources whose target is found, held out", marks, rows));
         vec![Figure {
             name: "links",
             title: "Links beside rules without a head".to_owned(),
@@ -225,7 +221,7 @@ impl Section for LinksSection {
         }
     }
 
-    fn in_brief(&self, policy: &Policy) -> InBrief {
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
         let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
             let most = self.links.iter().max_by_key(|links| links.count);
             let rests_on = most.map(|links| Denominator {
@@ -249,7 +245,7 @@ impl Section for LinksSection {
         ))
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             lacks_subject: self.links.is_empty(),
             summary: Summary::written(|out| self.write_summary(out, policy)),
@@ -260,7 +256,7 @@ impl Section for LinksSection {
         }
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
         let best = self.tested(policy).into_iter().filter(|links| links.place == place);
         best.map(LinkMetrics::of_best_head).collect()
     }

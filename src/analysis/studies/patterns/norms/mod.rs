@@ -20,10 +20,9 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, section, stored};
+use crate::study::section::{Known, Section, View, section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
@@ -173,7 +172,7 @@ impl NormsSection {
 stored!(NormsSection { mixing: Vec<LayerMixing> });
 
 impl Section for NormsSection {
-    fn view(&self, _: &Policy) -> View<'_> {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let summary = if self.has_any() { Summary::written(|out| self.write_summary(out)) } else { Summary::default() };
         View { summary, tables: vec![TableRows::of("mixing", &self.mixing)], ..View::default() }
     }
@@ -206,7 +205,7 @@ mod tests {
         let expected = LayerMixing { layer: 1, mixing_ratio: Some(0.375), ci95: None, even: Some(0.625) };
         assert_eq!(of_layer(1), expected);
         let section = NormsSection { mixing: vec![of_layer(0), of_layer(1)] };
-        let summary = section.view(&default_policy()).summary.to_string();
+        let summary = section.view(Known::new(&default_policy())).summary.to_string();
         assert!(summary.lines().any(|line| line.split_whitespace().eq(["L1", "37.5", "62.5"])), "{summary}");
         assert_eq!(section.defect(GRID), None);
         let short = NormsSection { mixing: vec![of_layer(1)] };
@@ -220,6 +219,6 @@ mod tests {
         let layer = LayerMixing::new(&sums, 0);
         assert_eq!(layer, LayerMixing { layer: 0, mixing_ratio: None, ci95: None, even: None });
         let section = NormsSection { mixing: vec![layer] };
-        assert!(!section.has_any() && section.view(&default_policy()).summary.is_empty());
+        assert!(!section.has_any() && section.view(Known::new(&default_policy())).summary.is_empty());
     }
 }

@@ -14,10 +14,9 @@ use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::repeats::Repeats;
 use crate::stats::blocks::Merge;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, section, stored};
+use crate::study::section::{Known, Section, View, section, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
 use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
@@ -27,7 +26,7 @@ use sums::RepeatSums;
 pub struct RepeatedTokens;
 
 impl Study for RepeatedTokens {
-    type Section = RepeatsSection;
+    type Section = Made;
 
     const CARD: Card = Card {
         name: "repeats",
@@ -73,29 +72,24 @@ impl Study for RepeatedTokens {
         };
         // Every class counts every sequence.
         let [plain, masked] = classes.each()[0].1.total().exposure.sequences;
-        let section = RepeatsSection { repeats: Made { plain, masked } };
-        (Estimates::by_class(&columns(self), context, both.classes(), of_head, of_chance), section)
+        (Estimates::by_class(&columns(self), context, both.classes(), of_head, of_chance), Made { plain, masked })
     }
-}
-
-pub struct RepeatsSection {
-    repeats: Made,
 }
 
 /// Sequences of random tokens that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-struct Made {
+pub struct Made {
     /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 4 words or the model too few positions.
     plain: u64,
     /// As above, with one token of the second copy masked; 0 also where there is no mask.
     masked: u64,
 }
 
-stored!(RepeatsSection { repeats: Made });
+stored!(Made as repeats);
 
-impl Section for RepeatsSection {
-    fn view(&self, _: &Policy) -> View<'_> {
-        let Made { plain, masked } = self.repeats;
+impl Section for Made {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        let Made { plain, masked } = *self;
         View::saying(match (plain, masked) {
             (0, _) => {
                 "No sequences of random tokens: the vocabulary has too few words, or the model too few positions.\n"
@@ -118,7 +112,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Random tokens that come twice test whether a head finds the same token; \
             only with the token masked does it take the context to find it.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| section::<RepeatsSection>(labelling.section).repeats.plain > 0,
+    applies: |labelling| section::<Made>(labelling.section).plain > 0,
 }];
 
 #[cfg(test)]

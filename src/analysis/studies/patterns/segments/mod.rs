@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};
@@ -25,7 +24,7 @@ use sums::SegmentSums;
 pub struct Segments;
 
 impl Study for Segments {
-    type Section = SegmentsSection;
+    type Section = Pairs;
 
     const CARD: Card = Card {
         name: "segments",
@@ -63,19 +62,15 @@ impl Study for Segments {
         let (pairs, unseen) =
             counts.fold((0, 0), |(pairs, unseen), of_class| (of_class.pairs.max(pairs), of_class.unseen.max(unseen)));
         let (unseen, sentences_left_out) = (NonZeroU64::new(unseen), observed.left_out());
-        let section = SegmentsSection { segments: Pairs { pairs, unseen, sentences_left_out } };
+        let section = Pairs { pairs, unseen, sentences_left_out };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
-}
-
-pub struct SegmentsSection {
-    segments: Pairs,
 }
 
 /// Pairs of sentences that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "a key of the report")]
-struct Pairs {
+pub struct Pairs {
     /// Pairs of sentences.
     pairs: u64,
     /// Pairs that are left out in the layers with the narrowest window, since their queries do not see all of them; absent
@@ -88,11 +83,11 @@ struct Pairs {
     sentences_left_out: u64,
 }
 
-stored!(SegmentsSection { segments: Pairs });
+stored!(Pairs as segments);
 
-impl Section for SegmentsSection {
-    fn view(&self, _: &Policy) -> View<'_> {
-        let Pairs { pairs, unseen, sentences_left_out } = self.segments;
+impl Section for Pairs {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        let Pairs { pairs, unseen, sentences_left_out } = *self;
         let hidden = unseen.map_or_else(String::new, |unseen| {
             format!("In layers with a window, {unseen} of them are left out: not every query sees every key.\n")
         });

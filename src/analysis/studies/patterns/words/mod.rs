@@ -16,9 +16,9 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
-use crate::study::labels::{Label, Policy, content};
+use crate::study::labels::{Label, content};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, WordsOfClass};
 use observe::Queries;
@@ -26,24 +26,20 @@ use sums::WordsSums;
 
 pub struct Words;
 
-pub struct WordsSection {
-    words: Looked,
-}
-
 /// Queries that metrics of words rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-struct Looked {
+pub struct Looked {
     /// Words of sentences in which some word has a universal part of speech.
     tagged: u64,
     /// Text tokens that occur again in their sentence.
     repeated: u64,
 }
 
-stored!(WordsSection { words: Looked });
+stored!(Looked as words);
 
-impl Section for WordsSection {
-    fn view(&self, _: &Policy) -> View<'_> {
-        View::saying(match self.words.tagged {
+impl Section for Looked {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        View::saying(match self.tagged {
             0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n",
             _ => "",
         })
@@ -51,7 +47,7 @@ impl Section for WordsSection {
 }
 
 impl Study for Words {
-    type Section = WordsSection;
+    type Section = Looked;
 
     const CARD: Card = Card {
         name: "words",
@@ -86,7 +82,7 @@ impl Study for Words {
             |queries: Queries| classes.each().iter().map(|class| class.queries(queries)).max().unwrap_or_default();
         let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
-        (estimates, WordsSection { words })
+        (estimates, words)
     }
 }
 

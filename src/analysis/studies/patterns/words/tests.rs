@@ -173,7 +173,9 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     let (estimates, section) =
         AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
-    assert!(section.view(&default_policy()).summary.to_string().starts_with("No word has a part of speech"));
+    assert!(
+        section.view(Known::new(&default_policy())).summary.to_string().starts_with("No word has a part of speech")
+    );
 }
 
 /// `[CLS] a b a , [SEP]`, tags NOUN VERB NOUN and none.

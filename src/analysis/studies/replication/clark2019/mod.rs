@@ -19,8 +19,7 @@ use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
-use crate::study::labels::policy::Policy;
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
@@ -32,7 +31,7 @@ pub struct Clark2019;
 const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
 
 impl Study for Clark2019 {
-    type Section = Clark2019Section;
+    type Section = Findings;
 
     const CARD: Card = Card {
         name: "clark2019",
@@ -60,29 +59,24 @@ impl Study for Clark2019 {
         let (tokens, syntax) = (observed.sums::<TokenMeans>(), observed.sums::<SyntaxHits>());
         let distances = observed.sums::<HeadDistances>().distances();
         let found = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out()));
-        (Estimates::none(context.grid.count()), Clark2019Section { clark2019: found })
+        (Estimates::none(context.grid.count()), found)
     }
 }
 
-pub struct Clark2019Section {
-    clark2019: Findings,
-}
+stored!(Findings as clark2019);
 
-stored!(Clark2019Section { clark2019: Findings });
-
-impl Section for Clark2019Section {
-    fn view(&self, _: &Policy) -> View<'_> {
-        let found = &self.clark2019;
+impl Section for Findings {
+    fn view(&self, _: Known<'_>) -> View<'_> {
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
-        found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
+        self.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{} {count}", label.name())).collect();
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
-        let pairs = plural(&found.sequences, "pair", "pairs");
-        View::saying(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", found.sequences))
+        let pairs = plural(&self.sequences, "pair", "pairs");
+        View::saying(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", self.sequences))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let whole = grid.is(self.clark2019.heads.iter().map(|head| head.place));
+        let whole = grid.is(self.heads.iter().map(|head| head.place));
         (!whole).then(|| "`clark2019` does not list every head".to_owned())
     }
 }

@@ -21,7 +21,7 @@ use crate::study::show::terms::Term;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use links::section::LinksRead;
 use links::sums::LinkParserSums;
-use section::{ParserReport, ParserSection};
+use section::ParserReport;
 use sums::ParserSums;
 
 /// Study `parser`: the dependency tree that can be read out of all heads together.
@@ -30,7 +30,7 @@ pub struct AttentionParser;
 const SEED: u64 = 0;
 
 impl Study for AttentionParser {
-    type Section = ParserSection;
+    type Section = ParserReport;
 
     const CARD: Card = Card {
         name: "parser",
@@ -66,7 +66,7 @@ impl Study for AttentionParser {
         let LinksRead { types, left_out, kept_bytes } = LinksRead::new(trained, untrained, context);
         let kept_bytes = parser.kept_bytes + kept_bytes;
         let parser = ParserReport { links: types, links_left_out: left_out, kept_bytes, ..parser };
-        (Estimates::none(context.grid.count()), ParserSection { parser })
+        (Estimates::none(context.grid.count()), parser)
     }
 }
 
@@ -83,15 +83,13 @@ const CAVEATS: &[Caveat] = &[
             to learn from, not that the model has such trees or uses them: an accuracy depends on the annotation scheme, and weights of \
             heads that look alike can be exchanged for each other.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| section::<ParserSection>(labelling.section).parser.none.is_none(),
+        applies: |labelling| section::<ParserReport>(labelling.section).none.is_none(),
     },
     Caveat {
         id: "links-read-not-used",
         text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
         about: CaveatSubject::Meaning,
-        applies: |labelling| {
-            section::<ParserSection>(labelling.section).parser.links.iter().any(|links| links.none.is_none())
-        },
+        applies: |labelling| section::<ParserReport>(labelling.section).links.iter().any(|links| links.none.is_none()),
     },
 ];
 

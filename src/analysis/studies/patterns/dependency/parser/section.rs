@@ -12,7 +12,7 @@ use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{HeadCard, Section, View, stored};
+use crate::study::section::{HeadCard, Known, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
@@ -31,10 +31,6 @@ pub const PARSERS: [&str; 9] = [
     "right-branching",
     "tags",
 ];
-
-pub struct ParserSection {
-    pub parser: ParserReport,
-}
 
 /// How much of the gold tree can be read out of the attention of all heads together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -235,42 +231,41 @@ fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     aligned(table)
 }
 
-stored!(ParserSection { parser: ParserReport });
+stored!(ParserReport as parser);
 
-impl Section for ParserSection {
-    fn view(&self, policy: &Policy) -> View<'_> {
-        let parser = &self.parser;
-        let ParserReport { accuracies, relations, layers, .. } = parser;
+impl Section for ParserReport {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+        let ParserReport { accuracies, relations, layers, .. } = self;
         let summary = Summary::written(|out| {
-            match &parser.none {
+            match &self.none {
                 // A corpus of links need not have trees.
-                Some(_) if !parser.links.is_empty() && parser.sentences == 0 => {}
+                Some(_) if !self.links.is_empty() && self.sentences == 0 => {}
                 Some(why) => writeln!(out, "Syntactic heads from all attention heads: none, for {why}.")?,
-                None => parser.write_summary(out, policy)?,
+                None => self.write_summary(out, policy)?,
             }
-            write_summary(&parser.links, parser.links_left_out, out)
+            write_summary(&self.links, self.links_left_out, out)
         });
         let tables = vec![
             TableRows::of("parsers", accuracies),
             TableRows::of("parser_relations", relations),
             TableRows::of("parser_layers", layers),
-            flat_table(&parser.links),
+            flat_table(&self.links),
         ];
-        View { summary, figures: figures(parser), tables, ..View::default() }
+        View { summary, figures: figures(self), tables, ..View::default() }
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let of = |head: &HeadWeights| {
             let both = Direction::BOTH
                 .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));
             format!("weights in the parser of all heads, for a standard deviation of attention: {}", both.join(", "))
         };
-        let of_trees = self.parser.heads.iter().filter(|head| head.place == place).map(of);
-        of_trees.chain(self.parser.links.iter().filter_map(|links| links.of_head(place))).collect()
+        let of_trees = self.heads.iter().filter(|head| head.place == place).map(of);
+        of_trees.chain(self.links.iter().filter_map(|links| links.of_head(place))).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let ParserReport { none, heads, layers, accuracies, links, .. } = &self.parser;
+        let ParserReport { none, heads, layers, accuracies, links, .. } = self;
         if let Some(defect) = links.iter().find_map(|links| links.defect(grid)) {
             return Some(defect);
         }
@@ -297,13 +292,9 @@ fn figures(parser: &ParserReport) -> Vec<Figure> {
         note: format!("{} without", percent(part.without)),
         marks: vec![Mark::of(part.lost.difference, part.lost.ci95)],
     };
-    let chart = Chart::Forest(Forest {
-        scale: "words less that are right without the layer".to_owned(),
-        shares: true,
-        nothing: Some(0.0),
-        marks: vec!["lost".to_owned()],
-        rows: layers.iter().map(row).collect(),
-    });
+    let rows = layers.iter().map(row).collect();
+    let forest = Forest::around_zero("words less that are right without the layer", ["lost"], rows);
+    let chart = Chart::Forest(Forest { shares: true, ..forest });
     vec![Figure {
         name: "parser",
         title: "What each layer carries of the heads of words".to_owned(),

@@ -3,7 +3,7 @@ use std::num::NonZeroUsize;
 use super::accuracies::Tally;
 use super::fit::{Evidence, Fitted, TOLERANCE};
 use super::graph::{NodeScores, Parser};
-use super::section::{PARSERS, ParserReport, ParserSection};
+use super::section::{PARSERS, ParserReport};
 use super::sentence::{Gold, KeptSentence, SeenSentence};
 use super::sums::ParserSums;
 use crate::corpus::TreeHead;
@@ -21,7 +21,7 @@ use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::Section;
+use crate::study::section::{Known, Section};
 use proptest::prelude::*;
 
 const MEAN: FromToken = FromToken::Mean;
@@ -219,10 +219,9 @@ fn what_cannot_be_fitted_says_why() {
     let none = |sentences: &[Sequence]| {
         let report = report(sentences);
         assert!(report.accuracies.is_empty());
-        let section = ParserSection { parser: report };
-        assert_eq!(section.defect(GRID), None);
-        assert!(section.view(&default_policy()).figures.is_empty());
-        section.view(&default_policy()).summary.to_string()
+        assert_eq!(report.defect(GRID), None);
+        assert!(report.view(Known::new(&default_policy())).figures.is_empty());
+        report.view(Known::new(&default_policy())).summary.to_string()
     };
     let treeless = Sequence { tree: None, ..sentence(0, 3, "obj") };
     assert!(none(&[treeless]).contains("no sentence of the sample has a dependency tree"));
@@ -258,18 +257,22 @@ fn every_parser_is_scored_on_the_same_words() {
     assert_eq!(report.fits.len(), 2 * (4 + 1));
     assert!(report.fits.iter().all(|fit| fit.gradient <= TOLERANCE), "{:?}", report.fits);
     assert_eq!(report.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), PARSERS);
-    let section = ParserSection { parser: report };
-    assert_eq!(section.defect(GRID), None);
-    assert!(section.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
-    let summary = section.view(&default_policy()).summary.to_string();
+    assert_eq!(report.defect(GRID), None);
+    assert!(report.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
+    let summary = report.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
-        section.view(&default_policy()).tables.into_iter().map(|table| table.table().rows.len()).collect::<Vec<_>>(),
+        report
+            .view(Known::new(&default_policy()))
+            .tables
+            .into_iter()
+            .map(|table| table.table().rows.len())
+            .collect::<Vec<_>>(),
         [9, 2, 1, 0]
     );
-    let weight = *section.parser.heads[1].weight.get(Direction::DependentToHead);
+    let weight = *report.heads[1].weight.get(Direction::DependentToHead);
     assert!(
-        section.of_head(section.parser.heads[1].place, &default_policy()).lines[0].contains(&format!("{weight:.2}"))
+        report.of_head(report.heads[1].place, Known::new(&default_policy())).lines[0].contains(&format!("{weight:.2}"))
     );
 }
 

@@ -21,7 +21,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Label, Verdict, correct, one_of_each};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{percent_of, table_of};
@@ -297,7 +297,7 @@ impl Section for Relations {
     }
 
     /// Why there is no syntactic label, where there is none; labels are told of with their heads.
-    fn in_brief(&self, policy: &Policy) -> InBrief {
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
         let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
         let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
             return InBrief::found(
@@ -345,7 +345,7 @@ impl Section for Relations {
         ))
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(&self.relations, policy),
@@ -356,7 +356,7 @@ impl Section for Relations {
         }
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
         let best = tested(&self.relations, policy).into_iter().filter(|relation| relation.place == place);
         let figures = figure::of_head(&self.relations, place, policy);
         HeadCard { figures, ..best.map(RelationMetrics::of_best_head).collect() }

@@ -17,7 +17,7 @@ use crate::study::labels::{Assessment, Measured, Policy};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::{Section, View, stored};
+use crate::study::section::{Known, Section, View, stored};
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary, TableRows};
 use crate::system::counted::plural;
@@ -233,7 +233,7 @@ impl ClassesSection {
 }
 
 impl Section for ClassesSection {
-    fn in_brief(&self, policy: &Policy) -> InBrief {
+    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
         let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
         let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
         let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
@@ -241,7 +241,7 @@ impl Section for ClassesSection {
         InBrief { found, shortage, ..InBrief::default() }
     }
 
-    fn view(&self, policy: &Policy) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             lacks_subject: self.class_kinds.is_empty(),
             summary: Summary::written(|out| self.write_summary(out, policy)),
