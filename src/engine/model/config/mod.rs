@@ -4,6 +4,7 @@ pub mod cost;
 mod fields;
 mod options;
 mod rotary;
+mod spelling;
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -16,6 +17,7 @@ pub(super) use fields::{default_initializer_range, fields, number, some, ten_to_
 pub(super) use options::named;
 pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
 pub use rotary::{Rotary, RotaryScaling, rotary};
+pub(super) use spelling::ConfigKey;
 
 /// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -33,10 +35,10 @@ pub struct Config {
     pub num_hidden_layers: usize,
     pub num_attention_heads: usize,
     /// Width of one head's queries, keys and values where the heads are not as wide as the hidden states together.
-    #[serde(skip)]
+    #[serde(default)]
     pub head_size: Option<usize>,
     /// The heads that have keys and values of their own, which others share (Ainslie et al. 2023); `None`: every one.
-    #[serde(skip)]
+    #[serde(default)]
     pub key_value_heads: Option<usize>,
     /// The factor of the scores; `None`: `1 / sqrt(head_dim)`.
     #[serde(skip)]
@@ -139,6 +141,25 @@ impl Sizes {
     }
 }
 
+/// The keys of a family: `field: name | other_name = default`. A field without a name has its own; one with the name
+/// `_` is not read from the file.
+macro_rules! keys {
+    ($($field:ident $(: $($name:tt)|+)? $(= $default:literal)?),+ $(,)?) => {
+        &[$($crate::model::config::ConfigKey {
+            field: { let _ = std::mem::offset_of!($crate::model::config::Config, $field); stringify!($field) },
+            names: &[$($(stringify!($name)),+)?],
+            default: concat!($(stringify!($default))?),
+        }),+]
+    };
+}
+pub(super) use keys;
+
+/// The fields of every family, under BERT's names unless its own list has others.
+const SHARED: &[ConfigKey] = keys! {
+    vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, max_position_embeddings,
+    hidden_act, type_vocab_size: _ = 0, initializer_range, tie_word_embeddings
+};
+
 /// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
 /// The product of two sizes and a small number then fits into 64 bits.
 pub(super) const LARGEST_SIZE: usize = 1 << 24;
@@ -168,10 +189,16 @@ impl Config {
         }
     }
 
+    /// Reads the text of a `config.json` by lists of keys; an earlier list wins. A field in no list has its default,
+    /// whatever the file says. Sizes are not checked.
+    pub(super) fn read(text: &str, lists: &[&[ConfigKey]]) -> Result<Self> {
+        spelling::read(text, lists.iter().chain([&SHARED]).copied().flatten())
+    }
+
     /// Reads the text of a `config.json` that has BERT's names.
     /// Fails if a field is missing or has a value that is not supported.
     pub fn parse(text: &str) -> Result<Self> {
-        let config: Self = fields(text)?;
+        let config = Self::read(text, &[keys! { type_vocab_size, layer_norm_eps, position_embedding_type }])?;
         ensure!(config.type_vocab_size > 0, anyhow!("type_vocab_size is 0").of_value(0));
         Ok(config)
     }
