@@ -109,38 +109,6 @@ pub struct Config {
     pub logit_cap: Option<f32>,
 }
 
-/// The sizes that every encoder has, as in [`Config`].
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Sizes {
-    pub vocab_size: usize,
-    pub hidden_size: usize,
-    pub num_hidden_layers: usize,
-    pub num_attention_heads: usize,
-    pub intermediate_size: usize,
-    pub max_position_embeddings: usize,
-}
-
-impl Sizes {
-    /// The sizes of a config with other names: the widths of hidden states and between the linear layers of a
-    /// feed-forward block, the numbers of layers and of heads in each.
-    pub(super) fn of(
-        vocab_size: usize,
-        widths: [usize; 2],
-        numbers: [usize; 2],
-        max_position_embeddings: usize,
-    ) -> Self {
-        let ([hidden_size, intermediate_size], [num_hidden_layers, num_attention_heads]) = (widths, numbers);
-        Self {
-            vocab_size,
-            hidden_size,
-            num_hidden_layers,
-            num_attention_heads,
-            intermediate_size,
-            max_position_embeddings,
-        }
-    }
-}
-
 /// The keys of a family: `field: name | other_name = default`. A field without a name has its own; one with the name
 /// `_` is not read from the file.
 macro_rules! keys {
@@ -172,23 +140,6 @@ const MOST_LAYERS: usize = 1 << 10;
 pub const MOST_HEADS: usize = 1 << 13;
 
 impl Config {
-    /// An encoder of these sizes with BERT's parts and no embeddings of segments.
-    pub fn of(sizes: Sizes, hidden_act: Activation) -> Self {
-        Self {
-            vocab_size: sizes.vocab_size,
-            hidden_size: sizes.hidden_size,
-            num_hidden_layers: sizes.num_hidden_layers,
-            num_attention_heads: sizes.num_attention_heads,
-            intermediate_size: sizes.intermediate_size,
-            hidden_act,
-            max_position_embeddings: sizes.max_position_embeddings,
-            layer_norm_eps: 1e-12,
-            initializer_range: default_initializer_range(),
-            tie_word_embeddings: true,
-            ..Self::default()
-        }
-    }
-
     /// Reads the text of a `config.json` by lists of keys; an earlier list wins. A field in no list has its default,
     /// whatever the file says. Sizes are not checked.
     pub(super) fn read(text: &str, lists: &[&[ConfigKey]]) -> Result<Self> {
