@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use headscope::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, NormKind, Places, PositionEmbedding, Rotary, RotaryScaling, Sizes,
+    Activation, BlockPlan, Config, EmbeddingScale, NormKind, Places, PositionEmbedding, Rotary, RotaryScaling,
 };
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
@@ -229,15 +229,14 @@ impl RandomEncoder {
         });
         let visibility: Vec<Visibility> =
             (0..self.order.len()).map(|layer| if layer % 2 == 0 { self.visibility } else { Visibility::ALL }).collect();
-        let sizes = Sizes {
+        Config {
             vocab_size: VOCABULARY,
             hidden_size: hidden,
             num_hidden_layers: self.order.len(),
             num_attention_heads: self.heads,
             intermediate_size: self.wide,
+            hidden_act: self.activation,
             max_position_embeddings: POSITIONS,
-        };
-        Config {
             embedding_size: self.embedding_size,
             output_embedding_size: self.output_embedding_size,
             head_size: Some(self.head_dim),
@@ -252,8 +251,9 @@ impl RandomEncoder {
             visibility: LayerClasses::new(&visibility),
             type_vocab_size: if self.segments { 2 } else { 0 },
             layer_norm_eps: 1e-12,
+            initializer_range: 0.02,
             tie_word_embeddings: self.tied,
-            ..Config::of(sizes, self.activation)
+            ..Config::default()
         }
     }
 

@@ -72,19 +72,19 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Activation, Sizes};
     use super::*;
 
     fn encoder(hidden_size: usize, layers: usize, heads: usize, intermediate_size: usize) -> Config {
-        let sizes = Sizes {
+        Config {
             vocab_size: 32_000,
             hidden_size,
             num_hidden_layers: layers,
             num_attention_heads: heads,
             intermediate_size,
             max_position_embeddings: 8192,
-        };
-        Config::of(sizes, Activation::Silu)
+            layer_norm_eps: 1e-12,
+            ..Config::default()
+        }
     }
 
     #[test]

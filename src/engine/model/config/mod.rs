@@ -4,6 +4,7 @@ pub mod cost;
 mod fields;
 mod options;
 mod rotary;
+mod spelling;
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -16,6 +17,7 @@ pub(super) use fields::{default_initializer_range, fields, number, some, ten_to_
 pub(super) use options::named;
 pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
 pub use rotary::{Rotary, RotaryScaling, rotary};
+pub(super) use spelling::ConfigKey;
 
 /// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -33,10 +35,10 @@ pub struct Config {
     pub num_hidden_layers: usize,
     pub num_attention_heads: usize,
     /// Width of one head's queries, keys and values where the heads are not as wide as the hidden states together.
-    #[serde(skip)]
+    #[serde(default)]
     pub head_size: Option<usize>,
     /// The heads that have keys and values of their own, which others share (Ainslie et al. 2023); `None`: every one.
-    #[serde(skip)]
+    #[serde(default)]
     pub key_value_heads: Option<usize>,
     /// The factor of the scores; `None`: `1 / sqrt(head_dim)`.
     #[serde(skip)]
@@ -107,37 +109,24 @@ pub struct Config {
     pub logit_cap: Option<f32>,
 }
 
-/// The sizes that every encoder has, as in [`Config`].
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Sizes {
-    pub vocab_size: usize,
-    pub hidden_size: usize,
-    pub num_hidden_layers: usize,
-    pub num_attention_heads: usize,
-    pub intermediate_size: usize,
-    pub max_position_embeddings: usize,
+/// The keys of a family: `field: name | other_name = default`. A field without a name has its own; one with the name
+/// `_` is not read from the file.
+macro_rules! keys {
+    ($($field:ident $(: $($name:tt)|+)? $(= $default:literal)?),+ $(,)?) => {
+        &[$($crate::model::config::ConfigKey {
+            field: { let _ = std::mem::offset_of!($crate::model::config::Config, $field); stringify!($field) },
+            names: &[$($(stringify!($name)),+)?],
+            default: concat!($(stringify!($default))?),
+        }),+]
+    };
 }
+pub(super) use keys;
 
-impl Sizes {
-    /// The sizes of a config with other names: the widths of hidden states and between the linear layers of a
-    /// feed-forward block, the numbers of layers and of heads in each.
-    pub(super) fn of(
-        vocab_size: usize,
-        widths: [usize; 2],
-        numbers: [usize; 2],
-        max_position_embeddings: usize,
-    ) -> Self {
-        let ([hidden_size, intermediate_size], [num_hidden_layers, num_attention_heads]) = (widths, numbers);
-        Self {
-            vocab_size,
-            hidden_size,
-            num_hidden_layers,
-            num_attention_heads,
-            intermediate_size,
-            max_position_embeddings,
-        }
-    }
-}
+/// The fields of every family, under BERT's names unless its own list has others.
+const SHARED: &[ConfigKey] = keys! {
+    vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, max_position_embeddings,
+    hidden_act, type_vocab_size: _ = 0, initializer_range, tie_word_embeddings
+};
 
 /// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
 /// The product of two sizes and a small number then fits into 64 bits.
@@ -151,27 +140,16 @@ const MOST_LAYERS: usize = 1 << 10;
 pub const MOST_HEADS: usize = 1 << 13;
 
 impl Config {
-    /// An encoder of these sizes with BERT's parts and no embeddings of segments.
-    pub fn of(sizes: Sizes, hidden_act: Activation) -> Self {
-        Self {
-            vocab_size: sizes.vocab_size,
-            hidden_size: sizes.hidden_size,
-            num_hidden_layers: sizes.num_hidden_layers,
-            num_attention_heads: sizes.num_attention_heads,
-            intermediate_size: sizes.intermediate_size,
-            hidden_act,
-            max_position_embeddings: sizes.max_position_embeddings,
-            layer_norm_eps: 1e-12,
-            initializer_range: default_initializer_range(),
-            tie_word_embeddings: true,
-            ..Self::default()
-        }
+    /// Reads the text of a `config.json` by lists of keys; an earlier list wins. A field in no list has its default,
+    /// whatever the file says. Sizes are not checked.
+    pub(super) fn read(text: &str, lists: &[&[ConfigKey]]) -> Result<Self> {
+        spelling::read(text, lists.iter().chain([&SHARED]).copied().flatten())
     }
 
     /// Reads the text of a `config.json` that has BERT's names.
     /// Fails if a field is missing or has a value that is not supported.
     pub fn parse(text: &str) -> Result<Self> {
-        let config: Self = fields(text)?;
+        let config = Self::read(text, &[keys! { type_vocab_size, layer_norm_eps, position_embedding_type }])?;
         ensure!(config.type_vocab_size > 0, anyhow!("type_vocab_size is 0").of_value(0));
         Ok(config)
     }

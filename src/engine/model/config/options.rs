@@ -40,10 +40,6 @@ impl Activation {
         ("quick_gelu", Self::QuickGelu),
         ("tanh", Self::Tanh),
     ];
-
-    pub(in crate::model) fn gelu_tanh() -> Self {
-        Self::GeluTanh
-    }
 }
 
 impl TryFrom<String> for Activation {

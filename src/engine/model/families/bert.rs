@@ -9,10 +9,7 @@ use super::{
     Biases, Family, Intermediate, LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow,
     TokenHeadNames, TransformNames,
 };
-use crate::model::config::{
-    Activation, Config, LARGEST_SIZE, PositionEmbedding, Sizes, default_initializer_range, fields, number,
-    ten_to_minus, yes,
-};
+use crate::model::config::{Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, fields, keys, number, yes};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -74,7 +71,11 @@ const JINA_LAYER: LayerNames = LayerNames {
 const MOSAIC_LAYER: LayerNames =
     LayerNames { query_key_value: QueryKeyValue::Blocks("attention.self.Wqkv"), ..JINA_LAYER };
 
-/// The keys by which BERTs with ALiBi are told from others, and what they have beside BERT's sizes.
+const ALIBI_KEYS: &[ConfigKey] = keys! {
+    hidden_act = "gelu", layer_norm_eps, type_vocab_size, tie_word_embeddings: _ = true
+};
+
+/// The keys by which BERTs with ALiBi are told from others.
 #[derive(Deserialize)]
 struct AlibiConfig {
     position_embedding_type: Option<String>,
@@ -82,13 +83,6 @@ struct AlibiConfig {
     alibi_starting_size: Option<usize>,
     /// JinaBERT's.
     feed_forward_type: Option<String>,
-    #[serde(default)]
-    hidden_act: Activation,
-    #[serde(default = "ten_to_minus::<12>")]
-    layer_norm_eps: f64,
-    #[serde(default = "number::<_, 2>")]
-    type_vocab_size: usize,
-    initializer_range: Option<f64>,
 }
 
 /// A BERT whose heads subtract a multiple of the distance from their scores (ALiBi, Press et al. 2022), in both directions, if a
@@ -116,28 +110,21 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
         anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))
     };
     ensure!(!code.contains("qk-post-norm"), variant());
-    let (sizes, found): (Sizes, AlibiConfig) = (fields(text)?, fields(text)?);
+    let (config, found): (_, AlibiConfig) = (Config::read(text, &[ALIBI_KEYS])?, fields(text)?);
     let of_jina = found.alibi_starting_size.is_none() && found.position_embedding_type.is_some();
     let (gated, hidden_act, parts) = match found.feed_forward_type.as_deref() {
         Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
         Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
-        Some("original") => (false, found.hidden_act, &ABSOLUTE),
-        None if of_jina => (false, found.hidden_act, &ABSOLUTE),
-        None => (true, found.hidden_act, &MOSAIC_LAYER),
+        Some("original") => (false, config.hidden_act, &ABSOLUTE),
+        None if of_jina => (false, config.hidden_act, &ABSOLUTE),
+        None => (true, config.hidden_act, &MOSAIC_LAYER),
         Some(other) => {
             let shown = shortened(other);
             bail!(anyhow!("feed_forward_type is {shown} (supported: original, geglu, reglu)").of_value(other))
         }
     };
-    let config = Config {
-        gated,
-        position_embedding_type: PositionEmbedding::None,
-        is_unbounded: true,
-        layer_norm_eps: found.layer_norm_eps,
-        type_vocab_size: found.type_vocab_size,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        ..Config::of(sizes, hidden_act)
-    };
+    let config =
+        Config { gated, position_embedding_type: PositionEmbedding::None, is_unbounded: true, hidden_act, ..config };
     let (config, names) = Names::checked(config, parts, "encoder.layer")?;
     let biases = Biases { intermediate: !gated, ..Biases::ALL };
     Ok(Some((config, Names { biases, position_bias: Some(PositionBiasNames::Slopes), ..names })))

@@ -5,9 +5,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{
-    Activation, Config, Places, PositionEmbedding, Sizes, default_initializer_range, fields, ten_to_minus, yes,
-};
+use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, fields, keys, yes};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -33,13 +31,11 @@ const LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// The keys that transformers' `DebertaConfig` and `DebertaV2Config` have beside BERT's sizes, with their defaults.
+const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-7, type_vocab_size = 0 };
+
+/// The other keys of transformers' `DebertaConfig` and `DebertaV2Config`, with their defaults.
 #[derive(Deserialize)]
 struct DebertaConfig {
-    #[serde(default)]
-    hidden_act: Activation,
-    #[serde(default = "ten_to_minus::<7>")]
-    layer_norm_eps: f64,
     #[serde(default)]
     relative_attention: bool,
     #[serde(default = "none")]
@@ -53,16 +49,11 @@ struct DebertaConfig {
     #[serde(default = "yes")]
     position_biased_input: bool,
     #[serde(default)]
-    type_vocab_size: usize,
-    #[serde(default)]
     conv_kernel_size: usize,
     #[serde(default)]
     talking_head: bool,
     attention_head_size: Option<usize>,
     embedding_size: Option<usize>,
-    initializer_range: Option<f64>,
-    #[serde(default = "yes")]
-    tie_word_embeddings: bool,
 }
 
 /// The kinds of terms, as a list or with bars between them.
@@ -78,7 +69,7 @@ fn none() -> i64 {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, DebertaConfig) = (fields(text)?, fields(text)?);
+    let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
     let kernel = found.conv_kernel_size;
     ensure!(
         kernel == 0,
@@ -87,8 +78,8 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let kinds = found.kinds();
     let [to_place, to_content] = terms(&kinds);
     let count = 1 + usize::from(to_place) + usize::from(to_content);
-    let (config, names) = found.layout(sizes, ("deberta-v2", &LAYER), found.attention_head_size, count)?;
-    let furthest = found.furthest(&sizes);
+    let (config, names) = found.layout(config, ("deberta-v2", &LAYER), found.attention_head_size, count)?;
+    let furthest = found.furthest(&config);
     let buckets = positive(found.position_buckets);
     ensure!(
         !found.relative_attention || buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
@@ -112,11 +103,11 @@ fn read(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some(queries),
         places: Places { span: buckets.unwrap_or(furthest), buckets, furthest },
     };
-    Ok((config, found.with_terms(names, disentangled, &sizes)?))
+    found.with_terms(config, names, disentangled)
 }
 
 pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, DebertaConfig) = (fields(text)?, fields(text)?);
+    let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
     ensure!(
         !found.talking_head,
         anyhow!("talking_head is true: it mixes the weights of heads, so that none has weights of its own")
@@ -129,8 +120,8 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
     }
     let [to_place, to_content] = terms(&kinds);
     // Every kind counts, also where positions are absolute and there are no terms.
-    let (config, names) = found.layout(sizes, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
-    let furthest = found.furthest(&sizes);
+    let (config, names) = found.layout(config, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
+    let furthest = found.furthest(&config);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: None,
@@ -139,7 +130,7 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some("attention.self.pos_q_proj"),
         places: Places { span: furthest, buckets: None, furthest },
     };
-    Ok((config, found.with_terms(names, disentangled, &sizes)?))
+    found.with_terms(config, names, disentangled)
 }
 
 /// Whether there are terms between queries and distances, and between keys and distances.
@@ -165,47 +156,43 @@ impl DebertaConfig {
     /// terms together have the variance of one.
     fn layout(
         &self,
-        sizes: Sizes,
+        config: Config,
         (family, layer): (&str, &'static LayerNames),
         head_size: Option<usize>,
         terms: usize,
     ) -> Result<(Config, Names)> {
-        let width = self.embedding_size.unwrap_or(sizes.hidden_size);
+        let width = self.embedding_size.unwrap_or(config.hidden_size);
         ensure!(
-            width == sizes.hidden_size,
+            width == config.hidden_size,
             anyhow!("embedding_size is {width}: narrower embeddings are not supported for {family}").of_value(width)
         );
-        let size = head_size.unwrap_or(sizes.hidden_size / sizes.num_attention_heads.max(1));
+        let size = head_size.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
         let absolute = self.position_biased_input;
         let config = Config {
             head_size,
             score_scale: Some(1.0 / ((size * terms) as f64).sqrt()),
             position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
-            type_vocab_size: self.type_vocab_size,
-            layer_norm_eps: self.layer_norm_eps,
-            initializer_range: self.initializer_range.unwrap_or_else(default_initializer_range),
-            tie_word_embeddings: self.tie_word_embeddings,
-            ..Config::of(sizes, self.hidden_act)
+            ..config
         };
         Names::checked(config, layer, "encoder.layer")
     }
 
     /// The longest distance with a place of its own, or in the last bucket.
-    fn furthest(&self, sizes: &Sizes) -> usize {
-        positive(self.max_relative_positions).unwrap_or(sizes.max_position_embeddings)
+    fn furthest(&self, config: &Config) -> usize {
+        positive(self.max_relative_positions).unwrap_or(config.max_position_embeddings)
     }
 
-    /// The names with those of the terms of distances, if there are any.
-    fn with_terms(&self, names: Names, disentangled: DisentangledNames, sizes: &Sizes) -> Result<Names> {
+    /// Adds the names of the distance terms, if there are any.
+    fn with_terms(&self, config: Config, names: Names, disentangled: DisentangledNames) -> Result<(Config, Names)> {
         if !self.relative_attention {
-            return Ok(names);
+            return Ok((config, names));
         }
-        let (span, longest) = (disentangled.places.span, sizes.max_position_embeddings);
+        let (span, longest) = (disentangled.places.span, config.max_position_embeddings);
         ensure!(
             span <= MOST_PLACES && longest <= MOST_POSITIONS,
             "there are {span} places of distances and {longest} positions: no model has more than {MOST_PLACES} and {MOST_POSITIONS}"
         );
-        Ok(Names { disentangled: Some(disentangled), ..names })
+        Ok((config, Names { disentangled: Some(disentangled), ..names }))
     }
 }
 

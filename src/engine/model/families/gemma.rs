@@ -6,9 +6,7 @@ use serde::Deserialize;
 
 use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
-use crate::model::config::{
-    Activation, Config, EmbeddingScale, Sizes, default_initializer_range, fields, number, some, ten_to_minus,
-};
+use crate::model::config::{Config, ConfigKey, EmbeddingScale, fields, keys, number, some};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
@@ -25,19 +23,15 @@ const LAYER: LayerNames = LayerNames {
     ..llama::LAYER
 };
 
-/// The keys that transformers' `Gemma3TextConfig` has beside BERT's sizes, with its defaults.
+const KEYS: &[ConfigKey] = keys! {
+    hidden_act: hidden_activation = "gelu_pytorch_tanh", head_size: head_dim = 256, layer_norm_eps: rms_norm_eps = 1e-6,
+    key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true
+};
+
+/// The other keys of transformers' `Gemma3TextConfig`, with its defaults.
 #[derive(Deserialize)]
 struct GemmaConfig {
-    tie_word_embeddings: Option<bool>,
     use_bidirectional_attention: Option<bool>,
-    #[serde(default = "Activation::gelu_tanh")]
-    hidden_activation: Activation,
-    #[serde(default = "number::<_, 4>")]
-    num_key_value_heads: usize,
-    #[serde(default = "number::<_, 256>")]
-    head_dim: usize,
-    #[serde(default = "ten_to_minus::<6>")]
-    rms_norm_eps: f64,
     #[serde(default = "number::<_, 256>")]
     query_pre_attn_scalar: f64,
     #[serde(default = "number::<_, 4096>")]
@@ -49,7 +43,6 @@ struct GemmaConfig {
     final_logit_softcapping: Option<f32>,
     #[serde(default)]
     attention_bias: bool,
-    initializer_range: Option<f64>,
 }
 
 pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
@@ -61,14 +54,14 @@ pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
         #[serde(default = "some::<_, 30>")]
         final_logit_softcapping: Option<f32>,
     }
-    let (sizes, found, caps): (Sizes, GemmaConfig, Caps) = (fields(text)?, fields(text)?, fields(text)?);
+    let (found, caps): (GemmaConfig, Caps) = (fields(text)?, fields(text)?);
     let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
     ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported for gemma2");
     let cap = caps.attn_logit_softcapping;
     check_cap("attn_logit_softcapping", cap)?;
     let found = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..found };
     // Every second layer has a window, and all turn alike.
-    let (config, names) = with_layers(text, (sizes, found), 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
+    let (config, names) = with_layers(text, &found, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
@@ -81,19 +74,19 @@ fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
 }
 
 fn gemma3(text: &str) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, GemmaConfig) = (fields(text)?, fields(text)?);
+    let found: GemmaConfig = fields(text)?;
     if let Some(cap) = found.attn_logit_softcapping {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").of_value(cap));
     }
     let every = found.sliding_window_pattern.unwrap_or(6);
-    with_layers(text, (sizes, found), every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
+    with_layers(text, &found, every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
 /// The config and the names of layers of which one in `every` has no window, and the key and the default of the frequencies'
 /// base of each type.
 fn with_layers(
     text: &str,
-    (sizes, found): (Sizes, GemmaConfig),
+    found: &GemmaConfig,
     every: usize,
     layer: &'static LayerNames,
     theta: [(&'static str, f64); 2],
@@ -104,18 +97,14 @@ fn with_layers(
         anyhow!("query_pre_attn_scalar is {scalar}: a number above 0 is expected").of_value(scalar)
     );
     check_cap("final_logit_softcapping", found.final_logit_softcapping)?;
+    let config = llama::body(text, &[KEYS])?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
-    let scale = (sizes.hidden_size as f64).sqrt() as f32;
+    let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
-        head_size: Some(found.head_dim),
-        key_value_heads: Some(found.num_key_value_heads),
         score_scale: Some(1.0 / scalar.sqrt()),
         embedding_scale: EmbeddingScale::Constant(scale),
-        layer_norm_eps: found.rms_norm_eps,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         logit_cap: found.final_logit_softcapping,
-        ..llama::body(sizes, found.hidden_activation)
+        ..config
     };
     let (config, names) = llama::named(config, layer, Biases::of(found.attention_bias, false))?;
     let is_full = |layer: usize| (layer + 1).is_multiple_of(every.max(1));

@@ -10,10 +10,7 @@ use super::llama::turning;
 use super::{
     Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, llama,
 };
-use crate::model::config::{
-    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, number, ten_to_minus,
-    yes,
-};
+use crate::model::config::{BlockPlan, Config, ConfigKey, PositionEmbedding, fields, keys, number, yes};
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -60,41 +57,32 @@ const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "wte", positions: "wp
 /// The width between the linear layers of a feed-forward block, over that of the hidden states, where a config does not say.
 const WIDER: usize = 4;
 
-/// The keys of transformers' `GPT2Config`, with its defaults.
+const GPT_2_KEYS: &[ConfigKey] = keys! {
+    hidden_size: n_embd, num_hidden_layers: n_layer, num_attention_heads: n_head, max_position_embeddings: n_positions,
+    intermediate_size: _ = 0, hidden_act: activation_function = "gelu_new", layer_norm_eps: layer_norm_epsilon = 1e-5,
+    tie_word_embeddings = true
+};
+
+/// The other keys of transformers' `GPT2Config`, with its defaults.
 #[derive(Deserialize)]
 struct Gpt2Config {
-    tie_word_embeddings: Option<bool>,
-    vocab_size: usize,
-    n_embd: usize,
-    n_layer: usize,
-    n_head: usize,
-    n_positions: usize,
     n_inner: Option<usize>,
-    #[serde(default = "Activation::gelu_tanh")]
-    activation_function: Activation,
-    #[serde(default = "ten_to_minus::<5>")]
-    layer_norm_epsilon: f64,
     #[serde(default = "yes")]
     scale_attn_weights: bool,
     #[serde(default)]
     scale_attn_by_inverse_layer_idx: bool,
-    initializer_range: Option<f64>,
 }
 
 fn gpt2(text: &str) -> Result<(Config, Names)> {
-    let found: Gpt2Config = fields(text)?;
+    let (config, found): (_, Gpt2Config) = (body(text, GPT_2_KEYS)?, fields(text)?);
     ensure!(
         !found.scale_attn_by_inverse_layer_idx,
         anyhow!("scale_attn_by_inverse_layer_idx is true, which is not supported for gpt2").of_value(true)
     );
-    let wide = found.n_inner.unwrap_or(found.n_embd.saturating_mul(WIDER));
-    let sizes = Sizes::of(found.vocab_size, [found.n_embd, wide], [found.n_layer, found.n_head], found.n_positions);
     let config = Config {
         score_scale: (!found.scale_attn_weights).then_some(1.0),
-        layer_norm_eps: found.layer_norm_epsilon,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
-        ..body(sizes, found.activation_function)
+        intermediate_size: found.n_inner.unwrap_or(config.hidden_size.saturating_mul(WIDER)),
+        ..config
     };
     let (config, mut names) = Names::checked(config, &GPT_2_LAYER, "h")?;
     names.embeddings = &EMBEDDINGS;
@@ -105,39 +93,25 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
     Ok((config, names))
 }
 
-/// The keys of transformers' `GPTNeoConfig`, with its defaults.
+const GPT_NEO_KEYS: &[ConfigKey] = keys! {
+    num_hidden_layers: num_layers, num_attention_heads: num_heads, intermediate_size: _ = 0,
+    hidden_act: activation_function = "gelu_new", layer_norm_eps: layer_norm_epsilon = 1e-5, tie_word_embeddings = true
+};
+
+/// The other keys of transformers' `GPTNeoConfig`, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoConfig {
-    tie_word_embeddings: Option<bool>,
-    vocab_size: usize,
-    hidden_size: usize,
-    num_layers: usize,
-    num_heads: usize,
-    max_position_embeddings: usize,
     intermediate_size: Option<usize>,
-    #[serde(default = "Activation::gelu_tanh")]
-    activation_function: Activation,
-    #[serde(default = "ten_to_minus::<5>")]
-    layer_norm_epsilon: f64,
     /// Types of attention that follow each other, each with how often they do.
     attention_types: Vec<(Vec<String>, usize)>,
     #[serde(default = "number::<_, 256>")]
     window_size: usize,
-    initializer_range: Option<f64>,
 }
 
 pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
-    let found: GptNeoConfig = fields(text)?;
-    let wide = found.intermediate_size.unwrap_or(found.hidden_size.saturating_mul(WIDER));
-    let numbers = [found.num_layers, found.num_heads];
-    let sizes = Sizes::of(found.vocab_size, [found.hidden_size, wide], numbers, found.max_position_embeddings);
-    let config = Config {
-        score_scale: Some(1.0),
-        layer_norm_eps: found.layer_norm_epsilon,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
-        ..body(sizes, found.activation_function)
-    };
+    let (config, found): (_, GptNeoConfig) = (body(text, GPT_NEO_KEYS)?, fields(text)?);
+    let wide = found.intermediate_size.unwrap_or(config.hidden_size.saturating_mul(WIDER));
+    let config = Config { score_scale: Some(1.0), intermediate_size: wide, ..config };
     let (config, mut names) = Names::checked(config, &GPT_NEO_LAYER, "h")?;
     ensure!(found.window_size > 0, anyhow!("window_size is 0").of_value(0));
     let layers = config.num_hidden_layers;
@@ -160,32 +134,24 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
 
-/// The keys that transformers' `GPTNeoXConfig` has beside BERT's sizes, with its defaults.
+/// The keys that transformers' `GPTNeoXConfig` adds to [`Config`], with its defaults.
 #[derive(Deserialize)]
 struct GptNeoxConfig {
-    tie_word_embeddings: Option<bool>,
-    #[serde(default)]
-    hidden_act: Activation,
-    #[serde(default = "ten_to_minus::<5>")]
-    layer_norm_eps: f64,
     #[serde(default = "yes")]
     use_parallel_residual: bool,
     #[serde(default = "yes")]
     attention_bias: bool,
     /// The share of a head's dimensions that turn, by the name that it has before transformers 5.
     rotary_pct: Option<f64>,
-    initializer_range: Option<f64>,
 }
 
 pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, GptNeoxConfig) = (fields(text)?, fields(text)?);
+    const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, tie_word_embeddings = false };
+    let found: GptNeoxConfig = fields(text)?;
     let config = Config {
         blocks: if found.use_parallel_residual { BlockPlan::Parallel } else { BlockPlan::Pre },
         position_embedding_type: PositionEmbedding::None,
-        layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(false),
-        ..body(sizes, found.hidden_act)
+        ..body(text, KEYS)?
     };
     let (config, mut names) = Names::checked(config, &GPT_NEOX_LAYER, "layers")?;
     let config = turning(config, text, ("rotary_emb_base", 10_000.0), found.rotary_pct.unwrap_or(0.25))?;
@@ -198,12 +164,9 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
 }
 
 /// A pre-norm body in which a token sees those before it; not checked.
-fn body(sizes: Sizes, hidden_act: Activation) -> Config {
-    Config {
-        blocks: BlockPlan::Pre,
-        visibility: LayerClasses::new(&[Visibility::CAUSAL]),
-        ..Config::of(sizes, hidden_act)
-    }
+fn body(text: &str, keys: &[ConfigKey]) -> Result<Config> {
+    let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
+    Ok(Config { blocks: BlockPlan::Pre, visibility, ..Config::read(text, &[keys])? })
 }
 
 /// The parts of a layer; BART's were made from the same source.
@@ -219,18 +182,15 @@ pub(super) const OPT_LAYER: LayerNames = LayerNames {
 /// The rows before that of the first position (`OPTLearnedPositionalEmbedding`, `BartLearnedPositionalEmbedding`).
 pub(super) const FIRST_POSITION: usize = 2;
 
-/// The keys of transformers' `OPTConfig`, with its defaults.
+const OPT_KEYS: &[ConfigKey] = keys! {
+    intermediate_size: ffn_dim, hidden_act: activation_function = "relu", initializer_range: init_std,
+    // transformers' `OPTDecoder` has no other.
+    layer_norm_eps: _ = 1e-5, tie_word_embeddings = true
+};
+
+/// The other keys of transformers' `OPTConfig`, with its defaults.
 #[derive(Deserialize)]
 struct OptConfig {
-    tie_word_embeddings: Option<bool>,
-    vocab_size: usize,
-    hidden_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    ffn_dim: usize,
-    max_position_embeddings: usize,
-    #[serde(default = "relu")]
-    activation_function: Activation,
     #[serde(default = "yes")]
     do_layer_norm_before: bool,
     #[serde(default = "yes")]
@@ -240,16 +200,10 @@ struct OptConfig {
     word_embed_proj_dim: Option<usize>,
     #[serde(rename = "_remove_final_layer_norm", default)]
     remove_final_layer_norm: bool,
-    #[serde(default = "default_initializer_range")]
-    init_std: f64,
-}
-
-fn relu() -> Activation {
-    Activation::Relu
 }
 
 pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
-    let found: OptConfig = fields(text)?;
+    let (config, found): (_, OptConfig) = (body(text, OPT_KEYS)?, fields(text)?);
     // The one of 350 million parameters alone has others.
     let expected = [
         ("do_layer_norm_before", found.do_layer_norm_before, true),
@@ -260,23 +214,14 @@ pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
     for (key, value, expected) in expected {
         ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for opt").of_value(value));
     }
-    let (width, hidden) = (found.word_embed_proj_dim.unwrap_or(found.hidden_size), found.hidden_size);
+    let (width, hidden) = (found.word_embed_proj_dim.unwrap_or(config.hidden_size), config.hidden_size);
     ensure!(
         width == hidden,
         anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
             .of_value(width)
     );
-    let numbers = [found.num_hidden_layers, found.num_attention_heads];
-    let positions = found.max_position_embeddings.saturating_add(FIRST_POSITION);
-    let sizes = Sizes::of(found.vocab_size, [hidden, found.ffn_dim], numbers, positions);
-    let config = Config {
-        first_position: FIRST_POSITION,
-        // transformers' `OPTDecoder` has no other.
-        layer_norm_eps: 1e-5,
-        initializer_range: found.init_std,
-        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
-        ..body(sizes, found.activation_function)
-    };
+    let positions = config.max_position_embeddings.saturating_add(FIRST_POSITION);
+    let config = Config { first_position: FIRST_POSITION, max_position_embeddings: positions, ..config };
     let (config, mut names) = Names::checked(config, &OPT_LAYER, "layers")?;
     names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "embed_positions", segments: "" };
     names.embedding_norm = None;
@@ -303,30 +248,10 @@ const CLIP_LAYER: LayerNames = LayerNames {
 };
 
 /// transformers' `CLIPTextConfig`, with its defaults: the `text_config` of a file of both may leave anything out.
-#[derive(Deserialize)]
-struct ClipConfig {
-    #[serde(default = "number::<_, 49408>")]
-    vocab_size: usize,
-    #[serde(default = "number::<_, 512>")]
-    hidden_size: usize,
-    #[serde(default = "number::<_, 2048>")]
-    intermediate_size: usize,
-    #[serde(default = "number::<_, 12>")]
-    num_hidden_layers: usize,
-    #[serde(default = "number::<_, 8>")]
-    num_attention_heads: usize,
-    #[serde(default = "number::<_, 77>")]
-    max_position_embeddings: usize,
-    #[serde(default = "quick_gelu")]
-    hidden_act: Activation,
-    #[serde(default = "ten_to_minus::<5>")]
-    layer_norm_eps: f64,
-    initializer_range: Option<f64>,
-}
-
-fn quick_gelu() -> Activation {
-    Activation::QuickGelu
-}
+const CLIP_KEYS: &[ConfigKey] = keys! {
+    vocab_size = 49408, hidden_size = 512, intermediate_size = 2048, num_hidden_layers = 12, num_attention_heads = 8,
+    max_position_embeddings = 77, hidden_act = "quick_gelu", layer_norm_eps = 1e-5, tie_word_embeddings: _ = true
+};
 
 pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
     let json: Value = serde_json::from_str(text)?;
@@ -335,16 +260,7 @@ pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
 }
 
 fn clip_text(text: &str) -> Result<(Config, Names)> {
-    let found: ClipConfig = fields(text)?;
-    let widths = [found.hidden_size, found.intermediate_size];
-    let numbers = [found.num_hidden_layers, found.num_attention_heads];
-    let sizes = Sizes::of(found.vocab_size, widths, numbers, found.max_position_embeddings);
-    let config = Config {
-        layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        ..body(sizes, found.hidden_act)
-    };
-    let (config, mut names) = Names::checked(config, &CLIP_LAYER, "encoder.layers")?;
+    let (config, mut names) = Names::checked(body(text, CLIP_KEYS)?, &CLIP_LAYER, "encoder.layers")?;
     names.embeddings = &EmbeddingNames {
         words: "embeddings.token_embedding",
         positions: "embeddings.position_embedding",

@@ -10,8 +10,8 @@ use super::{
     TokenHeadNames, bert,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes, default_initializer_range, fields, number,
-    rotary, some, ten_to_minus,
+    BlockPlan, Config, ConfigKey, NormKind, PositionEmbedding, default_initializer_range, fields, keys, number, rotary,
+    some,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -22,7 +22,7 @@ pub(super) const LLAMA: Family = Family {
     class: "Llama",
     prefix: "model.",
     token_heads: &[TokenHeadNames::PRODUCT],
-    read: |text| decoder(text, &AS_LLAMA).map(|(config, names, _)| (config, names)),
+    read: |text| decoder(text, &AS_LLAMA),
     ..bert::BERT
 };
 
@@ -52,21 +52,23 @@ const NEO_BERT_LAYER: LayerNames = LayerNames {
 /// The base of the frequencies, by its key and where a config does not say it.
 const THETA: (&str, f64) = ("rope_theta", 10_000.0);
 
-/// The keys that transformers' `LlamaConfig` has beside BERT's sizes, with its defaults, and those of the other families.
+const KEYS: &[ConfigKey] = keys! {
+    hidden_act = "silu", head_size: head_dim, key_value_heads: num_key_value_heads, layer_norm_eps: rms_norm_eps = 1e-6,
+    tie_word_embeddings = false
+};
+
+/// The parts with biases.
 #[derive(Deserialize)]
-struct LlamaConfig {
-    tie_word_embeddings: Option<bool>,
-    #[serde(default = "silu")]
-    hidden_act: Activation,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    #[serde(default = "ten_to_minus::<6>")]
-    rms_norm_eps: f64,
+struct BiasConfig {
     #[serde(default)]
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    initializer_range: Option<f64>,
+}
+
+/// The keys about layers with a window and layers without positions, with transformers' defaults.
+#[derive(Deserialize)]
+struct LayerConfig {
     /// The keys that a query of a layer with a window sees, itself among them.
     #[serde(default = "some::<_, 4096>")]
     sliding_window: Option<usize>,
@@ -84,46 +86,43 @@ struct LlamaConfig {
     no_rope_layer_interval: usize,
 }
 
-fn silu() -> Activation {
-    Activation::Silu
-}
-
 /// Values and biases that a family has where its config says nothing.
 struct Defaults {
-    key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
+    /// Those that differ from Llama's.
+    keys: &'static [ConfigKey],
     theta: f64,
-    tied: bool,
     /// Whether queries, keys and values have biases, and what the heads write has none.
     biased: bool,
     layer: &'static LayerNames,
 }
 
-const AS_LLAMA: Defaults =
-    Defaults { key_value_heads: None, head_dim: None, theta: THETA.1, tied: false, biased: false, layer: &LAYER };
+const AS_LLAMA: Defaults = Defaults { keys: &[], theta: THETA.1, biased: false, layer: &LAYER };
 
 pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
-    let (mut config, names, found) = decoder(text, &Defaults { key_value_heads: Some(8), ..AS_LLAMA })?;
-    if let Some(window) = found.sliding_window {
+    const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 8 };
+    let (mut config, names) = decoder(text, &Defaults { keys: KEYS, ..AS_LLAMA })?;
+    if let Some(window) = fields::<LayerConfig>(text)?.sliding_window {
         config.visibility = LayerClasses::new(&[causal_window(window)?]);
     }
     Ok((config, names))
 }
 
 pub(super) fn qwen2(text: &str) -> Result<(Config, Names)> {
-    let (config, names, found) = decoder(text, &Defaults { key_value_heads: Some(32), biased: true, ..AS_LLAMA })?;
-    Ok((with_windows(config, &found)?, names))
+    const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 32 };
+    let (config, names) = decoder(text, &Defaults { keys: KEYS, biased: true, ..AS_LLAMA })?;
+    Ok((with_windows(config, &fields(text)?)?, names))
 }
 
 pub(super) fn qwen3(text: &str) -> Result<(Config, Names)> {
-    let defaults = Defaults { key_value_heads: Some(32), head_dim: Some(128), layer: &QWEN_3_LAYER, ..AS_LLAMA };
-    let (config, names, found) = decoder(text, &defaults)?;
-    Ok((with_windows(config, &found)?, names))
+    const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 32, head_size: head_dim = 128 };
+    let (config, names) = decoder(text, &Defaults { keys: KEYS, layer: &QWEN_3_LAYER, ..AS_LLAMA })?;
+    Ok((with_windows(config, &fields(text)?)?, names))
 }
 
 pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
-    let (mut config, names, found) =
-        decoder(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, tied: true, ..AS_LLAMA })?;
+    const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true };
+    let (mut config, names) = decoder(text, &Defaults { keys: KEYS, theta: 2_000_000.0, ..AS_LLAMA })?;
+    let found: LayerConfig = fields(text)?;
     let every = found.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
     ensure!(every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
@@ -136,37 +135,28 @@ pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
             *rotary = None;
         }
     }
-    let found = LlamaConfig { max_window_layers: 0, ..found };
-    Ok((with_windows(config, &found)?, names))
+    Ok((with_windows(config, &LayerConfig { max_window_layers: 0, ..found })?, names))
 }
 
-/// The config, the names and what else a `config.json` of a decoder says.
-fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfig)> {
-    let (sizes, found): (Sizes, LlamaConfig) = (fields(text)?, fields(text)?);
-    let config = Config {
-        head_size: found.head_dim.or(defaults.head_dim),
-        key_value_heads: found.num_key_value_heads.or(defaults.key_value_heads),
-        layer_norm_eps: found.rms_norm_eps,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        visibility: LayerClasses::new(&[Visibility::CAUSAL]),
-        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(defaults.tied),
-        ..body(sizes, found.hidden_act)
-    };
+fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
+    let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
+    let config = Config { visibility, ..body(text, &[defaults.keys, KEYS])? };
+    let found: BiasConfig = fields(text)?;
     let biases = Biases::of(found.attention_bias, found.mlp_bias);
     let biases = Biases { query_key_value: found.attention_bias || defaults.biased, ..biases };
     let (config, names) = named(config, defaults.layer, biases)?;
-    Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names, found))
+    Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
 
-/// Llama's body of these sizes; not checked.
-pub(super) fn body(sizes: Sizes, hidden_act: Activation) -> Config {
-    Config {
+/// Llama's body, read by these keys; not checked.
+pub(super) fn body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
+    Ok(Config {
         blocks: BlockPlan::Pre,
         norm: NormKind::RootMeanSquare,
         gated: true,
         position_embedding_type: PositionEmbedding::None,
-        ..Config::of(sizes, hidden_act)
-    }
+        ..Config::read(text, lists)?
+    })
 }
 
 /// A config that is checked, and Llama's names.
@@ -188,7 +178,7 @@ fn causal_window(window: usize) -> Result<Visibility> {
 
 /// The config with the windows of its layers, where it has any: of those that `layer_types` names, or else from
 /// `max_window_layers` on.
-fn with_windows(config: Config, found: &LlamaConfig) -> Result<Config> {
+fn with_windows(config: Config, found: &LayerConfig) -> Result<Config> {
     let Some(window) = found.sliding_window.filter(|_| found.use_sliding_window) else { return Ok(config) };
     let is_full = |layer: usize| layer < found.max_window_layers;
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
@@ -196,65 +186,28 @@ fn with_windows(config: Config, found: &LlamaConfig) -> Result<Config> {
     Ok(Config { visibility, ..config })
 }
 
-/// The keys that transformers' `EuroBertConfig` has beside BERT's sizes, with its defaults.
-#[derive(Deserialize)]
-struct EuroBertConfig {
-    #[serde(default = "silu")]
-    hidden_act: Activation,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    #[serde(default = "ten_to_minus::<5>")]
-    rms_norm_eps: f64,
-    #[serde(default)]
-    attention_bias: bool,
-    #[serde(default)]
-    mlp_bias: bool,
-    initializer_range: Option<f64>,
-    #[serde(default)]
-    tie_word_embeddings: bool,
-}
-
 pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, EuroBertConfig) = (fields(text)?, fields(text)?);
-    let config = Config {
-        head_size: found.head_dim,
-        key_value_heads: found.num_key_value_heads,
-        layer_norm_eps: found.rms_norm_eps,
-        tie_word_embeddings: found.tie_word_embeddings,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        ..body(sizes, found.hidden_act)
-    };
+    let found: BiasConfig = fields(text)?;
+    let config = body(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
     let (config, names) = named(config, &LAYER, Biases::of(found.attention_bias, found.mlp_bias))?;
     Ok((turning(config, text, THETA, 1.0)?, names))
 }
 
 /// NeoBERT's own names, in files that come with code, with its defaults.
+const NEO_BERT_KEYS: &[ConfigKey] = keys! {
+    max_position_embeddings: max_length, layer_norm_eps: norm_eps = 1e-6, initializer_range: decoder_init_range,
+    hidden_act: _ = "silu", tie_word_embeddings: _ = false
+};
+
 #[derive(Deserialize)]
 struct NeoBertConfig {
-    vocab_size: usize,
-    hidden_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    intermediate_size: usize,
-    max_length: usize,
-    #[serde(default = "ten_to_minus::<6>")]
-    norm_eps: f64,
     embedding_init_range: Option<f64>,
-    decoder_init_range: Option<f64>,
 }
 
 pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
-    let found: NeoBertConfig = fields(text)?;
+    let (mut config, found): (_, NeoBertConfig) = (body(text, &[NEO_BERT_KEYS])?, fields(text)?);
     // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
-    let wide = (found.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
-    let numbers = [found.num_hidden_layers, found.num_attention_heads];
-    let sizes = Sizes::of(found.vocab_size, [found.hidden_size, wide], numbers, found.max_length);
-    let config = Config {
-        layer_norm_eps: found.norm_eps,
-        initializer_range: found.decoder_init_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: false,
-        ..body(sizes, Activation::Silu)
-    };
+    config.intermediate_size = (config.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
     let (config, mut names) = Names::checked(config, &NEO_BERT_LAYER, "transformer_encoder")?;
     let config = turning(config, text, THETA, 1.0)?;
     names.embeddings = &EmbeddingNames { words: "encoder", positions: "", segments: "" };

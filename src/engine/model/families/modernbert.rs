@@ -10,7 +10,7 @@ use super::{
     TokenHeadNames, TransformNames, bert,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, number, some, yes,
+    Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, fields, keys, number, some, yes,
 };
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
@@ -44,14 +44,13 @@ const LAYER: LayerNames = LayerNames {
 const DECODER_LAYER: LayerNames =
     LayerNames { query_key_value: QueryKeyValue::Apart(["attn.q_proj", "attn.k_proj", "attn.v_proj"]), ..LAYER };
 
-/// The keys that transformers' `ModernBertConfig` has beside BERT's sizes, with its defaults.
+/// `ModernBertModel` reads `norm_eps`; configs may hold another under BERT's name, which is read where this is missing.
+const KEYS: &[ConfigKey] =
+    keys! { hidden_act: hidden_activation = "gelu", layer_norm_eps: norm_eps | layer_norm_eps = 1e-5 };
+
+/// The other keys of transformers' `ModernBertConfig`, with its defaults.
 #[derive(Deserialize)]
 struct ModernBertConfig {
-    #[serde(default)]
-    hidden_activation: Activation,
-    /// `ModernBertModel` reads this one; configs may hold another under BERT's name, which is read where this is missing.
-    norm_eps: Option<f64>,
-    layer_norm_eps: Option<f64>,
     #[serde(default)]
     norm_bias: bool,
     #[serde(default)]
@@ -69,16 +68,13 @@ struct ModernBertConfig {
     #[serde(default = "number::<_, 3>")]
     global_attn_every_n_layers: usize,
     layer_types: Option<Vec<String>>,
-    initializer_range: Option<f64>,
     /// How many standard deviations from 0 there are no fresh weights; null stands for 3.
     #[serde(default = "some::<_, 2>")]
     initializer_cutoff_factor: Option<f64>,
-    #[serde(default = "yes")]
-    tie_word_embeddings: bool,
 }
 
 pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, ModernBertConfig) = (fields(text)?, fields(text)?);
+    let (config, found): (_, ModernBertConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
     for (key, value, expected) in [
         ("norm_bias", found.norm_bias, false),
         ("classifier_bias", found.classifier_bias, false),
@@ -87,18 +83,11 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
         ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for modernbert").of_value(value));
     }
     ensure!(
-        found.classifier_activation == found.hidden_activation,
+        found.classifier_activation == config.hidden_act,
         "classifier_activation is not hidden_activation, which is not supported for modernbert"
     );
-    let config = Config {
-        blocks: BlockPlan::Pre,
-        gated: true,
-        position_embedding_type: PositionEmbedding::None,
-        layer_norm_eps: found.norm_eps.or(found.layer_norm_eps).unwrap_or(1e-5),
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings,
-        ..Config::of(sizes, found.hidden_activation)
-    };
+    let config =
+        Config { blocks: BlockPlan::Pre, gated: true, position_embedding_type: PositionEmbedding::None, ..config };
     let (config, mut names) = Names::checked(config, if causal { &DECODER_LAYER } else { &LAYER }, "layers")?;
     let every = found.global_attn_every_n_layers;
     ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));

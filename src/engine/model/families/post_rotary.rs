@@ -10,9 +10,7 @@ use super::{
     Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, llama,
     roberta,
 };
-use crate::model::config::{
-    Activation, Config, PositionEmbedding, RotaryScaling, Sizes, default_initializer_range, fields, yes,
-};
+use crate::model::config::{Config, ConfigKey, PositionEmbedding, RotaryScaling, fields, keys};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -82,50 +80,22 @@ const JINA_LAYER: LayerNames = LayerNames {
 const NATIVE_JINA_LAYER: LayerNames =
     LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..NATIVE };
 
-/// The keys that the three share beside BERT's sizes.
-#[derive(Deserialize)]
-struct Shared {
-    initializer_range: Option<f64>,
-    #[serde(default = "yes")]
-    tie_word_embeddings: bool,
-    layer_norm_eps: Option<f64>,
-    hidden_act: Option<Activation>,
-    type_vocab_size: Option<usize>,
+/// A BERT with rotary positions in every layer; not checked.
+fn with_rotary(text: &str, keys: &[ConfigKey]) -> Result<Config> {
+    Ok(Config { position_embedding_type: PositionEmbedding::None, ..Config::read(text, &[keys])? })
 }
 
-/// A BERT with rotary positions in every layer, by what its family has where the config says nothing; not checked.
-fn with_rotary(
-    text: &str,
-    sizes: Sizes,
-    (hidden_act, layer_norm_eps, type_vocab_size): (Activation, f64, usize),
-) -> Result<Config> {
-    let found: Shared = fields(text)?;
-    Ok(Config {
-        position_embedding_type: PositionEmbedding::None,
-        layer_norm_eps: found.layer_norm_eps.unwrap_or(layer_norm_eps),
-        type_vocab_size: found.type_vocab_size.unwrap_or(type_vocab_size),
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings,
-        ..Config::of(sizes, found.hidden_act.unwrap_or(hidden_act))
-    })
-}
+/// transformers' names, and nomic-bert's own, in files that come with code. Newer files have both.
+const NOMIC_KEYS: &[ConfigKey] = keys! {
+    hidden_size: hidden_size | n_embd, num_hidden_layers: num_hidden_layers | n_layer,
+    num_attention_heads: num_attention_heads | n_head, intermediate_size: intermediate_size | n_inner,
+    max_position_embeddings: max_position_embeddings | n_positions = 2048,
+    hidden_act = "silu", layer_norm_eps: layer_norm_eps | layer_norm_epsilon = 1e-12, type_vocab_size = 2
+};
 
-/// nomic-bert's own names, in files that come with code, and those of transformers. Newer files have both.
 #[derive(Deserialize)]
 struct NomicBertConfig {
-    vocab_size: usize,
-    hidden_size: Option<usize>,
-    n_embd: Option<usize>,
-    num_hidden_layers: Option<usize>,
-    n_layer: Option<usize>,
-    num_attention_heads: Option<usize>,
-    n_head: Option<usize>,
-    intermediate_size: Option<usize>,
-    n_inner: Option<usize>,
-    max_position_embeddings: Option<usize>,
-    n_positions: Option<usize>,
     max_trained_positions: Option<usize>,
-    layer_norm_epsilon: Option<f64>,
 }
 
 /// The values of switches of nomic-bert's own code with which it is what is built here.
@@ -153,22 +123,10 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
             if key == "num_experts" { "layers of experts are not supported" } else { "not supported for nomic_bert" };
         ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
     }
-    let found: NomicBertConfig = fields(text)?;
-    let either = |own: Option<usize>, other: Option<usize>, name: &str| {
-        own.or(other).ok_or_else(|| anyhow!("missing field `{name}`"))
-    };
-    let longest = found.max_position_embeddings.or(found.n_positions).unwrap_or(2048);
-    let sizes = Sizes {
-        vocab_size: found.vocab_size,
-        hidden_size: either(found.hidden_size, found.n_embd, "hidden_size")?,
-        num_hidden_layers: either(found.num_hidden_layers, found.n_layer, "num_hidden_layers")?,
-        num_attention_heads: either(found.num_attention_heads, found.n_head, "num_attention_heads")?,
-        intermediate_size: either(found.intermediate_size, found.n_inner, "intermediate_size")?,
-        // Over longer texts its own code changes the base of the frequencies.
-        max_position_embeddings: longest.min(found.max_trained_positions.unwrap_or(2048).max(1)),
-    };
-    let epsilon = found.layer_norm_epsilon.unwrap_or(1e-12);
-    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Silu, epsilon, 2))? };
+    let (config, found): (_, NomicBertConfig) = (with_rotary(text, NOMIC_KEYS)?, fields(text)?);
+    // Over longer texts its own code changes the base of the frequencies.
+    let longest = config.max_position_embeddings.min(found.max_trained_positions.unwrap_or(2048).max(1));
+    let config = Config { gated: true, max_position_embeddings: longest, ..config };
     let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
     let config = turning(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
     let biases = Biases { norms: true, ..Biases::NONE };
@@ -213,8 +171,9 @@ fn new(text: &str) -> Result<(Config, Names)> {
 
 pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     const THETA: (&str, f64) = ("rope_theta", 160_000.0);
-    let (sizes, found): (Sizes, GteConfig) = (fields(text)?, fields(text)?);
-    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Gelu, 1e-12, 1))? };
+    const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-12, type_vocab_size = 1 };
+    let found: GteConfig = fields(text)?;
+    let config = Config { gated: true, ..with_rotary(text, KEYS)? };
     let (config, names) = Names::checked(config, &GTE_LAYER, "encoder.layer")?;
     let config = match ntk(&found)? {
         None => turning(config, text, THETA, 1.0)?,
@@ -248,7 +207,7 @@ fn ntk(found: &GteConfig) -> Result<Option<f64>> {
 }
 
 pub(super) fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
-    let config = with_rotary(text, fields(text)?, (Activation::Gelu, 1e-5, 1))?;
+    let config = with_rotary(text, keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, type_vocab_size = 1 })?;
     let (config, names) = Names::checked(config, &JINA_LAYER, "encoder.layers")?;
     let config = turning(config, text, ("rope_theta", 20_000.0), 1.0)?;
     let native = Names::numbered(&NATIVE_JINA_LAYER, "layers", &config);

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling, Sizes,
-    default_initializer_range, fields, number, ten_to_minus, yes,
+    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling, fields,
+    keys, number, ten_to_minus,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -185,7 +185,7 @@ const FREQUENCIES: &[&str] = &[
     "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
 ];
 
-/// The keys that transformers' `EsmConfig` has beside BERT's sizes, with its defaults.
+/// The keys that transformers' `EsmConfig` adds to [`Config`], with its defaults.
 #[derive(Deserialize)]
 struct EsmConfig {
     #[serde(default = "absolute")]
@@ -198,11 +198,6 @@ struct EsmConfig {
     mask_token_id: Option<u32>,
     #[serde(default = "number::<_, 1>")]
     pad_token_id: u32,
-    #[serde(default = "ten_to_minus::<12>")]
-    layer_norm_eps: f64,
-    initializer_range: Option<f64>,
-    #[serde(default = "yes")]
-    tie_word_embeddings: bool,
 }
 
 fn absolute() -> String {
@@ -210,7 +205,7 @@ fn absolute() -> String {
 }
 
 pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, EsmConfig) = (fields(text)?, fields(text)?);
+    let found: EsmConfig = fields(text)?;
     ensure!(
         !found.is_folding_model,
         "is_folding_model is true: only the language model of a folding model is supported"
@@ -234,11 +229,8 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
         position_embedding_type,
         padding,
         embedding_scale,
-        layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings,
-        // The head has it written out, whatever `hidden_act` says.
-        ..Config::of(sizes, Activation::Gelu)
+        // The head has the activation written out, whatever `hidden_act` says.
+        ..Config::read(text, &[keys! { hidden_act: _ = "gelu", layer_norm_eps }])?
     };
     let (config, mut names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;
     let rotary = Rotary { theta: 10_000.0, dims: config.head_dim() / 2 * 2, scaling: RotaryScaling::Default };

@@ -9,8 +9,8 @@ use super::{
     bert, gpt,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, Sizes,
-    default_initializer_range, fields, named, number, ten_to_minus,
+    Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, fields, keys,
+    named, number,
 };
 use crate::system::errors::Facts;
 
@@ -45,51 +45,49 @@ const GATED: LayerNames = LayerNames {
     ..PLAIN
 };
 
-/// transformers' `T5Config`, with its defaults.
+const T5_KEYS: &[ConfigKey] = keys! {
+    hidden_size: d_model, num_hidden_layers: num_layers, num_attention_heads: num_heads, intermediate_size: d_ff,
+    // The length of text that it was trained on; nothing in the model depends on it.
+    max_position_embeddings: n_positions = 512,
+    layer_norm_eps: layer_norm_epsilon = 1e-6,
+    hidden_act: _ = "gelu", initializer_range: _ = 0.02, tie_word_embeddings: _ = true
+};
+
+/// The other keys of transformers' `T5Config`, with its defaults.
 #[derive(Deserialize)]
 struct T5Config {
-    vocab_size: usize,
-    d_model: usize,
     d_kv: usize,
-    d_ff: usize,
-    num_layers: usize,
-    num_heads: usize,
     #[serde(default = "number::<_, 32>")]
     relative_attention_num_buckets: usize,
     #[serde(default = "number::<_, 128>")]
     relative_attention_max_distance: usize,
-    #[serde(default = "ten_to_minus::<6>")]
-    layer_norm_epsilon: f64,
     feed_forward_proj: Option<String>,
     #[serde(default = "number::<_, 1>")]
     initializer_factor: f64,
-    /// The length of text that it was trained on; nothing in the model depends on it.
-    #[serde(default = "number::<_, 512>")]
-    n_positions: usize,
 }
 
 /// Each matrix begins with the deviation that keeps its products as wide as what goes in (transformers' `T5PreTrainedModel`).
-fn fresh_weights(found: &T5Config) -> FreshWeights {
-    let root = |size: usize| found.initializer_factor / (size as f64).sqrt();
-    let of_model = root(found.d_model);
+fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
+    let root = |size: usize| factor / (size as f64).sqrt();
+    let of_model = root(config.hidden_size);
     let scales = vec![
-        ("SelfAttention.q.", root(found.d_model.saturating_mul(found.d_kv))),
+        ("SelfAttention.q.", root(config.hidden_size.saturating_mul(config.head_dim()))),
         ("SelfAttention.k.", of_model),
         ("SelfAttention.v.", of_model),
-        ("SelfAttention.o.", root(found.num_heads.saturating_mul(found.d_kv))),
+        ("SelfAttention.o.", root(config.heads_width())),
         ("relative_attention_bias", of_model),
         ("DenseReluDense.wi", of_model),
-        ("DenseReluDense.wo", root(found.d_ff)),
-        ("shared", found.initializer_factor),
-        ("embed_tokens", found.initializer_factor),
+        ("DenseReluDense.wo", root(config.intermediate_size)),
+        ("shared", factor),
+        ("embed_tokens", factor),
     ];
-    FreshWeights { scales, norms: found.initializer_factor, ..FreshWeights::default() }
+    FreshWeights { scales, norms: factor, ..FreshWeights::default() }
 }
 
 pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
     let found: T5Config = fields(text)?;
     let function = found.feed_forward_proj.as_deref().unwrap_or(feed_forward_proj);
-    let (gated, activation) = match function {
+    let (gated, hidden_act) = match function {
         // The tanh approximation, "for backwards compatibility" (transformers' `T5Config`).
         "gated-gelu" => (true, Activation::GeluTanh),
         _ => match function.strip_prefix("gated-") {
@@ -107,8 +105,6 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         anyhow!("relative_attention_max_distance is {furthest}: {} to {FURTHEST} are expected", buckets / 4 + 1)
             .of_value(furthest)
     );
-    let numbers = [found.num_layers, found.num_heads];
-    let sizes = Sizes::of(found.vocab_size, [found.d_model, found.d_ff], numbers, found.n_positions);
     let config = Config {
         head_size: Some(found.d_kv),
         score_scale: Some(1.0),
@@ -117,8 +113,8 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         gated,
         position_embedding_type: PositionEmbedding::None,
         is_unbounded: true,
-        layer_norm_eps: found.layer_norm_epsilon,
-        ..Config::of(sizes, activation)
+        hidden_act,
+        ..Config::read(text, &[T5_KEYS])?
     };
     let (config, mut names) = Names::checked(config, if gated { &GATED } else { &PLAIN }, "encoder.block")?;
     let table = if in_each_layer {
@@ -127,7 +123,7 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
     names.embeddings = &EmbeddingNames { words: "shared", positions: "", segments: "" };
-    names.fresh = fresh_weights(&found);
+    names.fresh = fresh_weights(&config, found.initializer_factor);
     names.embedding_norm = None;
     names.biases = Biases::NONE;
     names.position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
@@ -147,37 +143,29 @@ pub(super) const BART: Family = Family {
 };
 
 /// The part of transformers' `BartConfig` that is about the encoder.
+const BART_KEYS: &[ConfigKey] = keys! {
+    hidden_size: d_model, num_hidden_layers: encoder_layers, num_attention_heads: encoder_attention_heads,
+    intermediate_size: encoder_ffn_dim, hidden_act: activation_function = "gelu", initializer_range: init_std,
+    // PyTorch's default.
+    layer_norm_eps: _ = 1e-5, tie_word_embeddings: _ = true
+};
+
 #[derive(Deserialize)]
 struct BartConfig {
-    vocab_size: usize,
-    d_model: usize,
-    encoder_layers: usize,
-    encoder_attention_heads: usize,
-    encoder_ffn_dim: usize,
-    #[serde(default)]
-    activation_function: Activation,
-    max_position_embeddings: usize,
     #[serde(default)]
     scale_embedding: bool,
-    #[serde(default = "default_initializer_range")]
-    init_std: f64,
 }
 
 pub(super) fn bart(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
-    let found: BartConfig = fields(text)?;
-    let numbers = [found.encoder_layers, found.encoder_attention_heads];
-    let positions = found.max_position_embeddings.saturating_add(gpt::FIRST_POSITION);
-    let sizes = Sizes::of(found.vocab_size, [found.d_model, found.encoder_ffn_dim], numbers, positions);
+    let (config, found): (_, BartConfig) = (Config::read(text, &[BART_KEYS])?, fields(text)?);
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
-    let scale = (found.d_model as f64).sqrt() as f32;
+    let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
         blocks,
         first_position: gpt::FIRST_POSITION,
         embedding_scale: if found.scale_embedding { EmbeddingScale::Constant(scale) } else { EmbeddingScale::One },
-        // Not in the config: PyTorch's default.
-        layer_norm_eps: 1e-5,
-        initializer_range: found.init_std,
-        ..Config::of(sizes, found.activation_function)
+        max_position_embeddings: config.max_position_embeddings.saturating_add(gpt::FIRST_POSITION),
+        ..config
     };
     let (config, mut names) = Names::checked(config, &gpt::OPT_LAYER, "encoder.layers")?;
     names.embeddings = &EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" };

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Activation, Config, Sizes, default_initializer_range, fields, number, yes};
+use crate::model::config::{Config, ConfigKey, fields, keys, number};
 use crate::system::errors::Facts;
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
@@ -17,33 +17,13 @@ const DISTILBERT_LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// The names of transformers' `DistilBertConfig`.
-#[derive(Deserialize)]
-struct DistilBertConfig {
-    vocab_size: usize,
-    dim: usize,
-    n_layers: usize,
-    n_heads: usize,
-    hidden_dim: usize,
-    activation: Activation,
-    max_position_embeddings: usize,
-    initializer_range: Option<f64>,
-    #[serde(default = "yes")]
-    tie_word_embeddings: bool,
-}
-
 pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
-    let found: DistilBertConfig = fields(text)?;
-    let numbers = [found.n_layers, found.n_heads];
-    let sizes = Sizes::of(found.vocab_size, [found.dim, found.hidden_dim], numbers, found.max_position_embeddings);
-    let config = Config {
-        // Not in the config: `DistilBertModel` has no other.
-        layer_norm_eps: 1e-12,
-        initializer_range: found.initializer_range.unwrap_or_else(default_initializer_range),
-        tie_word_embeddings: found.tie_word_embeddings,
-        ..Config::of(sizes, found.activation)
+    const KEYS: &[ConfigKey] = keys! {
+        hidden_size: dim, num_hidden_layers: n_layers, num_attention_heads: n_heads, intermediate_size: hidden_dim,
+        // `DistilBertModel` has no other.
+        hidden_act: activation, layer_norm_eps: _ = 1e-12
     };
-    Names::checked(config, &DISTILBERT_LAYER, "transformer.layer")
+    Names::checked(Config::read(text, &[KEYS])?, &DISTILBERT_LAYER, "transformer.layer")
 }
 
 const SQUEEZEBERT_LAYER: LayerNames = LayerNames {

@@ -10,7 +10,7 @@ use super::HeadChoices;
 use super::section::Choice;
 use crate::corpus::SentenceFamily;
 use crate::evaluation::results::Results;
-use crate::model::config::{Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes};
+use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::forward::Encoder;
 use crate::model::forward::packed::PackedEncoder;
 use crate::model::grid::visibility::LayerClasses;
@@ -113,25 +113,23 @@ fn layer(heads: &[HeadWeights; GRID.heads]) -> Layer {
 }
 
 fn config() -> Config {
-    let sizes = Sizes {
+    Config {
         vocab_size: TOKENS,
         hidden_size: HIDDEN,
         num_hidden_layers: GRID.layers,
         num_attention_heads: GRID.heads,
         intermediate_size: 1,
         max_position_embeddings: LENGTH,
-    };
-    Config {
         head_size: Some(HEAD),
         blocks: BlockPlan::Pre,
         norm: NormKind::RootMeanSquare,
-        position_embedding_type: PositionEmbedding::Absolute,
-        type_vocab_size: 0,
         layer_norm_eps: 1e-12,
+        initializer_range: 0.02,
+        tie_word_embeddings: true,
         // The root of the mean square of a state of two or three ones is the same for all tokens of a layer, but for what it is: of
         // the first layer, sqrt(2 / HIDDEN).
         score_scale: Some(f64::from(STRENGTH) * 2.0 / HIDDEN as f64),
-        ..Config::of(sizes, Activation::Gelu)
+        ..Config::default()
     }
 }
 

@@ -1,0 +1,111 @@
+//! The spelling of a `config.json`: the fields of a config under the names that the files of a family have for them.
+
+use std::collections::BTreeMap;
+use std::slice;
+
+use anyhow::Result;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::fields::{fields, wrong_field};
+use crate::system::json::problem;
+
+/// A field of `Config` in the files of a family.
+pub(in crate::model) struct ConfigKey {
+    pub field: &'static str,
+    /// Names in the file: the first one with a value counts. Empty: the field's own.
+    pub names: &'static [&'static str],
+    /// JSON that replaces null and a missing key. Empty: `Config` decides about both.
+    pub default: &'static str,
+}
+
+/// Reads the text of a `config.json` by its keys; of two for one field, the earlier one wins.
+/// Fails if a field is missing or has a value of another type; the error has its name in the file, line and column.
+pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item = &'a ConfigKey>) -> Result<T> {
+    let mut file: Map<String, Value> = fields(text)?;
+    file.remove("_");
+    let (mut names, mut found) = (BTreeMap::new(), Map::new());
+    for key in keys {
+        if names.contains_key(key.field) {
+            continue;
+        }
+        let known = if key.names.is_empty() { slice::from_ref(&key.field) } else { key.names };
+        let has_value = |name: &&&str| file.get(**name).is_some_and(|value| !value.is_null());
+        let name = *known.iter().find(has_value).unwrap_or(&known[0]);
+        names.insert(key.field, name);
+        let value = match file.get(name) {
+            None | Some(Value::Null) if !key.default.is_empty() => serde_json::from_str(key.default)?,
+            None => continue,
+            Some(value) => value.clone(),
+        };
+        found.insert(key.field.to_owned(), value);
+    }
+    serde_path_to_error::deserialize(Value::Object(found)).map_err(|error| {
+        let words = problem(error.inner());
+        let missing = words.strip_prefix("missing field `").and_then(|rest| names.get(rest.strip_suffix('`')?));
+        let (name, words) = match missing {
+            Some(name) => (".", format!("missing field `{name}`")),
+            None => (names.get(error.path().to_string().as_str()).copied().unwrap_or("."), words),
+        };
+        let [line, column] = place(text, name);
+        wrong_field(name, format!("{words} at line {line} column {column}"), line)
+    })
+}
+
+/// Line and column of a key's value, or of the object's end where it has no such key: as in `serde_json`'s errors, of
+/// the end of a scalar and the beginning of a list or an object.
+fn place(text: &str, name: &str) -> [usize; 2] {
+    let values: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
+    // A value is borrowed from the text.
+    let start = |value: &str| value.as_ptr().addr() - text.as_ptr().addr();
+    let end = |value: &str| if value.starts_with(['[', '{']) { start(value) } else { start(value) + value.len() };
+    let before = &text[..values.get(name).map_or(text.trim_end().len(), |value| end(value.get()))];
+    [1 + before.matches('\n').count(), before.len() - before.rfind('\n').map_or(0, |at| at + 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Activation, Config, keys};
+    use super::*;
+
+    const KEYS: &[ConfigKey] = keys! {
+        hidden_size: dim | n_embd, intermediate_size: _ = 8, hidden_act: activation = "relu",
+        layer_norm_eps: norm_eps = 1e-5
+    };
+
+    fn read(more: &str) -> Result<Config> {
+        let sizes =
+            r#""vocab_size": 9, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 10"#;
+        let text = format!("{{{sizes},\n{more}}}");
+        Config::read(&text, &[KEYS])
+    }
+
+    #[test]
+    fn names_with_a_value_count_and_others_do_not() {
+        let found =
+            read(r#""dim": null, "n_embd": 4, "hidden_size": 6, "layer_norm_eps": 1, "norm_eps": null"#).unwrap();
+        assert_eq!((found.hidden_size, found.intermediate_size, found.layer_norm_eps), (4, 8, 1e-5));
+        assert_eq!((found.hidden_act, found.type_vocab_size, found.tie_word_embeddings), (Activation::Relu, 0, true));
+        let found =
+            read(r#""dim": 2, "n_embd": 4, "intermediate_size": 6, "type_vocab_size": 2, "head_size": 3"#).unwrap();
+        assert_eq!((found.hidden_size, found.intermediate_size, found.type_vocab_size), (2, 8, 0));
+        assert_eq!(found.head_size, None);
+    }
+
+    #[test]
+    fn errors_have_the_name_in_the_file_and_its_place() {
+        let error = |more: &str| read(more).unwrap_err().to_string();
+        assert_eq!(error(r#""hidden_size": 4"#), "missing field `dim` at line 2 column 17");
+        let number = "expected a whole number of 0 or more at line";
+        assert_eq!(error(r#""dim": null"#), format!("dim: invalid type: null, {number} 2 column 11"));
+        assert_eq!(
+            error("\"dim\":\n null, \"n_embd\": -1"),
+            format!("n_embd: invalid value: integer `-1`, {number} 3 column 19")
+        );
+        assert_eq!(error("\"dim\":\n [1,\n 2]"), format!("dim: invalid type: sequence, {number} 3 column 1"));
+        let refused = error(r#""dim": 4, "activation": "mish""#);
+        assert!(refused.starts_with("activation \"mish\" is not supported (supported: gelu, "), "{refused}");
+        assert!(refused.ends_with(" at line 2 column 30"), "{refused}");
+    }
+}
