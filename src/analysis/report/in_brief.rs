@@ -38,8 +38,8 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     lines.extend(constant(report));
     let mut shortages = shortages(report);
     let mut openings = 0;
-    for (study, section) in &report.sections.0 {
-        let InBrief { found, shortage, opens } = section.in_brief(report.known());
+    for (study, view) in report.views() {
+        let InBrief { found, shortage, opens } = view.in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices(report));
         }

@@ -25,12 +25,6 @@ pub trait Section: Any + Send + Sync {
     /// Completes the section with facts that are known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
-    /// Its sentence among the few that open a report, and what it had too little of; neither of most studies. Apart from the
-    /// view: a report that is read needs the sentences alone.
-    fn in_brief(&self, _known: Known<'_>) -> InBrief {
-        InBrief::default()
-    }
-
     /// All that is shown of the section and used of it by other parts of the program.
     fn view(&self, known: Known<'_>) -> View<'_>;
 
@@ -49,6 +43,8 @@ pub trait Section: Any + Send + Sync {
 pub struct View<'a> {
     /// Whether the corpus has nothing that the study is about; the summary passes over it then.
     pub lacks_subject: bool,
+    /// The sentence of the study among the few that open a report, and a shortage of text; neither for most studies.
+    pub in_brief: InBrief,
     /// Its words for the summary, in whole lines; empty if it has none.
     pub summary: Summary,
     /// The figures of its results; none where there is nothing to draw.

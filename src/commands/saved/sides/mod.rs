@@ -268,9 +268,8 @@ impl Side {
         let settings = &self.circumstances.settings;
         settings.protocol.task.as_ref()?;
         self.findings.sections.iter().find_map(|(_, section)| {
-            let known = Known::new(&settings.policy);
-            let found = section.in_brief(known).found;
-            found.filter(|_| section.view(known).is_above_baseline.is_some())
+            let view = section.view(Known::new(&settings.policy));
+            view.in_brief.found.filter(|_| view.is_above_baseline.is_some())
         })
     }
 

@@ -77,6 +77,32 @@ pub struct RelationEffects {
 }
 
 impl Effects {
+    fn in_brief(&self, Known { policy, run }: Known<'_>) -> InBrief {
+        let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = self;
+        let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
+        let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
+        let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
+            let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
+            let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
+            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks(run.phases));
+            format!(
+                "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
+                 Of {heads}, {verdicts}{masks}."
+            )
+        });
+        // It is of a sample: more text alone adds nothing to it.
+        let short = |count: u64, least, things: [&str; 2]| {
+            let asked = policy.count(least);
+            let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
+            (count < asked).then(|| Shortage { times: None, ..shortage() })
+        };
+        let tokens =
+            || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
+        let few =
+            short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
+        InBrief { found, shortage: few, ..InBrief::default() }
+    }
+
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let all = total.get(&TokenGroup::All);
@@ -211,36 +237,11 @@ impl Section for Effects {
         }
     }
 
-    fn in_brief(&self, Known { policy, run }: Known<'_>) -> InBrief {
-        let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = self;
-        let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
-        let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
-        let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
-            let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
-            let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks(run.phases));
-            format!(
-                "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
-                 Of {heads}, {verdicts}{masks}."
-            )
-        });
-        // It is of a sample: more text alone adds nothing to it.
-        let short = |count: u64, least, things: [&str; 2]| {
-            let asked = policy.count(least);
-            let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
-            (count < asked).then(|| Shortage { times: None, ..shortage() })
-        };
-        let tokens =
-            || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
-        let few =
-            short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
-        InBrief { found, shortage: few, ..InBrief::default() }
-    }
-
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         let Effects { heads, relations, .. } = self;
         let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
         View {
+            in_brief: self.in_brief(known),
             summary: Summary::written(|out| self.write_summary(out, run)),
             figures: figures(self),
             tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],

@@ -156,6 +156,30 @@ impl HeadInContext {
 }
 
 impl GainEffects {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        if self.removal.is_none() {
+            return InBrief::default();
+        }
+        let heads = counted(self.ranked().len(), "head");
+        let with_part = self.with_part(policy);
+        let found = match with_part.first() {
+            None => {
+                format!("Copying from the context: of {heads} none is shown to have a part in it, each removed alone.")
+            }
+            Some(first) => {
+                let has = plural(&with_part.len(), "has", "have");
+                let [gain, copy] = first.costs();
+                format!(
+                    "Copying from the context: of {heads} {} {has} a part in it; without {} the most goes: {gain} nats a token of the \
+                     gain, and the second copy loses {copy} more.",
+                    with_part.len(),
+                    first.place
+                )
+            }
+        };
+        InBrief::found(found)
+    }
+
     pub fn new(sums: &RemovalCopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
@@ -225,32 +249,13 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
 stored!(GainEffects as in_context_effect);
 
 impl Section for GainEffects {
-    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
-        if self.removal.is_none() {
-            return InBrief::default();
-        }
-        let heads = counted(self.ranked().len(), "head");
-        let with_part = self.with_part(policy);
-        let found = match with_part.first() {
-            None => {
-                format!("Copying from the context: of {heads} none is shown to have a part in it, each removed alone.")
-            }
-            Some(first) => {
-                let has = plural(&with_part.len(), "has", "have");
-                let [gain, copy] = first.costs();
-                format!(
-                    "Copying from the context: of {heads} {} {has} a part in it; without {} the most goes: {gain} nats a token of the \
-                     gain, and the second copy loses {copy} more.",
-                    with_part.len(),
-                    first.place
-                )
-            }
-        };
-        InBrief::found(found)
-    }
-
     fn view(&self, _: Known<'_>) -> View<'_> {
-        View { summary: Summary::written(|out| self.write_summary(out)), figures: figures(self), ..View::default() }
+        View {
+            in_brief: self.in_brief(policy),
+            summary: Summary::written(|out| self.write_summary(out)),
+            figures: figures(self),
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {

@@ -65,6 +65,17 @@ pub struct HeadShift {
 }
 
 impl OutputShiftReport {
+    fn in_brief(&self) -> InBrief {
+        let OutputShiftReport { without_heads, most, .. } = self;
+        let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
+            let (place, shift) = (first.place, first.moved.output_shift?);
+            Some(format!(
+                "Removing {place} moves the last hidden states most: 1 - cosine is {shift:.3}, and {all:.3} without any head."
+            ))
+        });
+        InBrief { found, ..InBrief::default() }
+    }
+
     pub fn new(sums: &OutputShiftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
@@ -129,19 +140,9 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
 stored!(OutputShiftReport as output_shift);
 
 impl Section for OutputShiftReport {
-    fn in_brief(&self, _: Known<'_>) -> InBrief {
-        let OutputShiftReport { without_heads, most, .. } = self;
-        let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
-            let (place, shift) = (first.place, first.moved.output_shift?);
-            Some(format!(
-                "Removing {place} moves the last hidden states most: 1 - cosine is {shift:.3}, and {all:.3} without any head."
-            ))
-        });
-        InBrief { found, ..InBrief::default() }
-    }
-
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
+            in_brief: self.in_brief(),
             summary: Summary::written(|out| self.write_summary(out, run.read)),
             figures: figures(self, run.read),
             ..View::default()

@@ -22,12 +22,9 @@ impl Section for Curves {
         }
     }
 
-    fn in_brief(&self, Known { run, .. }: Known<'_>) -> InBrief {
-        InBrief { found: self.can_go(run), opens: self.task.is_some(), ..InBrief::default() }
-    }
-
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
+            in_brief: InBrief { found: self.can_go(run), opens: self.task.is_some(), ..InBrief::default() },
             summary: Summary::written(|out| self.write_summary(out, run)),
             figures: figures(self, run.read),
             tables: vec![

@@ -198,7 +198,7 @@ fn heads_that_change_no_answer_matter_by_the_score_alone() {
     let said = |score: f64| {
         let task = planted(GRID, mixed, |_| score, effect);
         assert_eq!(task.heads[0].on_loss.verdict, Some(Verdict::Helpful));
-        task.in_brief(Known::new(&default_policy())).found.unwrap()
+        task.view(Known::new(&default_policy())).in_brief.found.unwrap()
     };
     // Without any head the score is 4 less.
     let by_score = "1 of 2 heads is shown to matter for this task, each removed alone (by mean), by its score alone: without any head no fewer items are right.";

@@ -27,22 +27,11 @@ impl Section for TaskResult {
         }
     }
 
-    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
-        let TaskResult { items, units, .. } = self;
-        if *items == 0 {
-            return InBrief::default();
-        }
-        let shortage = Shortage::of_items("verdicts on heads of the task", [*items, *units], policy);
-        let verdict =
-            self.why_none().map_or_else(|| format!(". {}", self.shown_to_matter()), |why| format!(": {why}."));
-        let found = format!("{}{verdict}", self.can_do());
-        InBrief { shortage, opens: true, ..InBrief::found(found) }
-    }
-
     fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         let TaskResult { heads, groups, .. } = self;
         let by_group = groups.iter().flat_map(move |group| group.of_heads(heads));
         View {
+            in_brief: self.in_brief(policy),
             summary: Summary::written(|out| self.write_summary(out)),
             is_above_baseline: Some(self.is_above_baseline(policy)),
             figures: figure(self).into_iter().collect(),
@@ -87,6 +76,18 @@ fn points(change: f64) -> String {
 }
 
 impl TaskResult {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let TaskResult { items, units, .. } = self;
+        if *items == 0 {
+            return InBrief::default();
+        }
+        let shortage = Shortage::of_items("verdicts on heads of the task", [*items, *units], policy);
+        let verdict =
+            self.why_none().map_or_else(|| format!(". {}", self.shown_to_matter()), |why| format!(": {why}."));
+        let found = format!("{}{verdict}", self.can_do());
+        InBrief { shortage, opens: true, ..InBrief::found(found) }
+    }
+
     fn can_do(&self) -> String {
         let items = counted(self.items, "item");
         let of_words = if self.kind == Some(TaskKind::Tag) { "the words of " } else { "" };

@@ -193,14 +193,11 @@ impl DirectResult {
 stored!(DirectResult as direct);
 
 impl Section for DirectResult {
-    fn in_brief(&self, _: Known<'_>) -> InBrief {
-        InBrief { found: self.adds_most(), ..InBrief::default() }
-    }
-
     fn view(&self, _: Known<'_>) -> View<'_> {
         let DirectResult { heads, layers, .. } = self;
         let parts = layers.iter().flat_map(LayerEffects::rows);
         View {
+            in_brief: InBrief { found: self.adds_most(), ..InBrief::default() },
             lacks_subject: self.items == 0,
             summary: Summary::written(|out| self.write_summary(out)),
             figures: self.figure().into_iter().collect(),

@@ -113,7 +113,7 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
         summary.contains("the rise of the loss is not shown to be below 1 % of the loss (0.0200 nats)"),
         "{summary}"
     );
-    assert!(section.in_brief(Known::new(&default_policy())).found.is_none());
+    assert!(section.view(Known::new(&default_policy())).in_brief.found.is_none());
     let card = section.of_head(GRID.place(0), Known::new(&default_policy()));
     assert_eq!(
         card.lines,
@@ -140,7 +140,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let high = alone.rise_ci95.unwrap().high();
     assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
     assert!(section.together && section.obstacle.is_none());
-    let said = section.in_brief(Known::new(&default_policy())).found.unwrap();
+    let said = section.view(Known::new(&default_policy())).in_brief.found.unwrap();
     assert!(
         said.starts_with("Heads that do the task together: 1 head in the sets of both halves (L0H0), 1 in one (L1H0)."),
         "{said}"

@@ -22,13 +22,10 @@ impl Section for GatesResult {
         }
     }
 
-    fn in_brief(&self, _: Known<'_>) -> InBrief {
-        let alone = self.alone.as_ref().filter(|_| self.together);
-        InBrief { found: alone.map(|alone| self.said(alone)), ..InBrief::default() }
-    }
-
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+        let alone = self.alone.as_ref().filter(|_| self.together);
         View {
+            in_brief: InBrief { found: alone.map(|alone| self.said(alone)), ..InBrief::default() },
             summary: Summary::written(|out| self.write_summary(out, run.read)),
             figures: self.figure().into_iter().collect(),
             tables: vec![TableRows::of("gates", &self.heads)],

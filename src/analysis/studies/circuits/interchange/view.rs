@@ -29,27 +29,9 @@ impl Section for InterchangeResult {
         }
     }
 
-    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
-        if self.items == 0 {
-            return InBrief::default();
-        }
-        let shortage = Shortage::of_items("verdicts on exchanged heads", [self.items, self.units], policy);
-        let corruption = self.corruption();
-        let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
-        let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
-        let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
-        let found = match self.why_none() {
-            Some(why) => format!("Under {corruption}: {why}."),
-            None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
-            // Too few items for any verdict: the shortage says so.
-            None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
-            None => format!("Under {corruption} {}{named}.", self.found()),
-        };
-        InBrief { shortage, ..InBrief::found(found) }
-    }
-
     fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
+            in_brief: self.in_brief(policy),
             lacks_subject: self.items == 0,
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: self.figure().into_iter().collect(),
@@ -117,6 +99,25 @@ impl fmt::Display for CorruptionOfItems {
 }
 
 impl InterchangeResult {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        if self.items == 0 {
+            return InBrief::default();
+        }
+        let shortage = Shortage::of_items("verdicts on exchanged heads", [self.items, self.units], policy);
+        let corruption = self.corruption();
+        let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
+        let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
+        let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
+        let found = match self.why_none() {
+            Some(why) => format!("Under {corruption}: {why}."),
+            None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
+            // Too few items for any verdict: the shortage says so.
+            None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
+            None => format!("Under {corruption} {}{named}.", self.found()),
+        };
+        InBrief { shortage, ..InBrief::found(found) }
+    }
+
     fn corruption(&self) -> String {
         self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }

@@ -134,6 +134,13 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 const BOTH: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
+    fn in_brief(&self) -> InBrief {
+        let Choice { fitted_on: [first, second], needed, layers, .. } = self;
+        let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
+        let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
+        InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
+    }
+
     pub fn new(moments: &InputMoments, sums: &RebuiltSums, grid: HeadGrid) -> Self {
         let (fitted_on, needed) = (text_tokens(moments), moments.widths.map_or(0, tokens_needed));
         let total = sums.blocks.total();
@@ -249,15 +256,13 @@ impl Section for Choice {
         }
     }
 
-    fn in_brief(&self, _: Known<'_>) -> InBrief {
-        let Choice { fitted_on: [first, second], needed, layers, .. } = self;
-        let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
-        let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
-        InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
-    }
-
     fn view(&self, _: Known<'_>) -> View<'_> {
-        View { summary: Summary::written(|out| self.write_summary(out)), figures: figures(self), ..View::default() }
+        View {
+            in_brief: self.in_brief(),
+            summary: Summary::written(|out| self.write_summary(out)),
+            figures: figures(self),
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {

@@ -41,6 +41,30 @@ pub(super) const CAVEATS: &[Caveat] = &[Caveat {
 }];
 
 impl LinksSection {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
+            let most = self.links.iter().max_by_key(|links| links.count);
+            let rests_on = most.map(|links| Denominator {
+                count: links.count,
+                sentences: links.sentences,
+                ..Denominator::default()
+            });
+            let shortage =
+                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
+            return InBrief { shortage, ..InBrief::default() };
+        };
+        let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
+        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
+        let class_rules = by_class_rules
+            .as_ref()
+            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
+        InBrief::found(format!(
+            "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
+             {place_rule}, the best of the same class for {class_rule}{class_rules}.",
+            one_line(&links.title())
+        ))
+    }
+
     /// The types with enough sources for a test, the most frequent first.
     fn tested(&self, policy: &Policy) -> Vec<&LinkMetrics> {
         let mut tested: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
@@ -221,32 +245,9 @@ impl Section for LinksSection {
         }
     }
 
-    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
-        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
-            let most = self.links.iter().max_by_key(|links| links.count);
-            let rests_on = most.map(|links| Denominator {
-                count: links.count,
-                sentences: links.sentences,
-                ..Denominator::default()
-            });
-            let shortage =
-                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
-            return InBrief { shortage, ..InBrief::default() };
-        };
-        let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
-        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
-        let class_rules = by_class_rules
-            .as_ref()
-            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
-        InBrief::found(format!(
-            "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
-             {place_rule}, the best of the same class for {class_rule}{class_rules}.",
-            one_line(&links.title())
-        ))
-    }
-
     fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
+            in_brief: self.in_brief(policy),
             lacks_subject: self.links.is_empty(),
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: self.figures(policy),

@@ -61,6 +61,55 @@ pub struct Tests {
 }
 
 impl Relations {
+    /// Why there is no syntactic label, where there is none; labels are told of with their heads.
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
+        let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
+            return InBrief::found(
+                "No word of the corpus has an annotated head, so no relation was tested.".to_owned(),
+            );
+        };
+        if commonest.count < least {
+            let of_it = match commonest.relation.as_str() {
+                "all" => "of all relations together".to_owned(),
+                _ => format!("of {}, the most frequent relation", one_line(&commonest.title())),
+            };
+            let words = ["word", "words"].map(|words| format!("{words} {of_it}"));
+            let mut shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
+            let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
+            let of_sentences = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
+            shortage.times = shortage.times.zip(of_sentences).map(|(words, sentences)| words.max(sentences));
+            return InBrief { shortage: Some(shortage), ..InBrief::default() };
+        }
+        let tested = || all.iter().filter(|relation| relation.count >= least);
+        let fires = |relation: &RelationMetrics| {
+            let mut heads = (0..relation.by_head.len()).flat_map(|place| of_relation(relation, place, policy));
+            heads.any(|found| found.fires)
+        };
+        if tested().any(fires) {
+            return InBrief::default();
+        }
+        let points = 100.0 * policy.share(&MARGIN);
+        let leads = tested().flat_map(|relation| {
+            relation.each(move |head, direction| {
+                Some((head.versus_offset.get(direction).as_ref()?.difference, head.place, relation))
+            })
+        });
+        let nearest = leads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(difference, head, relation)| {
+            let offset = relation.baseline.accuracy;
+            format!(
+                "; nearest is {head} on {}: accuracy {}, best offset {}",
+                one_line(&relation.title()),
+                percent_of(offset + difference),
+                percent_of(offset)
+            )
+        });
+        let nearest = nearest.unwrap_or_default();
+        InBrief::found(format!(
+            "No head follows a dependency relation: none is {points:.0} points above the best fixed offset{nearest}."
+        ))
+    }
+
     /// How many tests there are, and how many have a q-value of at most the policy's, if there is such a bound.
     fn tests(&self, policy: &Policy) -> Tests {
         let tested = tested(&self.relations, policy);
@@ -296,57 +345,9 @@ impl Section for Relations {
         }
     }
 
-    /// Why there is no syntactic label, where there is none; labels are told of with their heads.
-    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
-        let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
-        let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
-            return InBrief::found(
-                "No word of the corpus has an annotated head, so no relation was tested.".to_owned(),
-            );
-        };
-        if commonest.count < least {
-            let of_it = match commonest.relation.as_str() {
-                "all" => "of all relations together".to_owned(),
-                _ => format!("of {}, the most frequent relation", one_line(&commonest.title())),
-            };
-            let words = ["word", "words"].map(|words| format!("{words} {of_it}"));
-            let mut shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
-            let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
-            let of_sentences = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
-            shortage.times = shortage.times.zip(of_sentences).map(|(words, sentences)| words.max(sentences));
-            return InBrief { shortage: Some(shortage), ..InBrief::default() };
-        }
-        let tested = || all.iter().filter(|relation| relation.count >= least);
-        let fires = |relation: &RelationMetrics| {
-            let mut heads = (0..relation.by_head.len()).flat_map(|place| of_relation(relation, place, policy));
-            heads.any(|found| found.fires)
-        };
-        if tested().any(fires) {
-            return InBrief::default();
-        }
-        let points = 100.0 * policy.share(&MARGIN);
-        let leads = tested().flat_map(|relation| {
-            relation.each(move |head, direction| {
-                Some((head.versus_offset.get(direction).as_ref()?.difference, head.place, relation))
-            })
-        });
-        let nearest = leads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(difference, head, relation)| {
-            let offset = relation.baseline.accuracy;
-            format!(
-                "; nearest is {head} on {}: accuracy {}, best offset {}",
-                one_line(&relation.title()),
-                percent_of(offset + difference),
-                percent_of(offset)
-            )
-        });
-        let nearest = nearest.unwrap_or_default();
-        InBrief::found(format!(
-            "No head follows a dependency relation: none is {points:.0} points above the best fixed offset{nearest}."
-        ))
-    }
-
     fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
+            in_brief: self.in_brief(policy),
             summary: Summary::written(|out| self.write_summary(out, policy)),
             figures: figures(&self.relations, policy),
             tables: tables(&self.relations, policy),

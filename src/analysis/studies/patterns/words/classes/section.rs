@@ -158,6 +158,14 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
+        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
+        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
+        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        InBrief { found, shortage, ..InBrief::default() }
+    }
+
     fn of_kind<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
@@ -233,16 +241,9 @@ impl ClassesSection {
 }
 
 impl Section for ClassesSection {
-    fn in_brief(&self, Known { policy, .. }: Known<'_>) -> InBrief {
-        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
-        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
-        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
-        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
-        InBrief { found, shortage, ..InBrief::default() }
-    }
-
     fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
+            in_brief: self.in_brief(policy),
             lacks_subject: self.class_kinds.is_empty(),
             summary: Summary::written(|out| self.write_summary(out, policy)),
             tables: self.tables(),
