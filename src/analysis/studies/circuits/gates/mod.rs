@@ -28,7 +28,7 @@ impl Study for FittedGates {
             well; with `--task` on the task, unless its items are triples, and `task` runs instead",
         builds_on: &["effect"],
         builds_on_with_task: Some(&["task"]),
-        // The score of a triple is not of logits.
+        // Triples are excluded: their scores come from hidden states, not from logits.
         takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
         caveats: CAVEATS,
         terms: TERMS,

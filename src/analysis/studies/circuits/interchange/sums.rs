@@ -116,7 +116,7 @@ impl Quantity for Items {
         let Some(token) = state.scored.iter().find(|token| token.position == position) else { return };
         let logit = |token: u32| f64::from(logits[token as usize]);
         let item = self.get_mut(&state.index).expect("its text came first");
-        // The normalisation of both probabilities is the same.
+        // The softmax normalisation cancels in the difference of log-probabilities.
         item.scores[state.text][variant.map_or(0, |variant| variant + 1)] += logit(token.truth) - logit(state.foil);
     }
 
