@@ -1,5 +1,5 @@
-//! Losses of masked words in two runs: a head's attention to the word's partner is kept, or exchanged with its attention to a
-//! word about as far away.
+//! Losses of masked words in two runs. One keeps a head's attention to the word's partner, the other exchanges it with the
+//! head's attention to a word about as far away.
 
 use std::ops::Range;
 
@@ -196,8 +196,8 @@ impl Sums for KnockoutSums {
     }
 }
 
-/// Redistribution of a query word's attention (docs/methodology/knockout.md): the masses on other words rotate, and the mass on
-/// the partner is kept, or swapped with the mass on a word about as far away.
+/// Redistribution of a query word's attention (docs/methodology/knockout.md). The masses on other words rotate. The mass on the
+/// partner is kept, or swapped with the mass on a word about as far away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     query: usize,

@@ -184,8 +184,8 @@ fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut V
     }
 }
 
-/// U-centres a symmetric matrix without diagonal (Székely & Rizzo 2014, definition 2), which subtracts unbiased row and column
-/// effects, and appends the cells to `centred`; `kernel` has the cells `i < j`.
+/// U-centres a symmetric matrix without diagonal: subtracts unbiased row and column effects (Székely & Rizzo 2014, definition 2).
+/// The cells `i < j` are in `kernel`; the results are appended to `centred`.
 ///
 /// The inner product of two such matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]

@@ -25,8 +25,8 @@ pub struct Comparison {
     pub same: f64,
     /// The mean over the other pairs.
     pub others: f64,
-    /// One-sided permutation p-value: the share of 10,000 assignments of each stratum's heads to groups of these sizes, the real
-    /// assignment included, in which pairs within one group are at least as alike.
+    /// One-sided permutation p-value: the share of 10,000 assignments in which pairs within one group are at least as alike. Each
+    /// stratum's heads are assigned to groups of these sizes; the real assignment counts.
     #[schemars(range(min = 0, max = 1))]
     pub p: f64,
 }
