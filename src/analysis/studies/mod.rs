@@ -1,6 +1,6 @@
 //! Studies: questions asked of every head, one folder each.
 //!
-//! [`registry::STUDIES`] is the table of them. A study's folder holds its passes, its exact and mergeable sums, its
+//! [`registry::STUDIES`] lists all studies. A study's folder holds its passes, its exact and mergeable sums, its
 //! metrics with intervals and chance levels, its labels with their thresholds, its section of the report and its lines
 //! of the summary. [`crate::study`] is the contract that all of them keep.
 

@@ -1,4 +1,4 @@
-//! The table of all studies, and what follows from it: labels, metrics, thresholds, and what they are.
+//! The table of all studies, and look-ups in it: labels, metrics, thresholds, terms and verdicts.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
 use crate::system::errors::similar;
 
-/// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
+/// Every study, in the order of reports, which orders metrics, labels with equal margins, sections and the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::attention::Attention,
     &patterns::norms::Norms,
@@ -53,23 +53,22 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &replication::clark2019::Clark2019,
 ];
 
-/// The study of this name, or that had it in the version before.
+/// The study that has this name now or had it in the previous version.
 pub fn named(name: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().name == name || study.card().formerly == Some(name))
 }
 
-/// The studies that run by default.
 pub fn by_default() -> impl Iterator<Item = &'static dyn AnyStudy> {
     STUDIES.iter().copied().filter(|study| study.card().by_default)
 }
 
-/// The names of the studies that look at the corpus again when it is known what was found.
+/// Names of the studies that read the corpus again once earlier results are known.
 pub fn in_two_stages() -> impl Iterator<Item = &'static str> {
     STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.follows)).map(|study| study.card().name)
 }
 
-/// The name of the study that this option of the command line is about.
-/// Panics if it is about none.
+/// The name of the study to which a command-line option belongs.
+/// Panics if the option belongs to no study.
 pub fn with_option(option: &str) -> &'static str {
     let study = STUDIES.iter().find(|study| study.card().options.contains(&option));
     study.expect("an option of a study is on its card").card().name
@@ -82,22 +81,21 @@ pub fn removing_without_loss() -> &'static dyn AnyStudy {
     study.expect("one of the studies looks at hidden states")
 }
 
-/// The study that gives a label of this name.
 pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives(label)))
 }
 
-/// Whether a label says how a head chooses.
+/// Whether a label describes how a head chooses its keys.
 pub fn is_of_choice(label: &str) -> bool {
     STUDIES.iter().any(|study| study.card().choices.iter().any(|detector| detector.gives(label)))
 }
 
-/// Whether a label rests on random tokens, and on no sentence of the corpus.
+/// Whether a label rests on random tokens alone, without corpus sentences.
 pub fn is_of_random_tokens(label: &str) -> bool {
     study_of_label(label).is_some_and(|study| !is_of_corpus(study, false))
 }
 
-/// Whether a study looks at sentences of the corpus, in a run with a task or in one without.
+/// Whether a study reads corpus sentences in a run with or without a task.
 pub fn is_of_corpus(study: &dyn AnyStudy, has_task: bool) -> bool {
     study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus())
 }
@@ -107,12 +105,11 @@ pub fn detectors() -> impl Iterator<Item = &'static Detector> {
     STUDIES.iter().flat_map(|study| study.card().all_labels())
 }
 
-/// The detector that gives a label of this name.
 pub fn detector_of(label: &str) -> Option<&'static Detector> {
     detectors().find(|detector| detector.gives(label))
 }
 
-/// The labels that the grid of a summary shows so.
+/// The labels that the grid of a summary shows by this code.
 pub fn labels_of_code(code: &str) -> Vec<String> {
     for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN), (REMOVED, REMOVED_SHOWN)] {
         if shown.contains(&code) {
@@ -130,9 +127,8 @@ pub fn default_policy() -> Policy {
     Policy::of(detectors().flat_map(thresholds).copied().chain(of_all).chain(of_input))
 }
 
-/// How many labels of each family there are among those that these studies gave, by the name under which it is explained;
-/// a family without any has 0.
-/// Panics if a label is of no detector of theirs.
+/// Number of labels of each detector of these studies, by the detector's name, zeros included.
+/// Panics if a label comes from another detector.
 pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
     let families = studies.iter().flat_map(|study| study.card().all_labels());
     let mut counts: BTreeMap<String, u64> =
@@ -158,25 +154,24 @@ pub fn metrics() -> impl Iterator<Item = Entry> {
     metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })
 }
 
-/// The entry of a label or metric; `offset:-3`, `syntactic:nsubj` and `offset_mass.-1` find those of their family.
+/// The documentation of a label or metric; `offset:-3` and `offset_mass.-1` find the entry for all offsets.
 pub fn find(name: &str) -> Option<Entry> {
     let family = detector_of(name)
         .map_or_else(|| name.split_once('.').map_or(name, |(metric, _)| metric), |detector| detector.explanation.name);
     labels().chain(metrics()).find(|entry| [name, family].contains(&entry.name()))
 }
 
-/// The words that are neither labels, metrics nor studies, in the order in which a reader of a summary meets them.
+/// The glossary: terms other than labels, metrics and studies, in the order in which a summary uses them.
 pub fn terms() -> impl Iterator<Item = &'static Term> {
     let of_studies = STUDIES.iter().flat_map(|study| study.card().terms);
     TERMS.iter().chain(COMPARISON_TERMS).chain(of_studies)
 }
 
-/// The word, by its name or another word for it.
+/// The glossary term with this name or synonym.
 pub fn term(name: &str) -> Option<&'static Term> {
     terms().find(|term| term.name == name || term.also.contains(&name))
 }
 
-/// The threshold of this name.
 pub fn threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
 }
@@ -187,7 +182,7 @@ pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
     detectors().map(move |detector| VerdictRow::of_label(detector, &policy)).chain(verdicts_beside_labels())
 }
 
-/// The rules of those verdicts that are no labels, study by study.
+/// The rules of the verdicts that are not labels, study by study.
 pub fn verdicts_beside_labels() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::of(rule, &policy))
@@ -204,12 +199,12 @@ pub fn closest(name: &str) -> Option<&'static str> {
     similar::closest(name, names)
 }
 
-/// The label, or family of labels, most like `name`.
+/// The label, or category of labels, most like `name`.
 pub fn closest_label(name: &str) -> Option<&'static str> {
     similar::closest(name, detectors().flat_map(|detector| [detector.explanation.name, detector.family()]))
 }
 
-/// The labels, with their documentation, of the families of this name: `sink` of `sink:no-op` and others.
+/// The labels of a category, with their documentation: `sink` finds `sink:no-op` and others.
 pub fn of_family(name: &str) -> Vec<Entry> {
     let is_of_it = |entry: &Entry| entry.name().split_once(':').is_some_and(|(family, _)| family == name);
     labels().filter(is_of_it).collect()

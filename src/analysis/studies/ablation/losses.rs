@@ -1,4 +1,4 @@
-//! The loss of masked tokens, and the score of each item of a task, with all heads and without sets of them.
+//! Loss of masked tokens and score of each task item, with all heads and without sets of heads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,21 +21,21 @@ use crate::studies::ablation::output_shifts::one_less_cosine;
 use crate::studies::ablation::removal::{EachHead, Loss, PerToken, Quantity, RemovalSums};
 use crate::study::show::wording::decimal;
 
-/// The losses of masked tokens, `-ln p` of the true one in nats, summed.
+/// Summed losses of masked tokens: `-ln p` of the true token, in nats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
     pub tokens: u64,
-    /// Sentences with any; of items of a task the first of each unit.
+    /// Sentences with a scored token; each group of dependent sentences counts once.
     pub sentences: u64,
     pub whole: ExactSum,
-    /// The sums of each variant; `[variants]`.
+    /// `[variants]`
     pub without: Vec<ExactSum>,
 }
 
 merge_fields!(Losses { tokens, sentences, whole, without });
 
 impl Losses {
-    /// The loss without any head, where that is the last variant.
+    /// The loss without any head, provided that the last variant removes all heads.
     pub fn without_any(&self) -> f64 {
         self.without.last().expect("the last variant has no head").value()
     }
@@ -67,13 +67,13 @@ impl Loss for Losses {
 
 #[derive(Debug)]
 pub struct ScoredToken<T> {
-    /// The place whose logits predict it.
+    /// The position whose logits predict the token.
     pub position: usize,
     pub truth: u32,
     pub of: T,
 }
 
-/// The masked tokens of a sequence that are scored, ascending by position, with what `of` knows of their words.
+/// Scored masked tokens of a sequence, ascending by position, each with the value of `of` for its word.
 pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
     scored_of(sequence, |word| Some(of(word)))
 }
@@ -116,10 +116,10 @@ impl Quantity for Losses {
     }
 }
 
-/// The items of a block by their numbers.
+/// The items of a block by number.
 ///
-/// The texts of an item may go through the model in several packs, and only the whole score says whether the model is right:
-/// so items are kept, and not their sum.
+/// Items are kept one by one: the texts of an item may run in several packs, and only the total score tells whether the model is
+/// right.
 pub type Items = BTreeMap<u64, Item>;
 
 pub type TaskSums = RemovalSums<EachHead, Items>;
@@ -127,14 +127,14 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub is_first: bool,
-    /// The right answers, where items may share them, each with the number of predictions that it is right for.
+    /// Right answers, where items may share answers, each with the number of predictions for which it is right.
     pub truths: BTreeMap<u32, u64>,
     pub group: Option<String>,
     /// `[1 + variants]`: with all heads, then without each set.
     scores: Vec<ExactSum>,
-    /// How many predictions of classes are right, as the scores; empty where scores tell what is right.
+    /// `[1 + variants]`: number of right class predictions; empty where the sign of the score decides.
     right: Vec<u64>,
-    /// The vectors of the texts of a triple, in the run at hand, until all are there.
+    /// Embeddings of a triple's texts in the current run, until all three are complete.
     #[serde(skip)]
     vectors: [Option<Vec<f64>>; 3],
 }
@@ -142,7 +142,7 @@ pub struct Item {
 merge_fields!(Item[is_first, truths, group] { scores, right });
 
 impl Item {
-    /// The score with all heads, or in the variant at this place.
+    /// The score with all heads (`None`) or in an ablation variant.
     pub fn score(&self, variant: Option<usize>) -> f64 {
         self.scores[row(variant)].value()
     }
@@ -152,29 +152,29 @@ impl Item {
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
     }
 
-    /// How many predictions can be right: the words of tags, one of other items.
+    /// Number of predictions: the tagged words of a tagging item, 1 for other items.
     pub fn predictions(&self) -> f64 {
         if self.right.is_empty() { 1.0 } else { self.truths.values().sum::<u64>() as f64 }
     }
 }
 
-/// A share of items.
+/// The share of items that are right.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RightShare {
     /// The share; null where there is no item.
     #[schemars(range(min = 0, max = 1))]
     pub share: Option<f64>,
-    /// Its 95 % interval, over units; where all or none are right, that of Clopper & Pearson (1934).
+    /// The 95 % interval, over sampling units; where all or none are right, the exact interval of Clopper & Pearson (1934).
     pub ci95: Option<Interval>,
 }
 
 impl RightShare {
-    /// A share, if it is a number, with the same share left out block by block, of so many units.
+    /// A share, if it is finite, with its interval from a jackknife over blocks; `units` is the number of sampling units.
     ///
-    /// Where all units are right, or none is, no block varies: the interval is then exact for independent units (Clopper & Pearson
-    /// 1934), `[0.025^(1/n), 1]` or `[0, 1 - 0.025^(1/n)]`.
+    /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper & Pearson 1934):
+    /// `[0, 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`.
     pub fn new(share: f64, blocks: Jackknife, units: u64) -> Self {
-        // A condition may have no unit in a block; it is given one.
+        // Every block counts at least one unit, even where a condition has none in it.
         let units = units.max(blocks.blocks() as u64).max(1);
         let least = TAIL.powf(1.0 / units as f64);
         let ci95 = blocks.on(Scale::Share).interval().map(|varied| match share {
@@ -196,7 +196,7 @@ impl fmt::Display for RightShare {
     }
 }
 
-/// The unit of the loss of a task, or of tokens: triples have no probabilities.
+/// Unit of the loss of a task or of tokens (`None`): cosines for triples, which have no probabilities, nats otherwise.
 pub fn unit(task: Option<TaskKind>) -> &'static str {
     if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
 }
@@ -208,7 +208,7 @@ fn row(variant: Option<usize>) -> usize {
 pub struct ItemText {
     index: u64,
     rule: ScoreRule,
-    /// Each with the class that it is held against, if it is.
+    /// Scored tokens, each with its foil class, if any.
     scored: Vec<ScoredToken<Option<u32>>>,
     text: Vec<usize>,
 }
@@ -255,7 +255,7 @@ impl Quantity for Items {
         let log_probability = || -surprisal(logits, token.truth);
         let logit = |token: u32| f64::from(logits[token as usize]);
         let score = match (text.rule, token.of) {
-            // The normalisation of both probabilities is the same.
+            // The softmax normalisation cancels in the difference of log-probabilities.
             (ScoreRule::Against(foil), _) | (ScoreRule::Class, Some(foil)) => logit(token.truth) - logit(foil),
             (ScoreRule::Gains | ScoreRule::Class, _) => log_probability(),
             (ScoreRule::Loses, _) => -log_probability(),
@@ -277,7 +277,7 @@ impl Quantity for Items {
             return;
         }
         let [anchor, positive, negative] = std::mem::take(&mut item.vectors).map(Option::unwrap_or_default);
-        // A vector of length 0 is as near to any other.
+        // A zero vector counts as orthogonal to every vector.
         let cosine = |other: &[f64]| 1.0 - one_less_cosine(&anchor, other).unwrap_or(1.0);
         item.scores[row(variant)] += cosine(&positive) - cosine(&negative);
     }
@@ -316,7 +316,7 @@ impl Loss for Items {
     }
 }
 
-/// The vector of a text, of its last hidden states; `text` are the places of its tokens of text.
+/// Embedding of a text, pooled from its last hidden states; `text` has the places of its non-special tokens.
 fn pooled(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
     let row = |place: usize| states.row(place).iter().copied().map(f64::from);
     let folded = |places: &mut dyn Iterator<Item = usize>, fold: fn(f64, f64) -> f64| {
@@ -324,7 +324,7 @@ fn pooled(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
         places.for_each(|place| vector.iter_mut().zip(row(place)).for_each(|(all, one)| *all = fold(*all, one)));
         vector
     };
-    // A sum has the direction of the mean.
+    // The sum serves as the mean: cosines ignore length.
     let sum = |all: f64, one: f64| all + one;
     match pooling {
         Pooling::Text => folded(&mut text.iter().copied(), sum),

@@ -1,4 +1,4 @@
-//! Studies of ablation: what the model loses, and how far its output moves, without heads or parts of their attention.
+//! Ablation studies: how the loss and the output change when heads, or parts of their attention, are removed.
 
 pub mod clusters;
 pub mod edges;

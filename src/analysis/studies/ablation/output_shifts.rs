@@ -1,4 +1,4 @@
-//! How far the last hidden states of a sequence are from what they are with all heads.
+//! How far the last hidden states of a sequence move when heads are removed.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::studies::ablation::removal::{PerToken, Quantity};
 
-/// `1 - cos` of vectors with all heads and without some, summed.
+/// Summed `1 - cos` between vectors with all heads and vectors without some heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShiftSum {
     pub sum: ExactSum,
@@ -40,11 +40,11 @@ merge_fields!(OutputShifts { output, pooled });
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputShiftTotals {
     pub tokens: u64,
-    /// Sentences with any.
+    /// Sequences with a text token.
     pub sequences: u64,
-    /// Sentences among them.
+    /// As `sequences`, but each group of dependent sentences counts once.
     pub sentences: u64,
-    /// The sums of each variant; `[variants]`.
+    /// `[variants]`
     pub without: Vec<OutputShifts>,
 }
 
@@ -123,7 +123,7 @@ impl States {
         Self { text: text.iter().flat_map(|&token| states.row(token)).copied().map(f64::from).collect(), pooled }
     }
 
-    /// How far they are from what they were with all heads; `width` is that of a state.
+    /// Shifts from the states with all heads (`whole`); `width` is the width of a hidden state.
     pub fn shifts(&self, whole: &Self, width: usize) -> OutputShifts {
         let mut shifts = OutputShifts::default();
         let pairs = whole.text.chunks_exact(width).zip(self.text.chunks_exact(width));
@@ -133,10 +133,9 @@ impl States {
     }
 }
 
-/// `1 - cos` of two vectors, from 0 to 2; `None` if one of them is zero and has no direction.
+/// `1 - cos` of two vectors, from 0 to 2; `None` if either vector is zero.
 ///
-/// It is computed as half of the squared distance of the vectors scaled to length 1, so that it is exactly 0 for equal
-/// vectors, and small values are not lost in the rounding of a cosine near 1.
+/// Computed as half of the squared distance between the unit vectors: exactly 0 for equal vectors, precise for small angles.
 pub fn one_less_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
     let [a_length, b_length] = [a, b].map(|vector| vector.iter().map(|value| value * value).sum::<f64>().sqrt());
     if a_length == 0.0 || b_length == 0.0 {

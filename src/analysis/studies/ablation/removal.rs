@@ -28,11 +28,11 @@ use crate::system::counted::counted;
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
-    /// Whether these are sets of such heads: what was read may be anything.
+    /// Whether all sets are valid for this grid: sums read from a file are untrusted.
     fn fit(&self, grid: HeadGrid) -> bool;
 }
 
-/// Each head by itself, layer by layer, and then all of them.
+/// Each head by itself, layer by layer, then all heads together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EachHead;
 
@@ -49,21 +49,21 @@ impl Removals for EachHead {
 pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
     type State: Send + Sync;
 
-    /// The part of the forward pass that it is read from, in a pass under these conditions.
+    /// Activations that the quantity reads, in a pass under these conditions.
     fn needs(_: &Conditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
-    /// Empty sums, with all heads and for each of this many variants.
+    /// Empty sums for the run with all heads and for this many variants.
     fn new(variants: usize) -> Self;
 
-    /// Counts a sequence; `None` if there is nothing to see in it.
+    /// Counts a sequence; `None` if it has nothing to measure.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State>;
 
-    /// Adds what the logits at a position tell with all heads, or in the variant at this place.
+    /// Adds the logits at a position, from the run with all heads (`None`) or an ablation variant.
     fn logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
 
-    /// Adds what the last hidden states tell with all heads, or in the variant at this place.
+    /// Adds the last hidden states, from the run with all heads (`None`) or an ablation variant.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
     fn fits(&self, variants: usize) -> bool;
@@ -72,29 +72,29 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
 pub trait PerToken {
     fn tokens(&self) -> u64;
 
-    /// How much it changes in the variant at this place, summed.
+    /// Change of the quantity in an ablation variant, summed over tokens.
     fn change(&self, variant: usize) -> f64;
 }
 
 pub trait Loss: Quantity + PerToken {
-    /// Sentences with a token, or units of items.
+    /// Number of sentences with a scored token, or of sampling units of items.
     fn units(&self) -> u64;
 
-    /// The loss with all heads, or in the variant at this place, summed, in nats.
+    /// Summed loss with all heads (`None`) or in an ablation variant, in nats (cosines for triples).
     fn loss(&self, variant: Option<usize>) -> f64;
 
-    /// How many predictions of items are right, likewise; 0 of tokens.
+    /// Number of right predictions of items, with all heads (`None`) or in an ablation variant; 0 for tokens.
     fn right(&self, _variant: Option<usize>) -> f64 {
         0.0
     }
 
-    /// How many predictions of items there are; 0 of tokens.
+    /// Number of predictions of items; 0 for tokens.
     fn predictions(&self) -> f64 {
         0.0
     }
 }
 
-/// Numbers of scored tokens and sentences, or of items and units, in words.
+/// Phrase with the numbers of scored tokens and sentences, or of items and sampling units.
 pub fn scored([count, units]: [u64; 2], objective: Option<Objective>, task: Option<TaskKind>, read: Context) -> String {
     if task.is_some() {
         return format!("{} of {} of the task", counted(count, "item"), counted(units, "unit"));
@@ -109,9 +109,9 @@ pub struct RemovalSums<R, Q> {
     grid: HeadGrid,
     variants: Vec<HeadSet>,
     pub conditions: Conditions,
-    /// The places of the heads that are removed one by one, where not all are.
+    /// Places of the heads that are removed one by one; `None` if all heads are.
     chosen: Option<Vec<usize>>,
-    /// The constant that replaces each head, `[heads, head_dim]`, where that is how heads are removed.
+    /// Constants that replace removed heads, `[heads, head_dim]`; `None` for other kinds of ablation.
     pub constants: Option<Vec<Vec<f32>>>,
     pub blocks: Blocks<Q>,
 }
@@ -127,7 +127,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.grid.count()
     }
 
-    /// Whether the head at this place is removed by itself, in a pass without each head.
+    /// Whether a pass that removes heads one by one removes the head at this place.
     pub fn measures(&self, place: usize) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
@@ -137,7 +137,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
     }
 
     /// The place of the variant without these heads.
-    /// Panics if they are not removed together.
+    /// Panics if no variant removes exactly these heads.
     pub fn variant_without(&self, places: &[usize]) -> usize {
         let heads = heads_at(self.grid, places);
         self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
@@ -145,7 +145,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
 }
 
 impl<Q: Quantity> RemovalSums<EachHead, Q> {
-    /// The metrics whose cells `values` gives; the one of this `effect` by block as well if all heads were removed alone.
+    /// Estimates of the metrics, by their cells. If every head was removed alone, `metric` also gets its `effect` by block.
     pub fn estimates(
         &self,
         columns: &[Column],
@@ -167,7 +167,7 @@ impl<Q: Quantity> RemovalSums<EachHead, Q> {
         estimates.with_blocks(metric, ByBlock::new(self.heads(), numerator, denominator))
     }
 
-    /// The heads by rising effect in the blocks of even number; nothing if not all were removed by themselves.
+    /// Heads ranked by rising effect on the even blocks; empty unless every head was removed alone.
     pub fn rankings(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
         let even = &self.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head)).value().filter(|_| self.measures(head));
@@ -179,7 +179,7 @@ impl<Q: Quantity> RemovalSums<EachHead, Q> {
 #[derive(Debug)]
 pub struct RemovalState<S> {
     block: usize,
-    /// The variant that runs; `None` in the baseline, with all heads.
+    /// The current variant; `None` in the baseline run with all heads.
     variant: Option<usize>,
     seen: S,
 }

@@ -1,4 +1,4 @@
-//! The effect of removing each head on a loss, with its tests and its verdict: of the loss of training and of a task alike.
+//! Effect of removing each head on the training loss or the loss of a task, with tests and verdict.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,18 +11,17 @@ use crate::study::show::figure::{Chart, Forest, ForestRow, Mark};
 use crate::study::{Estimates, EstimationContext, Policy};
 use crate::system::counted::{counted, plural};
 
-/// Verdict on removing a head. Whether the effect is negligible is said beside it, for an effect can be surely above 0 and
-/// surely small.
+/// Verdict on removing a head. `negligible` is a separate field, for an effect can be both significant and negligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// The loss rises: `q` is at most `settings.policy.label_q`.
     Helpful,
-    /// It falls.
+    /// The loss falls: `q` is at most `settings.policy.label_q`.
     Harmful,
-    /// Neither can be said, but that it is negligible.
+    /// Neither a rise nor a fall is significant, and the effect is shown to be negligible.
     Negligible,
-    /// None of these can be said.
+    /// No test is significant: the head is not shown to be helpful, harmful or negligible.
     Undecided,
 }
 
@@ -58,19 +57,20 @@ pub struct HeadEffect {
     /// `p` corrected by Benjamini & Hochberg for all heads.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// The p-value of the effect being within the band: the larger of the two one-sided ones against its ends; null where
-    /// there is no standard error.
+    /// The p-value of the equivalence test (TOST): the larger of the two one-sided p-values against the ends of the band; null
+    /// where there is no standard error.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p_negligible: Option<f64>,
-    /// Twice that, corrected by Benjamini & Hochberg for all heads whose effect is within the band; null for the others.
+    /// Twice `p_negligible`, corrected by Benjamini & Hochberg for all heads with an effect within the band; null for others.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q_negligible: Option<f64>,
-    /// Verdict on removing it; null where it was not removed by itself (`settings.ablation.effect_of`), or nothing can be
-    /// said of a task.
+    /// Verdict on removing the head; null where the head was not removed by itself (`settings.ablation.effect_of`), or the task
+    /// allows no verdict.
     pub verdict: Option<Verdict>,
-    /// Whether it is negligible: `q_negligible` is at most `settings.policy.label_q`. A helpful or harmful head may be.
+    /// Whether the effect is negligible: `q_negligible` is at most `settings.policy.label_q`. Helpful and harmful heads can be
+    /// negligible.
     #[serde(default)]
     pub negligible: bool,
     /// Whether the run removed the head (`--remove`): every loss is without it, its effect is 0, and no test is about it.
@@ -105,7 +105,8 @@ pub fn head_effects(
     heads
 }
 
-/// The q-values of both families: of effects other than 0, and of effects within the band, over the heads whose effect is.
+/// Sets the q-values of two families of tests: difference from 0, over all heads, and equivalence, over heads with an effect in
+/// the band.
 fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
     let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
     heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
@@ -114,7 +115,7 @@ fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
     heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
 }
 
-/// Gives each head that was removed by itself its verdict by `policy`, if there is evidence `enough`; how many have each.
+/// Sets the verdict of each head that was removed by itself, and counts the verdicts. No test is significant unless `enough`.
 pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bool, policy: &Policy) -> Verdicts {
     let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
     let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
@@ -152,17 +153,17 @@ pub fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Heads by falling effect, each with it, of those that were removed by themselves.
+/// The heads that were removed by themselves, with their effects, the largest first.
 pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
     let mut order: Vec<_> = heads.iter().filter_map(|head| Some((of(head).of_its_own()?, head))).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     order
 }
 
-/// Heads that a forest shows from either end.
+/// Number of heads that a forest plot shows at each end of the ranking.
 const DRAWN: usize = 12;
 
-/// The forest of ranked heads, and a sentence on how many in between are left out.
+/// Forest plot of ranked heads, and a sentence on the number of heads left out in the middle.
 pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     let row = |head: &HeadEffect| ForestRow {
         name: head.place.to_string(),

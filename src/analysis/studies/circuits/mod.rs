@@ -1,4 +1,4 @@
-//! Studies of circuits: which heads bring the answer of a task to where it is given, and which do a task together.
+//! Circuit studies: which heads carry a task's answer to the predicted position, and which heads do a task together.
 
 pub mod direct;
 pub mod gates;

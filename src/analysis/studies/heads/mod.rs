@@ -1,4 +1,4 @@
-//! Studies of heads side by side: which are alike, what can be read out of their outputs, examples of what they do.
+//! Studies that compare heads: similarity, linear probes of their outputs, and example sentences.
 
 pub mod examples;
 pub mod probes;

@@ -1,4 +1,4 @@
-//! Ablation of clusters of heads that look alike, and of all of a cluster but one (docs/methodology/similarity.md).
+//! Ablation of clusters of similar heads: the whole cluster, and all but one of its heads (docs/methodology/similarity.md).
 
 mod section;
 mod sets;

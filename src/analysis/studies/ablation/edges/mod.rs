@@ -1,4 +1,4 @@
-//! Dependence of later heads on each head (docs/methodology/edges.md).
+//! How far removing a head shifts the attention of later heads (docs/methodology/edges.md).
 
 mod section;
 mod sums;

@@ -1,4 +1,4 @@
-//! How far the attention of later heads shifts when an earlier head is removed: sums by block, and what they come to for every edge.
+//! How far the attention of later heads shifts when an earlier head is removed: sums by block, and estimates for every edge.
 
 use std::ops::Range;
 
@@ -27,9 +27,9 @@ use crate::system::parallel::in_parallel;
 pub struct Shifts {
     pub rows: u64,
     pub sentences: u64,
-    /// The shift of each edge, summed over the rows; nothing where there is no row: an empty block is small.
+    /// The shift of each edge, summed over the rows; empty without rows, to keep empty blocks small.
     pub edges: Vec<ExactSum>,
-    /// The direct shift of each edge, likewise; nothing where that is not measured.
+    /// The direct shift of each edge, summed over the rows; empty where it is not measured.
     pub direct: Vec<ExactSum>,
 }
 
@@ -72,7 +72,7 @@ impl EdgeSums {
             return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
         };
         let source = self.grid.place(source);
-        // The input of its layer is the same for every head of the layer.
+        // Heads of a layer read one input, so removing a head leaves the other heads of its layer unchanged.
         if source.layer >= target.layer {
             return;
         }
@@ -90,23 +90,23 @@ impl EdgeSums {
 pub struct EdgeState {
     block: usize,
     run: Run,
-    /// The roots of each head after the first layer, in the baseline.
+    /// Square roots of the baseline attention of each head after the first layer.
     roots: Roots,
 }
 
-/// A run over a sequence; heads by their places.
+/// A run over a sequence, with the place of the removed head.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     Baseline,
     Without(usize),
-    /// With everything held but the residual stream.
+    /// Without the head in the residual stream alone: other heads and feed-forward blocks write their baseline outputs.
     Directly(usize),
 }
 
-/// The squared Hellinger distance of a row to what it was, from 0 to 1; `roots` are the square roots of the row as it was.
+/// Squared Hellinger distance, from 0 to 1, between a row of attention and its baseline, given by its square roots (`roots`).
 ///
-/// `1 - sum_j sqrt(a_j b_j)` of rows that sum to 1 is half of `sum_j (sqrt(a_j) - sqrt(b_j))²`, which is exactly 0 of equal
-/// rows, and of nearly equal ones is not lost in the rounding of a sum near 1.
+/// For rows that sum to 1, `1 - sum_j sqrt(a_j b_j)` equals half of `sum_j (sqrt(a_j) - sqrt(b_j))²`. The second form is exactly
+/// 0 for equal rows and precise for nearly equal rows.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
     let mut squares = [0.0_f32; LANES];
@@ -130,7 +130,7 @@ merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
 impl Sums for EdgeSums {
     type SequenceState = EdgeState;
 
-    /// Variants without each head, except the heads of the last layer, which no head follows.
+    /// One variant without each head; the last layer is left out, since no head follows it.
     fn demands(&self) -> Demands {
         let HeadGrid { layers, heads } = self.grid;
         let removed = each_head(self.grid).take(layers.saturating_sub(1) * heads).collect();
@@ -177,7 +177,7 @@ impl Sums for EdgeSums {
     }
 }
 
-/// The edges of a model, in the order of all lists: by layer of the source, layer of the target, source, target.
+/// The edges of a model, in the order of every list of edges: by source layer, target layer, source head, target head.
 #[derive(Clone, Copy, Debug)]
 pub struct Edges(pub HeadGrid);
 
@@ -191,7 +191,7 @@ impl Edges {
         (0..layers).flat_map(move |source| (source + 1..layers).map(move |target| (source, target)))
     }
 
-    /// The places of the edges between two layers, `[heads of the source's, heads of the target's]`.
+    /// Places of the edges between two layers, `[source heads, target heads]`.
     pub fn between(self, (source, target): (usize, usize)) -> Range<usize> {
         let first = self.before(source, target);
         first..first + self.0.heads * self.0.heads
@@ -206,7 +206,7 @@ impl Edges {
         [HeadPlace { layer: source, head: from }, HeadPlace { layer: target, head: to }]
     }
 
-    /// The edges in the list before those between two layers.
+    /// Number of edges listed before the first edge between two layers.
     fn before(self, source: usize, target: usize) -> usize {
         let HeadGrid { layers, heads } = self.0;
         // Earlier sources have layers - 1, layers - 2, ... targets.
@@ -215,13 +215,13 @@ impl Edges {
     }
 }
 
-/// The least shift of an edge that is tested: the square roots of a row move by 0.014 in all. Smaller ones are next to nothing.
+/// Smallest shift that is tested: the square roots of a row move by 0.014 (Euclidean norm). Smaller shifts are negligible.
 pub const LEAST_SHIFT: f64 = 1e-4;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeEstimate {
-    /// The mean squared Hellinger distance; further fields as in `Edge`. `excess` is `None` if nothing shifts, `direct`
-    /// if it was not measured, `ratio` and `p` where the shift is below [`LEAST_SHIFT`].
+    /// The mean squared Hellinger distance. Other fields are as in `Edge`: `excess` is `None` for a shift of 0, `direct` if not
+    /// measured, `ratio` and `p` for shifts below [`LEAST_SHIFT`].
     pub shift: f64,
     pub shift_ci95: Option<Interval>,
     pub direct: Option<f64>,
@@ -233,7 +233,7 @@ pub struct EdgeEstimate {
     pub q: Option<f64>,
 }
 
-/// The excess of every edge, in their order; none where no sentence was seen.
+/// The excess of every edge, in the order of [`Edges`]; empty if no sentence was seen.
 pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
     let (edges, total) = (Edges(sums.grid), sums.blocks.total());
     let between = |layers| {
@@ -243,7 +243,7 @@ pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
     if total.rows == 0 { Vec::new() } else { edges.layers().flat_map(between).collect() }
 }
 
-/// All edges, in their order, their excesses tested against a margin, if there is one; none where no sentence was seen.
+/// Estimates of all edges, in the order of [`Edges`], with the excess tested against `margin`; empty if no sentence was seen.
 pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContext) -> Vec<EdgeEstimate> {
     let total = sums.blocks.total();
     if total.rows == 0 {
@@ -258,12 +258,12 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
     found
 }
 
-/// The edges between two layers; the first edge is at this index.
+/// Estimates of all edges between two layers; `first` is the index of the first edge.
 fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -> Vec<EdgeEstimate> {
     let heads = sums.grid.heads;
     let edges = || first..first + heads * heads;
     let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
-    // The estimates without each block that has something.
+    // Leave-one-block-out estimates; `None` for empty blocks.
     let without = |block: &Shifts| {
         let rest = (total.rows - block.rows) as f64;
         let shift = |edge: usize| (total.sum(edge) - block.sum(edge)) / rest;
@@ -292,11 +292,10 @@ fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -
     excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
 }
 
-/// The excess of each shift of `shifts`, `[sources, targets]`, all heads of two layers: `ln shift` less the mean of its row,
-/// less the mean of its column, plus the mean of all: the residuals of the additive fit by least squares where
-/// there is no shift of 0.
+/// The excess of each shift between the heads of two layers, `[sources, targets]`: `ln shift` less the row mean, less the column
+/// mean, plus the overall mean. Without zeros, these are the residuals of an additive least-squares fit.
 ///
-/// A shift of 0 has no logarithm: it is in no mean and has no excess.
+/// A shift of 0 has no logarithm: it is left out of the means and has no excess.
 pub fn excesses(shifts: &[f64], heads: usize) -> Vec<Option<f64>> {
     let logs: Vec<Option<f64>> = shifts.iter().map(|&shift| (shift > 0.0).then(|| shift.ln())).collect();
     let row = |source: usize| mean(logs[source * heads..][..heads].iter());

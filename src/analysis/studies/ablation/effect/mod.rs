@@ -1,4 +1,4 @@
-//! Effect of each head: the loss of masked tokens without it (docs/methodology/effect.md).
+//! Effect of removing each head on the loss of masked or next tokens (docs/methodology/effect.md).
 
 mod section;
 mod sums;

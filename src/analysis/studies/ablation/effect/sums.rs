@@ -1,4 +1,4 @@
-//! The losses of masked tokens by block and by class of word, with all heads and without, and their metrics.
+//! Losses of masked tokens with all heads and without each head, by block and token group, and their metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 pub enum TokenGroup {
     All,
     Class(Upos),
-    /// The tokens of words with this relation to their head, by its base name.
+    /// Tokens of words with this dependency relation (base name) to their syntactic head.
     Relation(String),
 }
 
@@ -50,9 +50,9 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
     let is_next = sequence.predictions.iter().any(|token| token.shown == InputToken::Unread);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word)).filter(|arc| match arc.head {
-        // What the head does for the relation cannot be seen where its word is not read: a decoder reads those before.
+        // A decoder predicts the word before it reads a later syntactic head, so only earlier heads count.
         TreeHead::Word(head) if is_next => head < word,
-        // Words whose distance is a multiple of the period are always masked together.
+        // Words whose distance is a multiple of the period are always masked together, so their arcs are left out.
         TreeHead::Word(head) => !head.abs_diff(word).is_multiple_of(PERIOD.into()),
         TreeHead::Root => true,
         TreeHead::Unknown => false,
@@ -97,7 +97,7 @@ pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(losses, head, cell))
 }
 
-/// The loss without a head less that with it, per masked token of a group; nothing for chance.
+/// The loss without a head less the loss with it, per masked token of a group; 0 for chance (`None`).
 pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
     let Some(losses) = losses.get(group) else { return Fraction::NONE };
     let more = head.map_or(0.0, |head| losses.change(head));
@@ -114,7 +114,7 @@ pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
     effect(losses, head, &TokenGroup::All)
 }
 
-/// A metric of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
+/// A metric whose value depends on the losses of one or all blocks, a head's place (`None` for chance) and a key's place.
 type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[

@@ -1,4 +1,4 @@
-//! Effect of each head to first order: derivatives of a loss by the heads' gates (docs/methodology/gradient.md).
+//! First-order effect of each head: derivatives of a loss with respect to the heads' gates (docs/methodology/gradient.md).
 
 mod section;
 mod sums;
@@ -29,7 +29,7 @@ impl Study for Gradient {
         needs: "as `effect`, but one pass forward and one backward over a sample; with `--gradient-steps N` N more \
             of both; with `--task` on the task, unless its items are triples",
         options: &["gradient-steps"],
-        // The score of a triple is not of logits.
+        // Triples are excluded: their scores come from hidden states, not from logits.
         takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,

@@ -1,4 +1,4 @@
-//! The derivatives of each sentence's loss, or of each item's, by the gates of all heads, summed by block, and the metrics of them.
+//! Derivatives of each sentence's or item's loss with respect to the gates of all heads, summed by block, and their metrics.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use crate::study::metrics::metric::{Fraction, HeadMetric};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
     pub tokens: u64,
-    /// Sequences with any: of a sentence as many as there are phases.
+    /// Sequences with a scored token: one per sentence and masking phase.
     pub sequences: u64,
     pub sentences: u64,
     pub loss: ExactSum,
-    /// `[heads]`: the size of the derivative of a sequence's mean loss.
+    /// `[heads]`: absolute derivatives of each sequence's mean loss.
     pub sizes: Vec<ExactSum>,
-    /// `[heads]`: the derivative of a sequence's summed loss.
+    /// `[heads]`: signed derivatives of each sequence's summed loss.
     pub signed: Vec<ExactSum>,
-    /// Points of the path on which all heads come in together, of all sequences; 0 where it was not followed.
+    /// Integration points on the path that opens all gates together, summed over sequences; 0 without a path.
     pub points: u64,
     pub closed_loss: ExactSum,
-    /// `[heads]`: the mean derivative of a sequence's summed loss along it.
+    /// `[heads]`: derivatives of each sequence's summed loss, averaged along the path.
     pub along_path: Vec<ExactSum>,
 }
 
@@ -40,7 +40,7 @@ impl Derivatives {
         Self { sizes: none(), signed: none(), along_path: none(), ..Self::default() }
     }
 
-    /// Masked tokens whose loss was followed along the path: all of them, or none.
+    /// Masked tokens whose loss was integrated along the path: all tokens, or 0 without a path.
     pub fn tokens_on_path(&self) -> u64 {
         if self.points > 0 { self.tokens } else { 0 }
     }
@@ -137,7 +137,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
             as a whole has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
     }),
     HeadMetric::<Derivatives>::single(|sums, head| {
-        // Of 0 there is no negative.
+        // Subtracting from 0 avoids a negative zero.
         let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
         Fraction::mean(fall, sums.tokens, sums.sentences)
     })
@@ -170,11 +170,11 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
     }),
 ];
 
-/// The derivatives of the loss of an item, which is minus its score.
+/// Derivatives of an item's loss, which is minus its score, with respect to the gates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ItemGradient {
     is_first: bool,
-    /// Points of the path on which all heads come in together; 0 where it was not followed.
+    /// Integration points on the path that opens all gates together; 0 without a path.
     points: u64,
     loss: ExactSum,
     /// `[heads]`
@@ -200,7 +200,7 @@ impl TaskGradientSums {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(BTreeMap::new()) }
     }
 
-    /// As sums of tokens and sentences: an item counts as one token and one sentence.
+    /// The sums as [`GradientSums`]: each item counts as one token, each sampling unit as one sentence.
     pub fn by_item(&self) -> GradientSums {
         let mut sums = GradientSums::new(self.grid);
         sums.conditions = self.conditions;
@@ -228,7 +228,7 @@ impl ItemGradient {
 }
 
 impl Sums for TaskGradientSums {
-    /// A text of an item: the block, the number, and whether the item is the first of its unit.
+    /// For a text of an item: its block, the item's number, and whether the item is the first of its sampling unit.
     type SequenceState = (usize, u64, bool);
 
     fn demands(&self) -> Demands {

@@ -1,4 +1,4 @@
-//! The gain of a decoder from having read the same tokens before, and what each head has in it (docs/methodology/repeats.md).
+//! How much better a decoder predicts repeated tokens, and how much each head contributes (docs/methodology/repeats.md).
 
 mod section;
 mod sums;
@@ -14,7 +14,7 @@ use crate::study::{
 use section::{Gain, GainEffects};
 use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 
-/// The tokens twice, each predicted from those before it.
+/// Random tokens that occur twice, each predicted from the tokens before it.
 const PREDICTED: Sequences = Sequences::Repeats(Repeats::Predicted);
 
 pub struct InContext;

@@ -1,4 +1,4 @@
-//! The sums over random tokens that come twice, the metrics of them, and the label of heads that copy.
+//! Sums and metrics over random tokens that occur twice, and the label of heads that copy.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Sums for CopySums {
 
 pub type RemovalCopySums = RemovalSums<EachHead, CopyLosses>;
 
-/// The losses of the tokens of each copy that stand behind the same token in both.
+/// Losses of the first and the second copy. The first token of each copy is left out: the tokens before it differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLosses {
     pub copies: [Losses; 2],
@@ -75,7 +75,7 @@ pub struct CopyLosses {
 merge_fields!(CopyLosses { copies });
 
 impl CopyLosses {
-    /// The summed loss of the first copy less that of the second, nats, with all heads or in the variant at this place.
+    /// Summed loss of the first copy less the second copy's, in nats, with all heads (`None`) or in an ablation variant.
     pub fn gain(&self, variant: Option<usize>) -> f64 {
         let [first, second] = self.losses(variant);
         first - second
@@ -119,14 +119,14 @@ impl Quantity for CopyLosses {
     }
 }
 
-/// The sums of one head over the queries of the second copy whose largest weight is on another token of text.
+/// Sums of one head over its scored queries: queries of the second copy whose largest weight is on another text token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadCopies {
     pub queries: u64,
     pub sequences: u64,
-    /// The direct effect on the logit of the token of largest weight less the mean over the other tokens of the copy.
+    /// Direct effect on the logit of the most attended token, less the mean effect over the other tokens of the copy.
     pub logit: ExactSum,
-    /// The share of those tokens whose logit is raised less.
+    /// Share of the other tokens of the copy whose logit the head raises less, ties counting half.
     pub rank: ExactSum,
 }
 
@@ -136,7 +136,7 @@ merge_fields!(HeadCopies { queries, sequences, logit, rank });
 pub struct CopiesBlock {
     pub queries: u64,
     pub sequences: u64,
-    /// The sums of each head; `[layers * heads]`.
+    /// `[layers * heads]`
     pub heads: Vec<HeadCopies>,
 }
 
@@ -146,7 +146,7 @@ merge_fields!(CopiesBlock { queries, sequences, heads });
 pub struct CopyingSums {
     grid: HeadGrid,
     pub blocks: Blocks<CopiesBlock>,
-    /// Whether heads have direct effects on the logits of these weights.
+    /// Whether direct effects on logits are defined for the model ([`Encoder::has_direct_effects`]).
     #[serde(skip)]
     pub has_direct_effects: bool,
 }
@@ -164,7 +164,7 @@ impl CopyingSums {
         let second = copies.text.start + copies.shift;
         let target = |query: usize| {
             let row = &input.attention().row(query)[..=query];
-            // The first of equal weights.
+            // Ties go to the first key.
             let largest = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).map(|(key, _)| key);
             let key = largest.filter(|key| copies.text.contains(key) && *key != query)?;
             Some((query, copies.place(key)))
@@ -180,7 +180,7 @@ impl CopyingSums {
         for (query, target) in state.queries.remove(&place).unwrap_or_default() {
             let effects = effects.row(query);
             let own = f64::from(effects[target]);
-            // A token that comes twice in a copy is no other token.
+            // Further occurrences of the target token in the copy are left out.
             let is_other = |(token, _): &(&u32, &f32)| **token != state.tokens[target];
             let others: Vec<f64> =
                 first_copy.iter().zip(effects).filter(is_other).map(|(_, &effect)| f64::from(effect)).collect();
@@ -188,7 +188,7 @@ impl CopyingSums {
                 continue;
             }
             let count = others.len() as f64;
-            // Of a head that writes nothing all are raised alike.
+            // Ties count half, so a head that writes nothing has 0.5.
             let below = |other: &f64| if *other < own { 1.0 } else { f64::from(u8::from(*other == own)) / 2.0 };
             sums.queries += 1;
             sums.rank += others.iter().map(below).sum::<f64>() / count;
@@ -202,11 +202,11 @@ impl CopyingSums {
 pub struct CopyingState {
     block: usize,
     copies: Copies,
-    /// The tokens whose logits are looked at: of the first copy, and between the copies.
+    /// Tokens whose direct effects are compared: the first copy, then the tokens between the copies.
     tokens: Vec<u32>,
-    /// The queries of each head of the layer at hand, each with the place in the copy of the token of its largest weight.
+    /// Scored queries of each head of the current layer, each with the place of its most attended token in `tokens`.
     queries: BTreeMap<usize, Vec<(usize, usize)>>,
-    /// Head, query and effect before the scale of the final norm.
+    /// Head, query and effect, before division by the final norm's scale.
     effects: Vec<(usize, usize, f64)>,
 }
 
@@ -250,14 +250,14 @@ impl Sums for CopyingSums {
     }
 }
 
-/// How much of the gain goes away without a head; of `None` nothing.
+/// Fall of the gain per token when a head is removed; 0 for `None` (chance).
 pub fn effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
     Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
-/// How much more the second copy loses without a head; of `None` nothing. A head that only makes the first copy worse to predict
-/// takes none of the gain: without it the first copy gets better, and the second stays.
+/// Rise of the second copy's loss per token when a head is removed; 0 for `None` (chance). Unlike [`effect`], it is 0 for a head
+/// that only worsens the first copy.
 pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let second = |variant: Option<usize>| losses.losses(variant)[1];
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));
@@ -278,7 +278,7 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
     COPYING_METRICS.iter().map(value).collect()
 }
 
-/// A metric of the sums of a head: what is above the line; of chance, the value.
+/// A metric of a head's sums: `value` is the numerator (the denominator is the number of queries), `chance` the chance level.
 type CopyingMetric = Metric<fn(&HeadCopies) -> f64>;
 
 const DIRECT: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.pub); of induction heads on what they copy: Olsson et al. 2022 \
@@ -356,7 +356,7 @@ pub(super) const COPIES: Detector = Detector {
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);
         let mut assessment = assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&RANK));
-        // Of an induction head it is the second half of the definition, and no surer than the first.
+        // Copying is the second half of the definition of an induction head, so its margin is at most that of `induction`.
         if let Some((Assessment { label, .. }, induction)) = assessment.as_mut().zip(evidence.label("induction")) {
             label.margin = label.margin.min(induction.margin);
             label.rests_on = Some(induction.label.clone());

@@ -1,4 +1,4 @@
-//! Whether the model uses the arcs that its heads are labelled for (docs/methodology/knockout.md).
+//! Whether the model uses the dependency arcs that its heads are labelled for (docs/methodology/knockout.md).
 
 mod section;
 mod sums;

@@ -1,5 +1,5 @@
-//! The losses of masked words while a head's attention to their partner is kept, and while it is exchanged for that to
-//! a word as far away.
+//! Losses of masked words in two runs. One keeps a head's attention to the word's partner, the other exchanges it with the
+//! head's attention to a word about as far away.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::study::upstream::ArcClaim;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
     pub arcs: u64,
-    /// The loss while the partner keeps its weight, in nats, summed over the query word's tokens and all arcs.
+    /// Loss with the partner's weight kept, in nats, summed over the query words' tokens of all arcs.
     pub kept: ExactSum,
     pub exchanged: ExactSum,
 }
@@ -54,7 +54,7 @@ impl ClaimLosses {
     }
 }
 
-/// The losses of each claim; `[claims]`.
+/// `[claims]`
 pub type ByClaim = Vec<ClaimLosses>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl KnockoutSums {
         if arc.is_at_offset { at_offset } else { off_offset }
     }
 
-    /// Two runs for each arc: the partner keeps its weight, then it is exchanged.
+    /// Two runs for each arc: the partner's weight is kept, then exchanged.
     pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
         for arc in &mut state.arcs {
@@ -113,19 +113,19 @@ pub struct KnockoutState {
     arcs: Vec<Arc>,
 }
 
-/// An arc of a claim whose query word is masked and whose partner is not.
+/// An arc that a label's claim covers, with its query word masked and its partner visible.
 #[derive(Debug)]
 struct Arc {
     claim: usize,
     is_at_offset: bool,
     exchange: Exchange,
-    /// The query word's rows while its partner keeps its weight, then while that is exchanged, once its head was shown.
+    /// Attention rows of the query word, kept and exchanged; `None` until the head was observed.
     rows: Option<[AttentionRows; 2]>,
-    /// The positions of the query word that are scored, with the true tokens.
+    /// Scored positions of the query word, with the true tokens.
     truths: Vec<(usize, u32)>,
 }
 
-/// The arcs of a tree that a claim is about: the query word, its partner, and whether they are at the relation's best offset.
+/// The arcs of a tree that a claim covers: query word, partner, and whether the arc is at the relation's best offset.
 fn arcs_of<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item = (usize, usize, bool)> + 'a {
     tree.iter().enumerate().filter_map(|(dependent, arc)| {
         let TreeHead::Word(head) = arc.head else { return None };
@@ -152,7 +152,7 @@ impl Sums for KnockoutSums {
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let hidden = || sequence.predictions.iter().filter(|token| token.shown != InputToken::Itself);
         let is_hidden = |word: usize| hidden().any(|token| token.word == word);
-        // Words that share a token keep their attention: what one of them gave away would be taken from the other.
+        // Words that share a token are left out: exchanging the attention of one word would change the other's.
         let is_apart = |word: usize| sequence.words[word].is_whole();
         let truths = |word: usize| -> Vec<(usize, u32)> {
             let own = hidden().filter(|token| token.word == word);
@@ -196,20 +196,20 @@ impl Sums for KnockoutSums {
     }
 }
 
-/// How a query word's attention is dealt out anew: its masses on other words go round, and the one on its partner stays
-/// or is exchanged for that on a word as far away (docs/methodology/knockout.md).
+/// Redistribution of a query word's attention (docs/methodology/knockout.md). The masses on other words rotate. The mass on the
+/// partner is kept, or swapped with the mass on a word about as far away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     query: usize,
     partner: usize,
-    /// The word whose distance from the query word is nearest to the partner's, the first of several.
+    /// The first word whose distance from the query word is nearest to the partner's.
     as_far: usize,
-    /// All words but the query word and its partner, in the order in which each takes the mass of the one before it.
+    /// The other words that the query word sees, in rotation order: each takes the mass of the word before it.
     round: Vec<usize>,
 }
 
 impl Exchange {
-    /// The exchange for an arc whose query word sees `seen`, ascending; `None` without the partner or a third word among them.
+    /// The exchange for an arc; `seen` has the words visible to the query, ascending. `None` without the partner or a third word.
     pub fn new(sentence: u64, query: usize, partner: usize, seen: &[usize]) -> Option<Self> {
         if !seen.contains(&partner) {
             return None;
@@ -221,9 +221,9 @@ impl Exchange {
         Some(Self { query, partner, as_far, round })
     }
 
-    /// The rows of the query word's tokens: while the partner keeps its mass, then while it has that of the word as far away.
+    /// Attention rows of the query word's tokens: with the partner's mass kept, then with it swapped.
     ///
-    /// A word's mass is spread evenly over its tokens. Special tokens and the query word keep theirs, so a row keeps its sum.
+    /// A word's mass is spread evenly over its tokens. Special tokens and the query word keep their masses: a row keeps its sum.
     pub fn rows(&self, attention: AttentionView<'_>, words: &[Range<usize>]) -> [AttentionRows; 2] {
         let mut rows = [AttentionRows::new(), AttentionRows::new()];
         for token in words[self.query].clone() {

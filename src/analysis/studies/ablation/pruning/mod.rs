@@ -1,4 +1,4 @@
-//! How many heads can go: the loss with one head after the other removed (docs/methodology/pruning.md).
+//! How many heads can be pruned: the loss while heads are removed one after another (docs/methodology/pruning.md).
 
 mod section;
 mod view;
@@ -16,7 +16,7 @@ use section::{Curves, Orders, PruningSums, TaskPruningSums};
 
 pub struct Pruning;
 
-/// So many random orders beside the others: with three one sees whether they differ.
+/// Number of random pruning orders for comparison: three show whether random orders differ.
 const RANDOM_ORDERS: u64 = 3;
 
 fn random_orders(heads: usize) -> impl Iterator<Item = Ranking> {
@@ -63,7 +63,7 @@ impl Study for Pruning {
 
 fn orders(subject: &Subject<'_>) -> Orders {
     let rankings = subject.found.rankings.iter().cloned().chain(random_orders(subject.grid.count())).collect();
-    // Where layers share their weights, no head of one layer can go alone.
+    // Where layers share their weights, a head of one layer cannot be pruned alone.
     let negligible = if subject.first_layers.is_empty() { subject.found.negligible.clone() } else { Vec::new() };
     Orders::new(rankings, negligible, subject.first_layers.to_vec(), subject.grid)
 }

@@ -1,4 +1,4 @@
-//! A task of the user's own: how often the model is right, and the effect of each head on it (docs/methodology/tasks.md).
+//! A user-supplied task: the model's accuracy, and the effect of each head on the task (docs/methodology/tasks.md).
 
 mod section;
 mod view;

@@ -1,4 +1,4 @@
-//! Direct effects: what each part of the residual stream adds by itself to the answer of a task (docs/methodology/direct.md).
+//! Direct logit attribution: the direct effect of each residual-stream part on a task's answer (docs/methodology/direct.md).
 
 mod section;
 mod sums;
@@ -13,7 +13,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use section::DirectResult;
 use sums::{DirectSums, ItemEffects, LogitPart};
 
-/// Direct effects on the difference of logits of answer and foil.
+/// Direct effects on the logit difference between answer and foil.
 pub struct DirectEffect;
 
 impl Study for DirectEffect {
@@ -48,7 +48,7 @@ impl Study for DirectEffect {
     }
 }
 
-/// The mean effect of a part over items; nothing for chance.
+/// The mean effect of a part over items; 0 for chance (`None`).
 fn effect(items: &ItemEffects, part: Option<LogitPart>, sums: &DirectSums) -> Fraction {
     let effect = part.map_or(0.0, |part| items.of(part, sums.grid));
     Fraction::mean(effect, items.items, items.units)

@@ -1,4 +1,4 @@
-//! The direct effects of all parts of the residual stream on the difference of logits of answer and foil, by block.
+//! Direct effects of all parts of the residual stream on the logit difference between answer and foil, summed by block.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +16,11 @@ use crate::stats::exact::ExactSum;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemEffects {
     pub items: u64,
-    /// Units that begin with one of them.
+    /// Sampling units, each counted at its first item.
     pub units: u64,
-    /// The difference of the logits as the model has them.
+    /// The model's logit difference between answer and foil, summed over items.
     pub score: ExactSum,
-    /// The parts of it, by [`LogitPart::place`].
+    /// Direct effects of the parts, by [`LogitPart::place`].
     parts: Vec<ExactSum>,
 }
 
@@ -75,7 +75,7 @@ impl LogitPart {
 pub struct DirectSums {
     pub grid: HeadGrid,
     pub blocks: Blocks<ItemEffects>,
-    /// Whether the parts of the residual stream have direct effects on the logits of these weights.
+    /// Whether direct effects on logits are defined for the model ([`Encoder::has_direct_effects`]).
     #[serde(skip)]
     has_direct_effects: bool,
 }
@@ -100,7 +100,7 @@ pub struct DirectState {
     block: usize,
     position: usize,
     answer_and_foil: [u32; 2],
-    /// The effects by part, before the scale of the final norm.
+    /// Effects by part, before division by the final norm's scale.
     effects: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Heads that do a task together: gates of all heads, fitted for a low loss with few open (docs/methodology/gates.md).
+//! Heads that do a task together: gates of all heads, fitted for a low loss with few open gates (docs/methodology/gates.md).
 
 mod section;
 mod sums;
@@ -13,7 +13,6 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use section::GatesResult;
 use sums::{FoldFits, ItemsAlone, KeptSets, LossesAlone};
 
-/// Gates of all heads, fitted together.
 pub struct FittedGates;
 
 impl Study for FittedGates {
@@ -28,7 +27,7 @@ impl Study for FittedGates {
             well; with `--task` on the task, unless its items are triples, and `task` runs instead",
         builds_on: &["effect"],
         builds_on_with_task: Some(&["task"]),
-        // The score of a triple is not of logits.
+        // Triples are excluded: their scores come from hidden states, not from logits.
         takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
         caveats: CAVEATS,
         terms: TERMS,
@@ -61,13 +60,13 @@ impl Study for FittedGates {
     }
 }
 
-/// The fits of both folds, the one of even blocks first; `None` before they are made.
+/// The fits of both folds, even blocks first; `None` before the fits exist.
 fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
     let folds: Vec<&FoldFits> = observed.each().collect();
     folds.try_into().ok()
 }
 
-/// The sets of heads that are scored alone; none before there are fits.
+/// The sets of kept heads, scored without all other gated heads; empty before the fits exist.
 fn sets(subject: &Subject<'_>) -> KeptSets {
     let of = |folds| KeptSets::new(folds, subject.found.obstacle, subject.first_layers);
     folds(&subject.own).map(of).unwrap_or_default()

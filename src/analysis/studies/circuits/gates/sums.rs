@@ -1,4 +1,4 @@
-//! The fits of a fold, and the loss with the sets of kept heads alone.
+//! Gate fits of a fold, and the loss with only the kept heads.
 
 use std::collections::BTreeSet;
 
@@ -21,18 +21,18 @@ use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 use crate::study::upstream::Obstacle;
 
-/// The losses of tokens with sets of heads alone.
+/// Token losses with only the heads of a set.
 pub type LossesAlone = RemovalSums<KeptSets, Losses>;
 
 pub type ItemsAlone = RemovalSums<KeptSets, Items>;
 
-/// The starts of a fold, of five, that keep the heads of its set: all but one.
+/// Number of a fold's five fits that must keep a head for the fold's set to have it: all but one.
 pub const KEPT_BY: usize = 4;
 
-/// Random sets of as many heads beside each set: with three one sees whether they differ.
+/// Random sets of equal size for comparison with each kept set: three show whether random sets differ.
 pub const RANDOM_SETS: u64 = 3;
 
-/// The gates that were fitted to the blocks of one parity.
+/// Gates fitted to one fold: the even or the odd blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoldFits {
     grid: HeadGrid,
@@ -55,13 +55,13 @@ impl FoldFits {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
 
-    /// How many fits keep the head at this place; `None` if it has no gate, or there is no fit.
+    /// Number of fits that keep the head at this place; `None` if the head has no gate or there is no fit.
     pub fn kept(&self, place: usize) -> Option<usize> {
         let keeps: Option<Vec<bool>> = self.each().map(|(_, fit)| fit.keeps(place)).collect();
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
-    /// The places of heads with a gate that so many fits keep.
+    /// Places of the gated heads that at least `least` fits keep.
     fn kept_by(&self, least: usize) -> Vec<usize> {
         (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= least)).collect()
     }
@@ -96,10 +96,10 @@ impl Sums for FoldFits {
     }
 }
 
-/// The sets of kept heads, which are scored alone.
+/// Sets of kept heads, scored without all other gated heads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSets {
-    /// The sets of both folds, the one of even blocks first; none where none can be scored.
+    /// The sets of both folds, even blocks first; empty where no set can be scored.
     pub folds: Vec<KeptSet>,
     pub obstacle: Option<Obstacle>,
 }
@@ -108,27 +108,27 @@ pub struct KeptSets {
 pub struct KeptSet {
     pub kept: Vec<usize>,
     pub gated: Vec<usize>,
-    /// The places of random sets of as many heads.
+    /// Random sets of at least as many heads as `kept`.
     pub random: Vec<Vec<usize>>,
 }
 
 impl KeptSet {
-    /// The places of the heads with a gate that are gone where these alone are kept.
+    /// Places of the gated heads to remove so that only `kept` remain.
     pub fn without(&self, kept: &[usize]) -> Vec<usize> {
         self.gated.iter().copied().filter(|place| !kept.contains(place)).collect()
     }
 }
 
 impl KeptSets {
-    /// The sets of these fits, the ones of even blocks first, with random sets beside them in which heads of layers that share their
-    /// weights (`first_layers`) go together. There are none where either fold has no fits, or there is an obstacle.
+    /// The kept sets of both folds, with random sets for comparison that keep heads of weight-sharing layers (`first_layers`)
+    /// together. Empty if a fold has no fits or there is an obstacle.
     pub fn new(folds: [&FoldFits; 2], obstacle: Option<Obstacle>, first_layers: &[usize]) -> Self {
         let is_fitted = |fold: &FoldFits| fold.each().next().is_some();
         if obstacle.is_some() || !folds.into_iter().all(is_fitted) {
             return Self { folds: Vec::new(), obstacle };
         }
         let set = |fold: &FoldFits| {
-            // Kept by any number of fits, 0 too: all that have a gate.
+            // `kept_by(0)` lists every head with a gate.
             let (kept, gated) = (fold.kept_by(KEPT_BY), fold.kept_by(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }
@@ -137,7 +137,7 @@ impl KeptSets {
     }
 }
 
-/// A random set of `count` of these heads at least: a head comes with those that share its weights.
+/// A random set of at least `count` gated heads; heads that share weights are drawn together.
 fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_layers: &[usize]) -> Vec<usize> {
     let first = |place: usize| {
         let (layer, head) = grid.at(place);
@@ -156,7 +156,7 @@ fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_la
 }
 
 impl Removals for KeptSets {
-    /// All heads but each set, and all heads.
+    /// Removal of the gated heads outside each set, and of all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
             set.random.iter().chain([&set.kept]).map(|kept| heads_at(grid, &set.without(kept))).collect()

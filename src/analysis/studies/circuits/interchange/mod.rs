@@ -1,4 +1,4 @@
-//! Activation patching: which heads carry a task's answer to a corrupted text (docs/methodology/interchange.md).
+//! Activation patching: which heads carry a task's answer from a text to its corrupted version (docs/methodology/interchange.md).
 
 mod section;
 mod sums;
@@ -15,7 +15,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use section::InterchangeResult;
 use sums::{ExchangedItem, HeadsAlone, InterchangeSums, Items};
 
-/// Contexts of heads that are exchanged between a text and its corrupted text.
+/// Exchange of head contexts between a text and its corrupted version.
 pub struct Interchange;
 
 impl Study for Interchange {
@@ -45,7 +45,7 @@ impl Study for Interchange {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &InterchangeSums = observed.sums();
         let result = InterchangeResult::new(sums, observed.left_out(), context);
-        // Shares of what may be nothing say nothing.
+        // Shares of a gap that may be 0 are meaningless.
         let known = |value: Fraction| if result.gap_is_shown { value } else { Fraction::NONE };
         let cells = |items: &Items, head: Option<usize>| values(items, head).into_iter().map(known).collect();
         let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, cells);
@@ -59,7 +59,7 @@ fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| share(items, |item| head.map_or(0.0, |head| (metric.value)(item, head)))).collect()
 }
 
-/// The sum over items of a change in the score over that of the gap.
+/// A change in the score, summed over items, as a share of the summed gap.
 fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
     let sum = |part: &dyn Fn(&ExchangedItem) -> f64| items.values().map(part).sum::<f64>();
     let units = items.values().filter(|item| item.is_first).count() as u64;

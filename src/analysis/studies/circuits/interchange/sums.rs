@@ -1,4 +1,4 @@
-//! The score of each item over its text and its corrupted text, with the contexts of each head exchanged between the two.
+//! Scores of each item on its text and its corrupted text, unchanged and with each head's contexts exchanged between the two.
 
 use std::collections::BTreeMap;
 
@@ -29,20 +29,20 @@ impl Removals for HeadsAlone {
     }
 }
 
-/// The items of a block by their numbers: the two texts of an item are two sequences.
+/// The items of a block by number; the two texts of an item are two sequences.
 pub type Items = BTreeMap<u64, ExchangedItem>;
 
 pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExchangedItem {
-    /// Whether it is the first of its unit.
+    /// Whether the item is the first of its sampling unit.
     pub is_first: bool,
     pub corruption: Option<String>,
-    /// Tokens of its text, without special ones, and how many the corruption changes.
+    /// Number of non-special tokens of the text, and number of tokens that the corruption changes.
     pub tokens: [u64; 2],
     pub positions: ExchangedPositions,
-    /// `[text, corrupted text][1 + heads]`: as it is, then with each head exchanged.
+    /// `[text, corrupted text][1 + heads]`: unchanged, then with each head's contexts exchanged.
     scores: [Vec<ExactSum>; 2],
 }
 
@@ -58,12 +58,12 @@ impl ExchangedItem {
         self.score(CLEAN, None) - self.score(CORRUPTED, None)
     }
 
-    /// How much of that a head restores in the corrupted text by its contexts of the clean one.
+    /// Rise of the corrupted text's score when the head has its contexts of the clean text.
     pub fn restored(&self, head: usize) -> f64 {
         self.score(CORRUPTED, Some(head)) - self.score(CORRUPTED, None)
     }
 
-    /// How much of that a head destroys in the clean text by its contexts of the corrupted one.
+    /// Fall of the clean text's score when the head has its contexts of the corrupted text.
     pub fn destroyed(&self, head: usize) -> f64 {
         self.score(CLEAN, None) - self.score(CLEAN, Some(head))
     }
@@ -93,7 +93,7 @@ impl Quantity for Items {
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
         let part = sequence.item.as_ref()?;
         let ScoreRule::Against(foil) = part.rule else { return None };
-        // The corrupted text follows the text, which alone knows how it was corrupted.
+        // The clean text comes first and alone holds the corruption.
         let text = if part.corruption.is_some() { CLEAN } else { CORRUPTED };
         if let Some(corruption) = &part.corruption {
             let none = vec![ExactSum::default(); 1 + variants];
@@ -116,7 +116,7 @@ impl Quantity for Items {
         let Some(token) = state.scored.iter().find(|token| token.position == position) else { return };
         let logit = |token: u32| f64::from(logits[token as usize]);
         let item = self.get_mut(&state.index).expect("its text came first");
-        // The normalisation of both probabilities is the same.
+        // The softmax normalisation cancels in the difference of log-probabilities.
         item.scores[state.text][variant.map_or(0, |variant| variant + 1)] += logit(token.truth) - logit(state.foil);
     }
 

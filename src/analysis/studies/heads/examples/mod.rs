@@ -1,4 +1,4 @@
-//! Sentences that show what labels say: the best, a typical and a failing one of each head (docs/methodology/examples.md).
+//! Example sentences for labels: the best, a typical and the worst sentence of each head (docs/methodology/examples.md).
 
 mod section;
 mod sums;
@@ -11,7 +11,7 @@ use sums::ExampleSums;
 
 pub struct ExampleSentences;
 
-/// The first of these tokens that the vocabulary has, else how it is called here.
+/// The first of `tokens` that the vocabulary has, or else `otherwise`.
 fn written(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
     tokens.into_iter().find(|token| (subject.token_id)(token).is_some()).unwrap_or(otherwise).to_owned()
 }

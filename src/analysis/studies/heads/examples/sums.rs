@@ -1,4 +1,4 @@
-//! The sentences that show best, most typically and worst what each label says, found while the corpus runs, and how they are drawn.
+//! Selection of each label's best, most typical and worst example sentence in a pass over the corpus, with data to draw them.
 
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
@@ -18,26 +18,26 @@ use crate::study::aim::{Goals, Score};
 use crate::study::instruments::partners::largest;
 use crate::study::upstream::HeadAim;
 
-/// Fewest words of a sentence that is drawn: in shorter ones even attention has more than a seventh on each token.
+/// Fewest words of a drawn sentence: in shorter sentences, uniform attention has more than 1/7 on each token.
 pub const LEAST_WORDS: usize = 5;
 
-/// How a sentence stands to the others of its head.
+/// Rank of an example sentence among the sentences of its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rank {
-    /// The head does in it what its label says about as much as in the whole corpus.
+    /// The head follows its label about as much as in the whole corpus.
     Typical,
-    /// It does it most.
+    /// The head follows its label most.
     Best,
-    /// It does it least.
+    /// The head follows its label least.
     Worst,
 }
 
 impl Rank {
-    /// All of them, in the order in which sentences are given to them: one is not shown twice.
+    /// All ranks, in the order in which they claim sentences: no sentence is shown twice.
     pub const ALL: [Self; 3] = [Self::Best, Self::Worst, Self::Typical];
 
-    /// The sentences that are kept: as many as have a place of their own when those before have taken theirs.
+    /// Number of candidates to keep, so that one remains after earlier ranks have claimed theirs.
     fn kept(self) -> usize {
         match self {
             Self::Best => 1,
@@ -55,7 +55,7 @@ pub struct Candidate {
     pub drawn: Drawn,
 }
 
-/// The order of sentences: by score, then by more queries, then by their place in the corpus.
+/// Sort key of candidates: distance from the score that the rank wants, then more queries, then position in the corpus.
 type Key = (f64, Reverse<u64>, u64);
 
 fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
@@ -74,12 +74,12 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeadCandidates {
     pub scored: u64,
-    /// The kept sentences by [`Rank::ALL`], each in the order of its rank.
+    /// The candidates of each rank, in the order of [`Rank::ALL`], the best first.
     ranks: [Vec<Candidate>; 3],
 }
 
 impl HeadCandidates {
-    /// A sentence of each rank: the first that no rank before it has. Typical sentences come first.
+    /// One sentence for each rank: the first that no earlier rank has claimed. The typical sentence is listed first.
     pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
         for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
@@ -143,7 +143,7 @@ pub struct ExampleSums {
     pub sentences: u64,
     /// `[aims]`
     pub kept: Vec<HeadCandidates>,
-    /// The place of the first aim that has the same goals in a sentence, `[aims]`.
+    /// For each aim, the place of the first aim with equal goals in every sentence, `[aims]`.
     #[serde(skip)]
     alike: Vec<usize>,
 }
@@ -178,7 +178,7 @@ pub struct ExampleState {
     sentences: Vec<ExampleSentence>,
 }
 
-/// A sentence that is short enough, and what each aim is in it, `[aims]`: nothing of those that are like an earlier one.
+/// A sentence that is short enough to draw, with the goals of each aim, `[aims]`; `None` for aims equal to an earlier aim.
 struct ExampleSentence {
     place: usize,
     goals: Vec<Option<Goals>>,
@@ -240,7 +240,7 @@ impl Sums for ExampleSums {
                     let units = sentence.units(sequence);
                     Drawn::new((sequence, &units), goals, view, words, self.from, &self.special)
                 };
-                // The sentences of a window follow each other.
+                // Sentences of a window have consecutive numbers.
                 kept.offer(aimed.mean, sequence.index + sentence.place as u64, score, draw);
             }
         }
@@ -254,36 +254,36 @@ impl Sums for ExampleSums {
     }
 }
 
-/// The most words of a drawn sentence: this many fit side by side on a card of the page, and a page of 12 x 12 heads,
-/// half of them with three such sentences, stays below 1 MB.
+/// Most words of a drawn sentence: this many fit side by side on a card of the page. A page of 12 x 12 heads, half of them with
+/// three such sentences, stays below 1 MB.
 pub const MOST_WORDS: usize = 16;
 
-/// Most letters of a word that are kept: the words of treebanks are shorter, addresses of web pages are not.
+/// Letters kept of a word: words of treebanks are shorter, URLs are longer.
 const MOST_LETTERS: usize = 24;
 
-/// Most special tokens beside the words: two around a sentence, and a few of unusual tokenizers.
+/// Most special tokens of a drawn sentence: two around it, and a few more from unusual tokenizers.
 const MOST_SPECIAL: usize = 8;
 
 /// A sentence with the attention of one head, by units: its words and its special tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drawn {
-    /// The text of each unit, `[units]`; of a word of more than 24 letters the beginning.
+    /// The text of each unit, `[units]`, cut after 24 letters.
     pub units: Vec<String>,
-    /// The unit that each unit attends to most, `[units]`. With a label of arcs the word that it attends to most, or, of
-    /// `head->dep`, that attends to it most. Of special tokens themselves: they are not asked.
+    /// The unit that each unit attends to most, `[units]`. With a label of arcs: the word that the unit attends to most, or, for
+    /// `head->dep`, the word that attends to the unit most. For a special token: the token itself.
     pub to: Vec<usize>,
-    /// Attention to each unit, `[units]`; 0 of special tokens.
+    /// Attention between each unit and its unit in `to`, `[units]`; 0 for special tokens.
     pub weights: Vec<f64>,
-    /// Units that go where the label says.
+    /// Units whose unit in `to` is right by the label.
     pub right: Vec<usize>,
-    /// Units that go elsewhere than the label says.
+    /// Units whose unit in `to` is wrong by the label.
     pub wrong: Vec<usize>,
-    /// The gold head of each unit, `[units]`; itself where it has none. Empty without a tree.
+    /// The gold head of each unit, `[units]`; the unit itself where it has no head. Empty without a tree.
     pub heads: Vec<usize>,
 }
 
 impl Drawn {
-    /// A sentence, the units of a sequence, with a head's attention; `special` are the first special token and separators.
+    /// Draws the `units` of a sentence with a head's attention; `special` has texts for the first special token and separators.
     pub fn new(
         (sequence, units): (&Sequence, &Units),
         goals: &Goals,
@@ -315,7 +315,7 @@ impl Drawn {
             TokenKind::FirstSpecial | TokenKind::First => special[0].clone(),
             TokenKind::Separator => special[1].clone(),
             TokenKind::OtherSpecial => "[special]".to_owned(),
-            // What stands before a sentence in its window.
+            // Text before the sentence in its window.
             TokenKind::Text | TokenKind::Punctuation => "…".to_owned(),
         });
         let heads = units.heads(sequence).into_iter().enumerate().map(|(unit, head)| head.unwrap_or(unit)).collect();

@@ -1,5 +1,5 @@
-//! Linear discriminants of one or two blocks of features, from sums (Fisher 1936; Hastie et al. 2009, section 4.3), and trained
-//! classifiers at work: scores of words, and the class of the largest.
+//! Linear discriminants on one or two blocks of features, computed from sums (Fisher 1936; Hastie et al. 2009, section 4.3), and
+//! prediction with the trained classifiers.
 
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
@@ -7,11 +7,11 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     features: usize,
-    /// `[features, columns]`, the tasks' classes side by side.
+    /// `[features, columns]`, one column for each class of each task.
     weights: Vec<f32>,
     /// `[columns]`
     bias: Vec<f32>,
-    /// The tasks, each with its columns and the class of each.
+    /// The tasks by number, each with the classes of its columns.
     parts: Vec<(usize, Vec<usize>)>,
 }
 
@@ -37,8 +37,8 @@ impl Stack {
         self.bias.len()
     }
 
-    /// Scores words, whose features are `[words, features]` with `stride`, and gives `of` the task, the word and the class of
-    /// the largest score, the first of equal ones. `beside` is what is added to the scores.
+    /// Calls `of` with each task, word and predicted class: the class of the largest score, ties going to the first. Features are
+    /// `[words, features]` with `stride`; `beside` is added to the scores.
     pub fn classify(
         &self,
         (rows, words, stride): (&[f32], usize, usize),
@@ -76,7 +76,7 @@ impl Stack {
     }
 }
 
-/// The products of the embeddings of kinds of words with weights, `[kinds, columns]`.
+/// Products of the distinct word embeddings (`kinds`) with the weights, `[kinds, columns]`.
 fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: usize, scores: &mut Vec<f32>) {
     scores.clear();
     scores.resize(kinds * columns, 0.0);
@@ -98,7 +98,7 @@ pub struct KindScores<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
     pub alone: Stack,
-    /// On embedding and contexts: the part of the contexts.
+    /// Classifiers on embedding and context together: the weights of the context.
     pub together: Stack,
     pub control: Stack,
 }
@@ -106,13 +106,13 @@ pub struct HeadProbes {
 #[derive(Clone, Debug, Default)]
 pub struct LayerProbes {
     pub input: Stack,
-    /// The part of embeddings in the classifiers on embedding and contexts, of all heads, `[embedding, heads * columns]`.
+    /// Embedding weights of all heads' classifiers on embedding and context, `[embedding, heads * columns]`.
     pub beside: Vec<f32>,
     pub heads: Vec<HeadProbes>,
 }
 
 impl LayerProbes {
-    /// The scores that embeddings of kinds of words add to those on embedding and contexts, `[kinds, heads * columns]`.
+    /// Embedding part of the scores of the classifiers on embedding and context, `[kinds, heads * columns]`.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns = self.heads.iter().map(|head| head.together.columns()).sum();
         score_kinds((embeddings, kinds), &self.beside, columns, scores);
@@ -125,17 +125,17 @@ impl LayerProbes {
     }
 }
 
-/// Added to the diagonal of a covariance that is scaled to a mean of 1 on it.
+/// Ridge on the diagonal of the covariance, which is scaled to a mean diagonal of 1.
 pub const RIDGE: f64 = 1e-3;
 
-/// A block of features whose variance within classes is a smaller share of their mean square does not vary: it is rounding.
+/// Features count as constant if the within-class variance is a smaller share of the mean square: the rest is rounding.
 const CONSTANT: f64 = 1e-9;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counts {
     /// The classes, ascending.
     pub classes: Vec<usize>,
-    /// Their words, above 0.
+    /// Number of words of each class, above 0.
     pub words: Vec<f64>,
 }
 
@@ -158,7 +158,7 @@ impl Counts {
         self.total() - self.classes.len() as f64
     }
 
-    /// `sum / sqrt(words)` of each class: rows whose products with themselves are the products between classes.
+    /// `sum / sqrt(words)` of each class, `[classes, size]`: its columns' Gram matrix is the uncentred between-class scatter.
     fn rooted(&self, sums: &[Vec<f64>]) -> Vec<f64> {
         let rows = sums.iter().zip(&self.words);
         rows.flat_map(|(sum, words)| sum.iter().map(move |value| value / words.sqrt())).collect()
@@ -168,30 +168,30 @@ impl Counts {
 /// A linear classifier: the score of a class is `x · weights + bias`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearClassifier {
-    /// `[features, classes]`, of the features as they are.
+    /// `[features, classes]`, for unscaled features.
     pub weights: Vec<f64>,
     /// `[classes]`
     pub bias: Vec<f64>,
 }
 
-/// A block of features: means of classes and covariance within them, scaled so that its trace is its dimension.
+/// A block of features: class means and within-class covariance, scaled so that the trace of the covariance is its dimension.
 #[derive(Clone, Debug)]
 pub struct Block {
     size: usize,
-    /// The factor of the features; 0 where they do not vary.
+    /// Scaling factor of the features; 0 for constant features.
     scale: f64,
-    /// The mean of all words, of the features as they are, `[size]`.
+    /// Mean of the unscaled features over all words, `[size]`.
     centre: Vec<f64>,
-    /// The means of classes less that of all words, scaled, `[size, classes]`.
+    /// Class means less the overall mean, scaled, `[size, classes]`.
     means: Vec<f64>,
-    /// The covariance within classes, scaled, with the ridge on its diagonal, `[size, size]`.
+    /// Within-class covariance, scaled, plus the ridge, `[size, size]`.
     covariance: Vec<f64>,
     /// `sum / sqrt(words)` of each class, `[classes, size]`.
     rooted: Vec<f64>,
 }
 
 impl Block {
-    /// A block from the products of all words' features, `[size, size]`, and the sums of each class, `[size]`.
+    /// A block from the summed products of all words' features, `[size, size]`, and the feature sums of each class, `[size]`.
     pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
         let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
         let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
@@ -250,7 +250,7 @@ fn squares(half: &[f64], classes: usize) -> Vec<f64> {
 }
 
 impl Anchor {
-    /// Factorises the covariance of a block; `None` if that is not positive definite, as of numbers that are none.
+    /// Factorises the covariance of a block; `None` if the covariance is not positive definite, for example because of NaN.
     pub fn new(mut block: Block, counts: &Counts) -> Option<Self> {
         let factor = Cholesky::new(std::mem::take(&mut block.covariance), block.size)?;
         let mut half = block.means.clone();
@@ -258,7 +258,7 @@ impl Anchor {
         Some(Self { block, factor, half })
     }
 
-    /// The discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`, all from the mean of all words on.
+    /// The discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`, with `x` and `μ` centred at the overall mean.
     pub fn alone(&self, counts: &Counts) -> LinearClassifier {
         let classes = counts.classes.len();
         let mut weights = self.half.clone();
@@ -268,10 +268,10 @@ impl Anchor {
         LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
     }
 
-    /// The columns for classifiers with other blocks: `U⁻ᵀ` times the covariance within classes, `[size, columns]`, of
-    /// this block with the others, from the products of their features over all words, `[size, columns]`.
+    /// The columns for [`Anchor::with`]: `U⁻ᵀ` times the within-class cross-covariance of this block with the others,
+    /// `[size, columns]`. `crosses` has the products of their features over all words, `[size, columns]`.
     ///
-    /// Each of the other blocks has `columns / others.len()` of the columns.
+    /// Each other block has `columns / others.len()` columns.
     pub fn beside(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
         let (size, classes) = (self.block.size, counts.classes.len());
         let columns = crosses.len() / size.max(1);
@@ -297,13 +297,13 @@ impl Anchor {
         crosses
     }
 
-    /// The discriminant of this block and another together: the weights of this block's features, and the classifier of
-    /// the other's, whose bias is that of both. `lower` has the columns of the other block from [`Anchor::beside`],
-    /// `[size, other.size]` with this step. The classifier has only the classes' shares if a number is not finite.
+    /// The joint discriminant of this block and `other`: this block's weights, and a classifier on `other` with the joint bias.
+    /// `lower` has the columns of `other` from [`Anchor::beside`], `[size, other.size]` with stride `step`. If the covariance is
+    /// not positive definite, the classifier has only the class priors.
     pub fn with(&self, other: &Block, (lower, step): (&[f64], usize), counts: &Counts) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
         let beside = Matrix::strided(lower, size, other.size, step);
-        // The other block's covariance and means without this one's part.
+        // Regresses this block out of the other: first of its covariance (the Schur complement), below of its means.
         let mut left = vec![0.0; other.size * other.size];
         multiply(MatrixMut::new(&mut left, other.size, other.size), beside.transposed(), beside);
         left.iter_mut().zip(&other.covariance).for_each(|(left, covariance)| *left = covariance - *left);

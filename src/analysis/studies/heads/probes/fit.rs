@@ -8,16 +8,16 @@ use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths
 use crate::study::instruments::vector_sums::VectorSums;
 use crate::system::parallel::in_parallel;
 
-/// The fewest training words for each dimension of the features; with fewer a discriminant fits its words.
+/// Fewest training words per feature dimension; with fewer, a discriminant overfits.
 pub const WORDS_A_DIMENSION: u64 = 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskClasses {
-    /// Their names, ascending.
+    /// Class names, ascending.
     pub names: Vec<String>,
-    /// The words of each fold that have one.
+    /// Number of words with a class in each fold.
     pub words: [u64; 2],
-    /// The class that the control task gives each bucket of forms; empty where no word has a class.
+    /// The class that the control task gives each bucket of word forms; empty where no word has a class.
     pub control: Vec<usize>,
 }
 
@@ -41,14 +41,14 @@ impl TaskClasses {
         }
     }
 
-    /// Whether the words of both folds can train a classifier on this many features, and are more than the classes.
+    /// Whether both folds have enough words for a classifier on this many features, and more words than classes.
     pub fn can_train(&self, features: usize) -> bool {
         let least = (WORDS_A_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
         features > 0 && self.words.iter().all(|&words| words >= least)
     }
 }
 
-/// The class of each bucket: that at the middle of the bucket in the classes put end to end, each as long as its share.
+/// The control class of each bucket. Buckets divide a line evenly, classes by their shares: a bucket's midpoint has its class.
 fn control_classes(words: &[u64]) -> Vec<usize> {
     let total: u64 = words.iter().sum();
     let mut ends = words.iter().scan(0, |end, &words| {
@@ -58,7 +58,7 @@ fn control_classes(words: &[u64]) -> Vec<usize> {
     let (mut class, mut end) = (0, ends.next().unwrap_or_default());
     let buckets = BUCKETS as u128;
     let of_bucket = |bucket: u128| {
-        // (bucket + 1/2) / buckets of all words, twice, to stay with whole numbers.
+        // The midpoint is (bucket + 1/2) / buckets * total; both sides are doubled to stay with integers.
         while (2 * bucket + 1) * u128::from(total) >= 2 * buckets * end {
             let Some(next) = ends.next() else { break };
             (class, end) = (class + 1, next);
@@ -73,8 +73,8 @@ pub struct FoldProbes {
     pub majority: Vec<Option<usize>>,
     pub forms: Vec<HashMap<Form, usize>>,
     pub embedding: Stack,
-    /// On the embeddings of a word and of both neighbours, as a layer of one head: `beside` is the part of the word's
-    /// own embedding, `[embedding, columns]`; `heads[0].together` that of both neighbours, `2 * embedding` features.
+    /// Classifiers on the embeddings of a word and its two neighbours, stored as a layer of one head. `beside` has the weights of
+    /// the word's embedding, `[embedding, columns]`; `heads[0].together` those for both neighbours, `2 * embedding` features.
     pub neighbours: LayerProbes,
     pub layers: Vec<LayerProbes>,
 }
@@ -107,7 +107,7 @@ struct Training<'a> {
 struct Task {
     number: usize,
     counts: Counts,
-    /// The classifier on embeddings; `None` if there are none, or too few words.
+    /// The classifier on embeddings; `None` without embeddings or with too few words.
     anchor: Option<Anchor>,
 }
 
@@ -133,7 +133,7 @@ impl Training<'_> {
         Counts::new(&self.tasks[task].names.iter().map(words).collect::<Vec<_>>())
     }
 
-    /// The most frequent class; of equally frequent ones the first.
+    /// The most frequent class; ties go to the first.
     fn majority(&self, task: usize) -> Option<usize> {
         let Counts { classes, words } = self.counts(task);
         let best = classes.into_iter().zip(words).reduce(|best, other| if other.1 > best.1 { other } else { best });
@@ -159,14 +159,14 @@ impl Training<'_> {
         task.counts.classes.iter().map(|&class| of(&classes[&names[class]])).collect()
     }
 
-    /// Products of all words of a task, `[len]`.
+    /// Products summed over all words of a task, `[len]`.
     fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
         let mut products = vec![0.0; len];
         self.fold.of_task(task).for_each(|moments| add(moments, &mut products));
         products
     }
 
-    /// Features of this width of all words of a task, which begin at this place of the sums of a class.
+    /// A block of features over all words of a task; `at` is where its `width` features begin in the sums of a class.
     fn features(
         &self,
         task: &Task,
@@ -276,7 +276,7 @@ impl Training<'_> {
     }
 }
 
-/// The weights of all heads, `[features, heads * columns]`; of each head those of its tasks, with their columns.
+/// Concatenates weights to `[features, heads * columns]`; `heads` has the number of columns and the weights by head and task.
 #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
 fn side_by_side(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
     let rows = (0..features).flat_map(|feature| {

@@ -31,7 +31,7 @@ struct Measuring<'a> {
     context: &'a EstimationContext,
     total: Hits,
     words: PerBlock,
-    /// Whether words trained classifiers on embeddings, inputs of layers, contexts, embeddings and contexts, and neighbours too.
+    /// Whether classifiers were trained on embeddings, layer inputs, contexts, embedding + context, embedding + neighbours.
     trained: [bool; 5],
     both: bool,
 }

@@ -1,4 +1,4 @@
-//! The vectors of the words of a pack, layer by layer: enough words for efficient products of matrices.
+//! Word vectors of a pack, layer by layer: a pack has enough words for efficient matrix products.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub struct RowPlace {
     pub row: usize,
 }
 
-/// The state of a sequence: its number among the sequences of the pack that have words, and its words.
+/// State of a sequence: its classified words, and its number among the sequences of the pack with such words.
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
@@ -32,18 +32,18 @@ pub struct WordRow {
     pub tokens: WordSpan,
 }
 
-/// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
+/// Words of a pack that are summed or scored together. The vectors of a word are means over its tokens.
 #[derive(Clone, Debug, Default)]
 pub struct WordGroup<K> {
     pub key: K,
     pub words: usize,
-    /// The embeddings, `[kinds, embedding]`: words of the same tokens are of one kind.
+    /// Distinct embeddings, `[kinds, embedding]`: words with equal tokens are of one kind.
     pub embeddings: Vec<f32>,
     /// The kind of each word; empty if the encoder gives no access to embeddings.
     pub kinds: Vec<usize>,
     /// The embeddings of the words before and after each, `[words, 2, embedding]`; zeros at the ends of a sequence.
     pub neighbours: Vec<f32>,
-    /// The kinds by their tokens, and their shares in these.
+    /// The kinds, by token ids and, for words that share a token, their shares in the tokens.
     known: HashMap<Box<[u32]>, usize>,
     /// The input of the layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
@@ -67,7 +67,7 @@ impl<K> WordGroup<K> {
         let span = &words[word];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
         if !span.is_whole() {
-            // Words of the same tokens and shares are of one kind. No token has so high an id.
+            // Words with equal tokens and shares are of one kind. Shares are coded as ids above all token ids.
             let shares = [span.first, span.last].into_iter().flat_map(f64::to_le_bytes);
             key.to_mut().extend(shares.map(|byte| u32::MAX - u32::from(byte)));
         }
@@ -98,7 +98,7 @@ impl<K: Default + PartialEq> Pack<K> {
         Some(PackState { number: self.begun - 1, words })
     }
 
-    /// A row for a word in the group with this key, which keeps the embeddings of the word and of its neighbours, if there are any.
+    /// Adds a row for a word to the group with this key, with the embeddings of the word and its neighbours if available.
     pub fn place(&mut self, key: K, embeddings: Option<&WordEmbeddings>, sequence: &Sequence, word: usize) -> WordRow {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             self.groups.push(WordGroup { key, ..WordGroup::default() });
@@ -112,7 +112,7 @@ impl<K: Default + PartialEq> Pack<K> {
         WordRow { at: RowPlace { group, row: of_key.words - 1 }, tokens: sequence.words[word].clone() }
     }
 
-    /// Keeps the vectors of the words of a sequence; the layer if all its heads are seen in all sequences.
+    /// Keeps the vectors of a sequence's words. Returns the layer once all its heads were seen in all sequences.
     pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
         match event {
             Event::HiddenStates { layer, states } if *layer < grid.layers => self.input(&state.words, *states),
@@ -147,7 +147,7 @@ impl<K: Default + PartialEq> Pack<K> {
     }
 }
 
-/// The mean of the rows of a word's tokens by its shares in them, in f64.
+/// Mean over the rows of a word's tokens, weighted by the word's shares in them, computed in f64.
 fn mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a [f32]) {
     if span.len() == 1 {
         into.copy_from_slice(row(span.start()));

@@ -1,4 +1,4 @@
-//! How many words the classifiers of one fold get right in the other.
+//! Number of words that the classifiers trained on one fold get right in the other fold.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub struct ProbeScores {
 struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
-    /// The words of each fold, by its number.
+    /// The words of the pack, grouped by fold.
     pack: Pack<usize>,
     words: Vec<Vec<Word>>,
     scores: [Vec<f32>; 2],
@@ -66,7 +66,7 @@ struct ScoreBuffers {
 #[derive(Clone, Debug)]
 struct Word {
     block: usize,
-    /// Its class in each task; `None` for tasks in which it has no class.
+    /// The word's class in each task; `None` where it has no class.
     classes: Vec<Option<usize>>,
     bucket: usize,
 }
@@ -80,7 +80,7 @@ impl ProbeScores {
         Self { grid, tasks, blocks, at_work: ScoreBuffers { probes: Arc::new(probes), ..ScoreBuffers::default() } }
     }
 
-    /// Scores the words of the pack as they are in a layer, all heads of which were seen.
+    /// Scores the words of the pack in a layer, once all heads of the layer were seen.
     fn score_layer(&mut self, layer: usize) {
         let Self { grid, blocks, at_work, .. } = self;
         let ScoreBuffers { probes, pack, words, scores, .. } = at_work;

@@ -1,5 +1,4 @@
-//! The sums over the words of a corpus, from which discriminants are computed, and the tasks of probes: which class a
-//! word has.
+//! Sums over the words of a corpus for linear discriminants, and the probing tasks, which assign classes to words.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +19,13 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
 use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
-/// The most classes of a task: of more, as lemmas have, each has too few words, and their means would fill memory.
+/// Most classes of a task. With more classes, such as lemmas, each has too few words, and the class means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
-/// The tasks of a word, a bit each.
+/// Bit set of the tasks in which a word has a class.
 type Mask = u8;
 
-/// The most tasks: their sums are kept by which of them a word has classes of.
+/// Most tasks: sums are kept apart for each set of tasks in which a word can have a class.
 pub const MOST_TASKS: usize = 6;
 
 pub fn fold_of(family: u64) -> usize {
@@ -36,7 +35,7 @@ pub fn fold_of(family: u64) -> usize {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
     pub classes: BTreeMap<String, ClassSums>,
-    /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
+    /// Whether the task has more than [`MOST_CLASSES`] classes; then none is kept.
     pub is_crowded: bool,
 }
 
@@ -74,7 +73,7 @@ impl Merge for TaskSums {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
-    /// The tasks that words have classes of.
+    /// Sums by the set of tasks in which the words have a class.
     pub moments: BTreeMap<Mask, Moments>,
     pub tasks: Vec<TaskSums>,
 }
@@ -91,7 +90,7 @@ impl FoldSums {
 pub struct ProbeSums {
     pub grid: HeadGrid,
     pub tasks: Vec<String>,
-    /// The widths of the vectors, once a word was seen.
+    /// Vector widths; `None` until a word was seen.
     pub widths: Option<Widths>,
     pub folds: [FoldSums; 2],
     #[serde(skip)]
@@ -102,9 +101,9 @@ pub struct ProbeSums {
 struct PackBuffers {
     embeddings: Option<WordEmbeddings>,
     pack: Pack<(usize, Mask)>,
-    /// The words of each class, by fold, task and name.
+    /// The words of each class, by fold, task and class name.
     classes: BTreeMap<(usize, usize, String), Vec<RowPlace>>,
-    /// The words of each bucket, by group and number.
+    /// The words of each bucket, by group and bucket number.
     buckets: BTreeMap<(usize, u8), Vec<RowPlace>>,
     products: Vec<f64>,
 }
@@ -190,7 +189,7 @@ fn add_products<K>(
             );
             moments.neighbour_crosses.add_products(products);
         }
-        // The sum over words of a product with their embedding: over kinds, of a product with what their words sum up to.
+        // Words of one kind share an embedding, so their contexts are summed before the product.
         let contexts = by_kind(&contexts, all, group);
         products.resize(embedding * all, 0.0);
         multiply(MatrixMut::new(products, embedding, all), own.transposed(), Matrix::new(&contexts, kinds, all));
@@ -210,7 +209,7 @@ fn doubled(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// The sums of the rows of the words of each kind, `[kinds, width]`.
+/// Sum over the words of each kind, `[kinds, width]`.
 fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
     let mut sums = vec![0.0; group.count_kinds() * width];
     for (row, kind) in rows.chunks_exact(width).zip(&group.kinds) {
@@ -219,7 +218,7 @@ fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
     sums
 }
 
-/// The sum of the rows of some words; `rows` says in which vectors a word's is, and which of them it is.
+/// Sum over words of their rows; `rows` gives the vectors with a word's row, and the row's index.
 fn sum_of<'a>(words: &[RowPlace], width: usize, rows: impl Fn(&RowPlace) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for (vectors, row) in words.iter().map(rows) {
@@ -308,13 +307,13 @@ pub struct Widths {
 pub struct ClassSums {
     pub words: u64,
     pub forms: BTreeMap<Form, u64>,
-    /// The sum of their embeddings.
+    /// Summed word embeddings, `[embedding]`.
     pub embeddings: VectorSums,
     /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
     pub neighbours: VectorSums,
-    /// The sum of what goes into the layers, `[layers, hidden]`.
+    /// Summed layer inputs, `[layers, hidden]`.
     pub inputs: VectorSums,
-    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
+    /// Summed contexts of all heads, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
@@ -332,16 +331,16 @@ impl ClassSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
     pub words: u64,
-    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
+    /// Summed contexts of all heads, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
 merge_fields!(BucketSums { words, contexts });
 
-/// Sums over words that have classes of the same tasks, in one fold.
+/// Sums over the words of one fold that have a class in exactly one set of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
-    /// Products of embeddings with themselves: the same for all heads.
+    /// Products of embeddings with themselves, shared by all heads.
     pub embeddings: VectorSums,
     /// Products of the embeddings of both neighbours with themselves.
     pub neighbours: VectorSums,
@@ -396,13 +395,14 @@ pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<
     [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
 }
 
-/// The buckets of forms: a control task gives all forms of one the same class.
+/// Number of buckets of word forms; a control task gives all forms of a bucket one class.
 ///
-/// The classes of a control task have shares that are whole 128ths; twice as many buckets would cost a third more room than
-/// all classes of a treebank take.
+/// Shares of control classes are thus multiples of 1/128. Twice as many buckets would take a third more memory than all classes
+/// of a treebank.
 pub const BUCKETS: usize = 128;
 
-/// A form without its case, as eight bytes of SHA-256, for the control task and the most frequent class; no count, so signed.
+/// Hash of a lower-cased form (eight bytes of SHA-256), for the control task and the form's most frequent class. Signed, because
+/// it is not a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Form(pub i64);
 

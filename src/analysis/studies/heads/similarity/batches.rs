@@ -1,4 +1,4 @@
-//! Batches of tokens of different sentences: what debiased HSIC is summed over.
+//! Batches of tokens from different sentences, over which debiased HSIC is summed.
 
 use std::ops::Range;
 
@@ -8,21 +8,21 @@ use super::compare::HeadPairs;
 use crate::linalg::lanes::dot;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// The outputs of all heads for the tokens of text of a pack, compared in batches of tokens of different sentences.
+/// Outputs of all heads for the text tokens of a pack, compared in batches of tokens from different sentences.
 ///
-/// Heads are shown layer by layer: the outputs of a layer become kernels as soon as all of them are there.
+/// Heads arrive layer by layer: the outputs of a layer become kernels once the layer is complete.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     /// The block of the first sentence.
     block: usize,
-    /// The number of the first token of each sentence.
+    /// Index in the pack of each sentence's first token.
     starts: Vec<usize>,
     deal: BatchAssignment,
-    /// How often a head of the layer at work was shown, of all its heads in all sentences.
+    /// Pairs of head and sentence of the current layer seen so far.
     shown: usize,
-    /// `[heads, tokens, head_dim]`: the contexts of the layer at work, tokens in the order of batches.
+    /// `[heads, tokens, head_dim]`: contexts of the current layer, tokens in the order of batches.
     contexts: Vec<f32>,
-    /// The values times the Gram matrix of the head's output projection.
+    /// As `contexts`, times the Gram matrix of the head's output projection.
     products: Vec<f32>,
     heads: usize,
     /// The centred kernels of each batch, `[heads, pairs of tokens]`.
@@ -34,17 +34,16 @@ pub struct Batches {
     pub block: usize,
     pub count: u64,
     pub tokens: u64,
-    /// The sum of `(n - 3) HSIC1` for each pair of heads, and for each with itself.
+    /// Summed `(n - 3) HSIC1` of each pair of heads, pairs of a head with itself included.
     pub covariances: Vec<f64>,
 }
 
 /// HSIC1 divides by `n (n - 3)`, so a batch has at least this many tokens.
 const LEAST: usize = 4;
 
-/// The assignment of tokens to batches, one after the other, sentence by sentence. There is one batch more than the
-/// longest sentence has tokens.
+/// Round-robin assignment of tokens to batches, sentence by sentence, with one batch more than the longest sentence has tokens.
 ///
-/// So no batch has two tokens of a sentence, and sentences of equal length do not put the same position into the same batch.
+/// So no batch has two tokens of a sentence, and sentences of equal length put a position into different batches.
 #[derive(Clone, Copy, Debug, Default)]
 struct BatchAssignment {
     tokens: usize,
@@ -70,7 +69,7 @@ impl BatchAssignment {
 }
 
 impl Outputs {
-    /// Begins a sentence of a block with this many tokens of text; its number. All begin before a head is shown.
+    /// Begins a sentence with this many text tokens and returns its number. All sentences begin before the first head.
     pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
             self.block = block;
@@ -81,7 +80,7 @@ impl Outputs {
         self.starts.len() - 1
     }
 
-    /// Adds what one of the layer's `heads` writes for the tokens of text of a sentence: contexts and products, `[tokens, head_dim]`.
+    /// Adds a head's contexts and products for the text tokens of a sentence, `[tokens, head_dim]` each.
     pub fn add<'a>(
         &mut self,
         sentence: usize,
@@ -123,7 +122,7 @@ impl Outputs {
         self.shown = 0;
     }
 
-    /// Ends the pack of a model with this many heads; it gives nothing without a batch, or if not all heads were shown.
+    /// Ends the pack of a model with this many heads; `None` without a batch or if a head is missing.
     pub fn end(&mut self, heads: usize) -> Option<Batches> {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
@@ -142,7 +141,7 @@ impl Outputs {
             multiply(MatrixMut::new(&mut gram, heads, heads), centred, centred.transposed());
             let mut cells = sums.covariances.iter_mut();
             for (later, row) in gram.chunks_exact(heads).enumerate() {
-                // A pair of tokens is there in both orders.
+                // Each pair of tokens counts in both orders.
                 let values = row[..=later].iter().map(|&value| 2.0 * f64::from(value) / n as f64);
                 values.zip(cells.by_ref()).for_each(|(value, sum)| *sum += value);
             }
@@ -153,7 +152,7 @@ impl Outputs {
     }
 }
 
-/// Takes the mean of some vectors from each: U-centring does so in any case, but in f32 not with all of it.
+/// Centres vectors at their mean. U-centring removes the mean as well, but loses precision in f32 if the mean is large.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn take_mean(rows: &mut [f32], width: usize) {
     let n = rows.len() / width;
@@ -173,11 +172,11 @@ fn take_mean(rows: &mut [f32], width: usize) {
     }
 }
 
-/// `contexts_i · products_j` of all `i < j`, by `j`, then by `i`.
+/// `contexts_i · products_j` for all `i < j`, ordered by `j`, then by `i`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut Vec<f64>) {
     into.clear();
-    // Loops, for what an iterator calls is not compiled for the instruction set.
+    // Loops: closures of iterators would not be compiled for the instruction set.
     for (j, product) in products.chunks_exact(width).enumerate() {
         for context in contexts.chunks_exact(width).take(j) {
             into.push(f64::from(dot(context, product)));
@@ -185,9 +184,8 @@ fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut V
     }
 }
 
-/// Subtracts from each cell of a symmetric matrix without a diagonal the effects of its row and its column on all
-/// cells, without bias (Székely & Rizzo 2014, definition 2), and appends the cells to `centred`; `kernel` has the cells
-/// `i < j`.
+/// U-centres a symmetric matrix without diagonal: subtracts unbiased row and column effects (Székely & Rizzo 2014, definition 2).
+/// The cells `i < j` are in `kernel`; the results are appended to `centred`.
 ///
 /// The inner product of two such matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]

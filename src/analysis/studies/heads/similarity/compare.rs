@@ -1,4 +1,4 @@
-//! Pairs of heads, and whether pairs within one group are more alike than others, by permutation within strata.
+//! Pairs of heads, and a permutation test within strata of whether pairs within one group are more alike than other pairs.
 
 use std::ops::Range;
 
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 
-/// The ways in which heads are dealt out to groups anew: with the real one ten thousand.
+/// Number of random permutations; ten thousand with the observed assignment.
 const PERMUTATIONS: usize = 9999;
 
-/// The seed of the permutations: the year of the first of them (Fisher 1935).
+/// The seed of the permutations: the year of the first permutation test (Fisher 1935).
 const SEED: u64 = 1935;
 
-/// A number of pairs of one group beside that of other pairs of the same stratum.
+/// Pairs of heads within one group compared with the other pairs of their stratum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// Pairs of one group.
+    /// Number of pairs within one group.
     pub pairs: u64,
-    /// The mean over pairs of one group.
+    /// The mean over pairs within one group.
     pub same: f64,
     /// The mean over the other pairs.
     pub others: f64,
-    /// The share of 10,000 ways to deal out the heads of each stratum to groups of these sizes, the real one among them, in
-    /// which pairs of one group are at least as alike: one-sided.
+    /// One-sided permutation p-value: the share of 10,000 assignments in which pairs within one group are at least as alike. Each
+    /// stratum's heads are assigned to groups of these sizes; the real assignment counts.
     #[schemars(range(min = 0, max = 1))]
     pub p: f64,
 }
@@ -37,14 +37,14 @@ pub enum MoreAlike {
     High,
 }
 
-/// Heads, by their places, that are dealt out to groups among themselves; only pairs within one stratum count.
+/// Places of heads that are permuted among each other; only pairs within one stratum count.
 pub type Stratum = Vec<usize>;
 
 pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
     (0..grid.layers).map(|layer| places(grid, layer..layer + 1)).collect()
 }
 
-/// Layers two by two, each with its neighbour; the last of an odd number is left out.
+/// Strata of two neighbouring layers: 0 and 1, 2 and 3, and so on. An unpaired last layer is left out.
 pub fn neighbours(grid: HeadGrid) -> Vec<Stratum> {
     (1..grid.layers).step_by(2).map(|second| places(grid, second - 1..second + 1)).collect()
 }
@@ -53,9 +53,9 @@ fn places(grid: HeadGrid, layers: Range<usize>) -> Stratum {
     (layers.start * grid.heads..layers.end * grid.heads).collect()
 }
 
-/// Holds pairs of heads of one group against the others of their stratum; `values` are in the order of [`HeadPairs`], heads
-/// without a group have none in common. `None` where there are no pairs of the one or of the other kind, or a pair has no
-/// value.
+/// Permutation test of pairs within one group against the other pairs of their stratum. `values` are in the order of
+/// [`HeadPairs`]; heads without a group form no pair within a group. `None` if a pair has no value or either kind of pair is
+/// missing.
 pub fn compare(
     values: &[Option<f64>],
     groups: &[Option<usize>],
@@ -75,11 +75,11 @@ pub fn compare(
     if count == 0 || others == 0 {
         return None;
     }
-    // Dealing out heads to groups is dealing out the places of groups to heads.
+    // Permuting the heads under fixed pairs is equivalent to permuting the groups.
     let sum = |heads: &[usize]| same.iter().map(|&[a, b]| value([heads[a], heads[b]])).sum::<f64>();
     let own: Vec<usize> = (0..groups.len()).collect();
     let (found, total) = (sum(&own), all.iter().map(|&pair| value(pair)).sum::<f64>());
-    // Numbers that differ only by the order of addition are equal.
+    // Tolerance for sums that differ only by the order of addition.
     let slack = 1e-12 * total.abs();
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
     let mut dealt = strata.to_vec();
@@ -98,7 +98,7 @@ pub fn compare(
     Some(Comparison { pairs: count as u64, same: found / count as f64, others: (total - found) / others as f64, p })
 }
 
-/// The pairs of this many heads, in the order of all lists of them: by the later head, then by the earlier.
+/// The pairs of this many heads, in the order of every list of pairs: by the later head, then by the earlier.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadPairs(pub usize);
 
@@ -120,7 +120,7 @@ impl HeadPairs {
         later * later.saturating_sub(1) / 2 + earlier
     }
 
-    /// Its place where pairs of a head and itself are in the list, too.
+    /// Place of a pair in lists that include the pairs of a head with itself.
     pub fn index_with_self(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * (later + 1) / 2 + earlier

@@ -15,9 +15,9 @@ use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
 pub struct MeasuredPairs {
-    /// The Hellinger distance of their attention; none without a token of text.
+    /// Hellinger distance between the attention of each pair; empty without a text token.
     pub distances: Vec<f64>,
-    /// The debiased linear CKA of what they write; `None` where one of the two has no variance, or there is no batch.
+    /// Debiased linear CKA between the outputs of each pair; `None` where a head has no variance, or without a batch.
     pub cka: Vec<Option<f64>>,
     pub median: Option<f64>,
     pub groups: Vec<HeadCluster>,
@@ -34,7 +34,7 @@ impl PairsByBlock<'_> {
         self.0.each(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
     }
 
-    /// Whether two heads are shown, by the 95 % interval, to be nearer to each other than either is to even attention.
+    /// Whether the 95 % intervals show two heads to be nearer to each other than either is to uniform attention.
     pub fn are_nearer_than_even(&self, [a, b]: [usize; 2]) -> bool {
         let (square, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         [a, b].into_iter().all(|head| {
@@ -93,14 +93,14 @@ impl MeasuredPairs {
 /// Clusters are cut at this share of the median distance.
 pub const CUT: f64 = 0.5;
 
-/// The resamples that clusters are drawn by: a share of 80 % of them is known to 3 points.
+/// Number of bootstrap resamples for the stability of clusters: a share of 80 % has a standard error of 3 points.
 pub const DRAWS: usize = 200;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadCluster {
-    /// Their places, ascending.
+    /// Places of the heads, ascending.
     pub places: Vec<usize>,
-    /// The share of the draws with a sentence in which all of them are in one cluster; `None` where nothing was drawn.
+    /// Share of the non-empty resamples in which all heads are in one cluster; `None` without resamples.
     pub together: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ pub fn median(distances: &[f64]) -> Option<f64> {
 }
 
 pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
-    // The crate has the pairs row by row.
+    // `kodama` expects the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
@@ -121,10 +121,10 @@ pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     joined.steps().iter().map(join).collect()
 }
 
-/// The cluster of each head: average linkage, as far as what is joined is at most half of the median apart.
+/// The cluster of each head, named by the cluster's first head: average linkage, cut at [`CUT`] times the median distance.
 pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
-    // A join gets the next number after the heads.
+    // `kodama` numbers joins after the heads.
     let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     let mut of_head: Vec<usize> = (0..heads).collect();
     for TreeJoin { of: [first, second], height } in joins(distances, heads) {
@@ -145,7 +145,7 @@ pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
     (0..heads).map(members).filter(|members| members.len() > 1).collect()
 }
 
-/// The clusters with how often they are drawn; `squares` are summed squared distances by pair and block, over `rows`.
+/// The clusters with their stability; `squares` has the summed squared distances by pair and block, `rows` the rows by block.
 pub fn resampled(
     (squares, rows): (&[PerBlock], &PerBlock),
     distances: &[f64],
@@ -157,7 +157,7 @@ pub fn resampled(
     let found = in_parallel(threads, block_counts(draws), |counts| {
         let total = |of: &PerBlock| of.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
         let all = total(rows);
-        // A draw of empty blocks alone, which a few sentences leave many of, has no distances.
+        // A resample of empty blocks alone, possible with few sentences, has no distances.
         (all > 0.0).then(|| {
             let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
             let of_head = assignment(&distances, heads);

@@ -1,4 +1,4 @@
-//! Similarity of heads: where they look, and what they write (docs/methodology/similarity.md).
+//! Similarity of heads in attention and in outputs (docs/methodology/similarity.md).
 
 mod batches;
 mod compare;

@@ -17,7 +17,7 @@ use crate::study::metrics::estimates::EstimationContext;
 
 const LISTED: usize = 10;
 
-/// A cluster is kept if all its heads are together in this share of the draws.
+/// Smallest share of resamples in which the heads of a kept cluster are all together.
 const STABLE: f64 = 0.8;
 
 /// Which heads look alike and write alike.
@@ -29,9 +29,9 @@ pub struct Similarity {
     pub tokens: u64,
     /// Batches of tokens whose outputs are compared.
     pub batches: u64,
-    /// Tokens in them.
+    /// Tokens in the batches.
     pub batched_tokens: u64,
-    /// For each head, layer by layer, the Hellinger distance of its attention to that of each head before it.
+    /// For each head, layer by layer, the Hellinger distance of its attention from the attention of each head before it.
     #[schemars(schema_with = "shares")]
     pub distance: Vec<Vec<f64>>,
     /// For each head, layer by layer, the debiased linear CKA of what it writes with what each head before it writes; null
@@ -49,23 +49,23 @@ pub struct Similarity {
     pub closest: Vec<ClosePair>,
     /// Clusters of heads that look alike: average linkage of the distances, cut at half of the median.
     pub clusters: Vec<Cluster>,
-    /// Pairs of heads of one layer beside pairs of heads of two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
+    /// Pairs within one layer compared with pairs across two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
     pub same_layer: Comparisons,
-    /// Pairs of heads of one layer with the same first label beside the other pairs of that layer; heads without a label have
+    /// Pairs of heads of one layer with the same first label compared with the layer's other pairs; heads without a label have
     /// none in common.
     pub same_label: Comparisons,
-    /// Pairs of heads of one layer that share their keys and values beside the other pairs of that layer; absent where each
-    /// head has its own.
+    /// Pairs of heads of one layer that share keys and values compared with the layer's other pairs; absent where each head has
+    /// its own keys and values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Comparisons")]
     pub same_key_value_group: Option<Comparisons>,
-    /// The mean distance and CKA of pairs by how many layers are between their heads, from 0, which is of one layer.
+    /// The mean distance and CKA of pairs by the layer difference of their heads, from 0 (one layer) on.
     pub apart: Vec<Apart>,
     /// Heads as points of the plane.
     pub map: Option<Map>,
     /// How much the heads of each layer disagree (Li et al. 2018).
     pub disagreement: Vec<LayerDisagreement>,
-    /// Spectra and composition of the weights; null where they cannot be had.
+    /// Spectra and composition of the weights; null where the weights are not accessible or attention scores are not bilinear.
     pub weights: Option<Weighed>,
 }
 
@@ -95,24 +95,24 @@ pub struct ClosePair {
 pub struct Cluster {
     /// The heads, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// The first label of each.
+    /// The first label of each head.
     pub labels: Vec<String>,
-    /// The largest distance of two of them.
+    /// The largest distance between two heads of the cluster.
     #[schemars(range(min = 0, max = 1))]
     pub widest: f64,
-    /// The mean CKA of two of them; null where a pair has none.
+    /// The mean CKA over pairs of heads of the cluster; null where a pair has none.
     pub mean_cka: Option<f64>,
-    /// The share of 200 resamples of the blocks in which all of them are in one cluster.
+    /// The share of 200 resamples of the blocks in which all these heads are in one cluster.
     #[schemars(range(min = 0, max = 1))]
     pub together: Option<f64>,
-    /// Whether every two of them are nearer to each other than either is to even attention, by the 95 % interval.
+    /// Whether every two of these heads are nearer to each other than either is to even attention, by the 95 % interval.
     #[serde(default)]
     pub nearer_than_even: bool,
-    /// Whether `together` is at least 0.8 and `nearer_than_even` holds: the others may be of this sample alone, or attend evenly.
+    /// Whether `together` is at least 0.8 and `nearer_than_even` holds: other clusters may be chance, or heads attending evenly.
     pub kept: bool,
 }
 
-/// Pairs of one group beside others, where they look and in what they write.
+/// Pairs within one group compared with other pairs, by attention and by outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparisons {
     /// By the distance of their attention: the lower, the more alike. Null where there are no two kinds of pairs.
@@ -121,12 +121,12 @@ pub struct Comparisons {
     pub cka: Option<Comparison>,
 }
 
-/// Pairs of heads so many layers apart.
+/// Pairs of heads at one layer difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Apart {
     /// The difference of their layers.
     pub layers: usize,
-    /// Their number.
+    /// Number of pairs.
     pub pairs: u64,
     /// The mean distance of their attention.
     pub distance: f64,
@@ -134,7 +134,7 @@ pub struct Apart {
     pub cka: Option<f64>,
 }
 
-/// How much the heads of a layer disagree: the negative of the mean over all pairs of its heads, each with itself among them.
+/// How much the heads of a layer disagree: the negative mean over all pairs of heads, pairs of a head with itself included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerDisagreement {
     /// The layer, counted from 0.
@@ -144,7 +144,7 @@ pub struct LayerDisagreement {
     pub subspace: f64,
     /// Its 95 % interval.
     pub subspace_ci95: Option<Interval>,
-    /// By the product of their weights, summed over the keys.
+    /// By the product of their attention weights, summed over the keys.
     #[schemars(range(min = -1, max = 0))]
     pub position: f64,
     /// Its 95 % interval.
@@ -253,7 +253,7 @@ fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
         let mean = |part: fn(&Disagreement) -> ExactSum| {
             let by_block = blocks.each(|block| block.disagreement.get(layer).map_or(0.0, |sums| -part(sums).value()));
             let ci95 = Jackknife::new(&by_block, &rows).interval();
-            // Less than 0, for a cosine with itself is 1; rounding does not take it beyond.
+            // Negative, since pairs of a head with itself count 1; clamped against rounding.
             ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
         };
         let (subspace, subspace_ci95) = mean(|sums| sums.subspace);
@@ -269,12 +269,12 @@ fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
 pub struct Map {
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
-    /// The share of the two axes in the sum of the eigenvalues that are positive: how much of the distances the map shows.
+    /// The share of each axis in the sum of the positive eigenvalues: how much of the distances the axis shows.
     pub shown: [f64; 2],
 }
 
 impl Map {
-    /// The map of these distances, in the order of `HeadPairs`; `None` of fewer than three heads, or where none differ.
+    /// The map of distances in the order of `HeadPairs`; `None` for fewer than three heads, or if all distances are 0.
     pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
         if heads < 3 {
             return None;

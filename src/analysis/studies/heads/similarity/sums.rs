@@ -1,5 +1,5 @@
-//! How far the heads of a model differ in where they look and in what they write, and how much heads of one layer disagree (Li et al.
-//! 2018, arXiv:1810.10183, section 3.2), summed by block.
+//! Sums by block: differences between heads in attention and outputs, and disagreement of the heads of a layer (Li et al. 2018,
+//! arXiv:1810.10183, section 3.2).
 
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
@@ -26,15 +26,15 @@ use crate::study::instruments::roots::{Roots, from_even};
 pub struct SimilarityTotals {
     pub rows: u64,
     pub sentences: u64,
-    /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that a block is small.
+    /// Squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, to keep empty blocks small.
     pub distances: Vec<Component>,
-    /// As `distances`, of each head from even attention, `[layers * heads]`.
+    /// As `distances`, of each head from uniform attention, `[layers * heads]`.
     pub from_even: Vec<Component>,
     /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
     pub batches: u64,
     pub batched: u64,
-    /// The sum over batches of `(n - 3) HSIC1` for each pair of heads, and for each with itself; empty without a batch.
+    /// `(n - 3) HSIC1`, summed over batches, of each pair of heads, pairs of a head with itself included; empty without a batch.
     pub covariances: Vec<ExactSum>,
 }
 
@@ -96,16 +96,16 @@ impl SimilaritySums {
 pub struct SimilarityState {
     block: usize,
     roots: Roots,
-    /// The numbers of its sentences whose outputs are compared, each with its tokens; none unless it is the first of its family.
+    /// Sentences whose outputs are compared, by number, with their text tokens; empty unless `family.is_first`.
     compared: Vec<(usize, Vec<usize>)>,
     layer: LayerSums,
 }
 
-/// Columns of square roots that are summed in f32 before the sum goes on in f64.
+/// Number of columns of square roots summed in f32 before accumulation in f64.
 const COLUMNS: usize = 2048;
 
 /// The squared Hellinger distances of all pairs, summed over the rows of `roots`, `[heads, rows * tokens]`: half of
-/// `|a|² + |b|² - 2 a · b`, which is exactly 0 of equal rows.
+/// `|a|² + |b|² - 2 a · b`, which is exactly 0 for equal rows.
 fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
     let size = roots.len() / heads;
     let (mut sums, mut part) = (vec![0.0; heads * heads], vec![0.0_f32; heads * heads]);
@@ -146,7 +146,7 @@ impl Sums for SimilaritySums {
         self.add_distances(block, rows.len(), [&[]; 2]);
         let sentences = sequence.text_places_of_sentences().into_iter().filter(|places| !places.is_empty());
         let sentences = sentences.filter(|_| sequence.family.is_first);
-        // Batches span documents, so their blocks are those of the sentences that they begin with.
+        // Batches span documents, so a batch belongs to the block of its first sentence.
         let sentence = sequence.document_number.map_or(block, |_| block_of(sequence.index));
         let compared = sentences.map(|places| (self.outputs.begin(sentence, places.len()), places)).collect();
         Some(SimilarityState { block, roots: Roots::of(rows), compared, layer: LayerSums::default() })
@@ -187,12 +187,13 @@ impl Sums for SimilaritySums {
     }
 }
 
-/// Sums over rows of the mean over all pairs of heads of a layer, with themselves too: what the paper takes the negative of.
+/// Agreement of a layer's heads: the mean over all pairs, pairs of a head with itself included, summed over rows. The paper's
+/// disagreement is its negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
     /// The cosine of their values.
     pub subspace: ExactSum,
-    /// The product of their weights, summed over the keys.
+    /// The product of their attention weights, summed over the keys.
     pub position: ExactSum,
     /// The cosine of their contexts.
     pub output: ExactSum,
@@ -200,14 +201,14 @@ pub struct Disagreement {
 
 merge_fields!(Disagreement { subspace, position, output });
 
-/// The heads of one layer over one sequence, added up: the mean of all pairs is the squared length of the mean.
+/// Sums over the heads of a layer in one sequence: the mean over all pairs is the squared length of the mean vector.
 #[derive(Debug, Default)]
 pub struct LayerSums {
     /// `[rows, tokens]`: the weights of all heads.
     weights: Vec<f32>,
-    /// `[rows, head_dim]`: their values, each scaled to length 1.
+    /// `[rows, head_dim]`: the values of all heads, each scaled to length 1.
     values: Vec<f32>,
-    /// `[rows, head_dim]`: their contexts, likewise.
+    /// `[rows, head_dim]`: the contexts of all heads, each scaled to length 1.
     contexts: Vec<f32>,
 }
 
@@ -224,7 +225,7 @@ impl LayerSums {
         let vectors = self.values.chunks_exact_mut(width).zip(self.contexts.chunks_exact_mut(width));
         for (&row, (of_values, of_contexts)) in rows.iter().zip(vectors) {
             add_direction(values.rows.row(row), values.bias, of_values);
-            // Weights sum to 1: the bias of the values is that of their mean.
+            // Weights sum to 1, so a context contains the value bias once.
             add_direction(contexts.row(row), values.bias, of_contexts);
         }
     }

@@ -1,4 +1,4 @@
-//! Similarity by the weights of heads: the spectra of queries and keys, and how much heads read what others write.
+//! Similarity by the weights of heads: spectra of `W_Q W_Kᵀ`, and composition scores (how much a head reads what another writes).
 
 use nalgebra::DMatrix;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use crate::model::forward::{Encoder, HeadWeights};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::system::parallel::{all_cores, in_parallel};
 
-/// The share of the squared singular values that dimensions are counted for (Cordonnier et al. 2020, figure 1).
+/// Share of the summed squared singular values that the counted dimensions cover (Cordonnier et al. 2020, figure 1).
 const SHARE: f64 = 0.9;
 
 const LISTED: usize = 5;
@@ -24,34 +24,34 @@ pub struct Weighed {
     pub composition: Composition,
 }
 
-/// How many dimensions have 90 % of the spectrum (of the squared singular values) of `W_Q W_Kᵀ` in a layer.
+/// Number of dimensions with 90 % of the spectrum (squared singular values) of `W_Q W_Kᵀ` in a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spectrum {
     /// The layer, counted from 0.
     pub layer: usize,
     /// Dimensions of each head by itself, of at most `head_dim`.
     pub heads: Vec<usize>,
-    /// Dimensions of all heads side by side, which is the sum of their products, of at most `hidden_size`.
+    /// Dimensions of the sum of all heads' products (heads concatenated), of at most `hidden_size`.
     pub concatenated: usize,
 }
 
 /// Composition scores of all pairs of a head and a head of a later layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Composition {
-    /// The level of all scores were the two matrices turned against each other at random: `1 / sqrt(hidden_size)`.
+    /// The level of scores for two matrices rotated against each other at random: `1 / sqrt(hidden_size)`.
     pub random: f64,
     /// Through the queries of the later head.
     pub queries: Scores,
-    /// Through its keys.
+    /// Through the keys of the later head.
     pub keys: Scores,
-    /// Through its values.
+    /// Through the values of the later head.
     pub values: Scores,
 }
 
 /// Composition scores of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scores {
-    /// The mean score of all pairs, less the random level; null of a model of one layer.
+    /// The mean score of all pairs, less the random level; null for a model of one layer.
     pub mean_above_random: Option<f64>,
     /// The pairs of the largest scores, the largest first; at most five.
     pub strongest: Vec<Composed>,
@@ -68,7 +68,7 @@ pub struct Composed {
     pub above_random: f64,
 }
 
-/// The weights of a layer's heads whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`.
+/// Weights of a layer whose attention scores are bilinear, `x W_Q W_Kᵀ yᵀ`.
 type Bilinear<'a> = WeightParts<Matrix<'a>>;
 
 #[derive(Clone, Copy)]
@@ -87,7 +87,7 @@ impl<'a> Bilinear<'a> {
 }
 
 impl Weighed {
-    /// The facts from an encoder's weights; `None` without access to them, or where scores are no products with a matrix.
+    /// Spectra and composition of an encoder's weights; `None` without access to them, or if attention scores are not bilinear.
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
         let layers: Vec<Bilinear<'_>> =
             (0..grid.layers).map(|layer| Bilinear::of(encoder.head_weights(layer)?)).collect::<Option<_>>()?;
@@ -119,11 +119,11 @@ impl Spectrum {
     }
 }
 
-/// The squared singular values of `a bᵀ`, as many as columns: the eigenvalues of `R aᵀa R` with `R` the root of `bᵀb`.
+/// The squared singular values of `a bᵀ`, one per column: the eigenvalues of `R aᵀa R` with `R` the square root of `bᵀb`.
 fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
-    // Not `tr_mul`, which is no blocked product.
+    // `tr_mul` is slower: it is no blocked product.
     let (a, b) = (a.transpose() * a, b.transpose() * b);
-    // One triangle is a sufficient root of a symmetric positive definite matrix.
+    // The Cholesky factor serves as the root of a positive definite matrix.
     let triangle = b.clone().cholesky().map(|root| root.l());
     let root = triangle.unwrap_or_else(|| {
         let eigen = b.symmetric_eigen();
@@ -161,8 +161,8 @@ fn inner(a: &[f32], b: &[f32]) -> f64 {
 }
 
 impl Composition {
-    /// Scores of all pairs of layers (Elhage et al. 2021, "Composition scores"): with rows for vectors the earlier head is
-    /// `A = W_V W_O`, and the later one reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`: `|A B| / (|A| |B|)`.
+    /// Composition scores `|A B| / (|A| |B|)` of all pairs of layers (Elhage et al. 2021, "Composition scores"), for row vectors.
+    /// The earlier head writes by `A = W_V W_O`, the later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`.
     fn new(layers: &[Bilinear<'_>], grid: HeadGrid) -> Self {
         let Some(first) = layers.first() else { return Self::default() };
         let random = 1.0 / (first.query.rows() as f64).sqrt();
@@ -191,7 +191,7 @@ impl Composition {
     }
 }
 
-/// `|a bᵀ|²` of each head, of Gram matrices `aᵀa` and `bᵀb`.
+/// `|a bᵀ|²` of each head, from the Gram matrices `aᵀa` and `bᵀb`.
 fn sizes(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
     let square = a.len() / heads;
     a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner(a, b)).collect()
@@ -199,8 +199,8 @@ fn sizes(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
 
 /// The scores of all heads of a layer with all heads of a later one, `[sources, targets]`.
 ///
-/// `output` is the output projection of the earlier layer, `reads` the weights of the later one that meet it; beside them
-/// the Gram matrices of the outer weights of both, and the squared norms of both products of a head.
+/// `output` is the output projection of the earlier layer, `reads` the weights of the later layer that multiply it. `before` and
+/// `after` are Gram matrices of the outer weights, `written` and `read` the squared norms of each head's products.
 fn scores(
     output: Matrix<'_>,
     reads: Matrix<'_>,

@@ -1,4 +1,4 @@
-//! Distances between heads as of the released `head_distances.py`: Jensen-Shannon divergences, summed over all rows.
+//! Distances between heads as in the released `head_distances.py`: Jensen-Shannon divergences, summed over all rows.
 
 use std::f32::consts::{FRAC_1_SQRT_2, LN_2};
 
@@ -26,7 +26,7 @@ pub struct Distances {
     /// For each head, layer by layer, the divergence from each head before it in nats, summed over all rows, as the released
     /// code has it; nothing without rows.
     pub summed: Vec<Vec<f64>>,
-    /// The distance divided by the rows: from 0, of equal rows, to ln 2.
+    /// The distance divided by the number of rows: from 0, for equal rows, to ln 2.
     pub per_row: Vec<Vec<f64>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Distances {
 pub struct HeadDistances {
     grid: HeadGrid,
     rows: u64,
-    /// The distances by the later head, then by the earlier.
+    /// Distances of all pairs, by the later head, then by the earlier.
     pairs: Vec<ExactSum>,
 }
 
@@ -65,9 +65,9 @@ impl HeadDistances {
 /// The attention of all heads over one sequence.
 #[derive(Debug, Default)]
 pub struct SmoothedAttention {
-    /// Weights of one head, in whole vectors.
+    /// Number of weights of one head, rounded up to whole SIMD vectors.
     size: usize,
-    /// `[heads, size]`: each head's weights, smoothed; behind the last is 1, which adds nothing.
+    /// `[heads, size]`: the smoothed weights of each head, padded with 1, which adds nothing (`ln 1 = 0`).
     weights: Vec<f32>,
 }
 
@@ -108,14 +108,14 @@ impl Sums for HeadDistances {
     }
 }
 
-/// Weights that are summed in f32 before the sum goes on in f64.
+/// Number of weights summed in f32 before accumulation in f64.
 const RUN: usize = 64 * LANES;
 
-/// The sum of `m ln m` over the means `m` of the weights of two heads, above 0, in whole vectors.
+/// The sum of `m ln m` over the means `m` of two heads' weights, which are above 0 and fill whole SIMD vectors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn plogp(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;
-    // Loops, for what an iterator calls is not compiled for the instruction set.
+    // Loops: closures of iterators would not be compiled for the instruction set.
     for (a, b) in a.chunks(RUN).zip(b.chunks(RUN)) {
         let mut partial = [0.0_f32; LANES];
         for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
@@ -129,9 +129,9 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
     sum
 }
 
-/// The logarithm of a positive, normal number, within 2e-7 of it or of 1: for `2^e m`, `m` from `sqrt(1/2)` to
-/// `sqrt(2)`, it is `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends here where the next term is below 1e-9. A
-/// function that is not inlined is not compiled for the instruction set of its caller.
+/// The logarithm of a positive, normal number, with an error of at most 2e-7 `max(1, |ln|)`. For `2^e m`, `m` from `sqrt(1/2)` to
+/// `sqrt(2)`, it is `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends where the next term is below 1e-9. Inlined, so that
+/// it is compiled for the instruction set of its caller.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
     const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;

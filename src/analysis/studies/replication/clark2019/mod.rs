@@ -1,7 +1,7 @@
 //! The preset `clark2019`: the published analysis of Clark et al. 2019 as its released code does it, quirks included.
 //!
-//! It is a reading of its own beside the report's: sequences are packed otherwise ([`pairs`](crate::sequences::derived::pairs)), and the numbers are
-//! others ([`tokens`], [`syntax`], [`distances`]). docs/methodology/presets.md has the differences.
+//! The study packs sequences ([`pairs`](crate::sequences::derived::pairs)) and defines metrics ([`tokens`], [`syntax`],
+//! [`distances`]) differently from all other studies. docs/methodology/presets.md lists the differences.
 
 pub mod distances;
 pub mod syntax;
@@ -198,7 +198,7 @@ impl Findings {
     }
 }
 
-/// Rules in the order of the notebook: a later one that fits takes the head from those before.
+/// The label of a head: the last rule of the notebook that fits.
 fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
     let rules = [
         (ClarkLabel::Next, means.next, POSITION_THRESHOLD),

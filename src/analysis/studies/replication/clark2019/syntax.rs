@@ -1,5 +1,5 @@
 //! Dependency relations, by the rules of the released `Syntax_Analysis.ipynb`: every word is scored, roots and
-//! punctuation included, and fixed offsets end at the sentence's.
+//! punctuation included, and fixed offsets are clipped at the ends of the sentence.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,10 @@ pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relation {
     pub count: u64,
-    /// Words that each of [`OFFSETS`] predicts.
+    /// Number of words whose syntactic head each of [`OFFSETS`] predicts.
     pub offset_hits: [u64; OFFSETS.len()],
-    /// Words that each head predicts, dependent to head and head to dependent; `[layers * heads]`.
+    /// Number of words whose syntactic head each attention head predicts, by attention from the word and to the word;
+    /// `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
 }
 
@@ -51,7 +52,7 @@ fn number(head: TreeHead) -> Option<usize> {
     }
 }
 
-/// The 1-based head that an offset predicts for the 0-based word: 0 before the sentence, the last word after it.
+/// The 1-based head that an offset predicts for the 0-based word, clipped to 0 (the root) and the last word.
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
@@ -59,7 +60,7 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
 merge_fields!(SyntaxHits[grid] { relations });
 
 impl Sums for SyntaxHits {
-    /// The tree of a sentence that the released code does not leave out.
+    /// The tree of a sentence of at most [`MAX_TOKENS`] tokens; the released code leaves out longer sentences.
     type SequenceState = Vec<GoldArc>;
 
     fn begin(&mut self, sentence: &Sequence) -> Option<Self::SequenceState> {
@@ -102,7 +103,7 @@ impl Sums for SyntaxHits {
     }
 }
 
-/// The first word with the largest weight, where the word itself has weight 0.
+/// The word with the largest weight, ties going to the first; the weight of `word` itself counts as 0.
 fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> usize {
     let weight = |other: usize| if other == word { 0.0 } else { weight(other) };
     (1..words).fold(0, |best, other| if weight(other) > weight(best) { other } else { best })

@@ -1,4 +1,4 @@
-//! Token level as of the released `General_Analysis.ipynb`: all rows are queries, means are averaged over sequences.
+//! Token-level analysis as in the released `General_Analysis.ipynb`: all rows are queries, means are averaged over sequences.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ const SMOOTHING: f64 = 0.0001;
 /// One head's means over one sequence, or their sums over sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Means<N> {
-    /// Attention to the token itself, the sum over rows divided by `n`, as all that follows unless it says otherwise.
+    /// Attention to the token itself: the sum over rows divided by `n`, as in the other fields unless stated otherwise.
     pub to_self: N,
     /// To the next token.
     pub next: N,
@@ -43,7 +43,7 @@ pub struct Means<N> {
 merge_fields!(Means<ExactSum> { to_self, next, previous, cls, sep, sep_sep, rest_sep, punct, entropy, entropy_cls });
 
 impl<N> Means<N> {
-    /// Each value by `change`, under its own name.
+    /// Applies `change` to every field.
     pub fn map<M>(&self, change: impl Fn(&N) -> M) -> Means<M> {
         Means {
             to_self: change(&self.to_self),
@@ -60,7 +60,7 @@ impl<N> Means<N> {
     }
 }
 
-/// The places of the tokens in a sequence that the formulas name.
+/// Places of a sequence's special and punctuation tokens that the formulas use.
 #[derive(Clone, Debug)]
 pub struct TokenPlaces {
     separators: Vec<usize>,
@@ -82,7 +82,6 @@ pub struct TokenMeans {
 }
 
 impl TokenMeans {
-    /// Empty sums; `punctuation` are the ids of `.` and `,`.
     pub fn new(grid: HeadGrid, punctuation: Vec<u32>) -> Self {
         let heads = vec![Means::default(); grid.count()];
         Self { grid, punctuation, sequences: 0, tokens: 0, uniform_entropy: ExactSum::default(), heads }
