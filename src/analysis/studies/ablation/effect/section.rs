@@ -237,12 +237,12 @@ impl Section for Effects {
         }
     }
 
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, known: Known<'_>) -> View<'_> {
         let Effects { heads, relations, .. } = self;
         let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
         View {
             in_brief: self.in_brief(known),
-            summary: Summary::written(|out| self.write_summary(out, run)),
+            summary: Summary::written(|out| self.write_summary(out, known.run)),
             figures: figures(self),
             tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],
             ..View::default()

@@ -249,7 +249,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
 stored!(GainEffects as in_context_effect);
 
 impl Section for GainEffects {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(policy),
             summary: Summary::written(|out| self.write_summary(out)),

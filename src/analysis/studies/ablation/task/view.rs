@@ -13,7 +13,7 @@ use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
 use crate::study::upstream::Obstacle;
-use crate::study::{InBrief, Summary, TableRows};
+use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 3;
