@@ -315,7 +315,7 @@ impl CompareOutcome {
             (lost, "lost every firm label".to_owned()),
             (gained, "gained a first firm label".to_owned()),
             (could_not_tell, format!("{} only borderline or undecided labels", have(could_not_tell))),
-            (none, format!("{} no label", have(none))),
+            (none, format!("{} no role in either", have(none))),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
         format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))
