@@ -304,7 +304,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         let offset_accuracy = percent(Some(*offset_accuracy));
         writeln!(
             out,
-            "{}: {}{part}. Best fixed offset ({offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
+            "{}: {}{part}. Best fixed offset (the head at {offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
             one_line(relation),
             counted(*words, "word")
         )?;
@@ -340,7 +340,8 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         writeln!(
             out,
             "q: false-discovery rate of the test that the head beats the offset by more than the margin (10 points by default: \
-             `headscope explain syntactic_margin`), - where it does not; other columns have - where the head is below the offset."
+             `headscope explain syntactic_margin`).\n-: in column q, the head does not beat the offset by that much; in the last two \
+             columns, the head is below the offset."
         )
     })
 }

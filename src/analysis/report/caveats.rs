@@ -291,7 +291,9 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
         (None, _) => "the tokenizer puts no special token before a text".to_owned(),
     };
     let counted = match reading.context {
-        Context::Document => "; counts of sentences are counts of windows",
+        Context::Document => {
+            "; tests take a window as one observation, and a result's number of sentences is a number of windows"
+        }
         Context::Sentence => "",
     };
     format!("{read}; {begins}{counted}")

@@ -10,7 +10,7 @@ use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::studies::registry::detector_of;
 use crate::study::labels::content::{lead_over, leading};
-use crate::study::labels::evidence::Reach;
+use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::section::Known;
 use crate::study::show::in_brief::{InBrief, Shortage};
@@ -180,19 +180,23 @@ fn relation(report: &Report) -> Option<String> {
         "The relation with the strongest evidence is"
     };
     let [score, offset] = [label.score, offset].map(percent_of);
+    let found = match label.direction {
+        Some(Direction::HeadToDependent) => "get the most attention from their head",
+        _ => "attend most to their head",
+    };
     let (tags, stands) = match &label.versus_tags {
         None => (String::new(), "the corpus has no word classes".to_owned()),
         Some(tags) => {
             let stands = match (label.reach(), below_word_classes(label)) {
                 (Some(Reach::Tags), _) => "it is significantly above both".to_owned(),
                 (_, Some(below)) => format!("it is {below}"),
-                _ => "it is not significantly above word classes".to_owned(),
+                _ => "it is not significantly above that rule".to_owned(),
             };
-            (format!(", word classes {}", percent_of(label.score - tags.difference)), stands)
+            (format!(", rule by word classes {}", percent_of(label.score - tags.difference)), stands)
         }
     };
     Some(format!(
-        "{start} {name}: {place} finds the right word for {score} of {name} words (best fixed offset {offset}{tags}); {stands}."
+        "{start} {name}: in {place} {score} of {name} words {found} (best fixed offset {offset}{tags}); {stands}."
     ))
 }
 

@@ -1,6 +1,6 @@
 //! A report that was saved: read, found whole or not, and written with fewer digits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem::take;
 
 use serde::de::Error as _;
@@ -57,9 +57,8 @@ impl Report {
     /// The report as it is written with fewer digits than there are, as `round` has them, without the standard errors that its
     /// intervals still imply.
     pub fn rounded(mut self, round: impl Fn(f64) -> f64 + Copy) -> Self {
-        let mut student = ByFreedom::default();
         for head in &mut self.heads {
-            let implied = student.implied(head, &self.denominators, round);
+            let implied = implied_errors(head, &self.denominators, round);
             let is_implied = head.standard_errors.zip_map(&implied, |known, implied| match (known, implied.copied()) {
                 (None, Some(None)) => true,
                 (&Some(known), Some(Some(implied))) => (known - implied).abs() <= LOSS * known,
@@ -74,9 +73,8 @@ impl Report {
 
     /// The standard errors of each head: those that are written, and those that its intervals imply.
     pub fn standard_errors(&self) -> impl Iterator<Item = StandardErrors> {
-        let mut student = ByFreedom::default();
         self.heads.iter().map(move |head| {
-            let implied = student.implied(head, &self.denominators, |number| number);
+            let implied = implied_errors(head, &self.denominators, |number| number);
             let short = |implied: f64| format!("{implied:.3e}").parse().expect("a number");
             implied
                 .zip_map(&head.standard_errors, |&implied, written| written.map_or(implied.map(short), |known| *known))
@@ -152,32 +150,20 @@ const LOSS: f64 = 5e-4;
 /// The largest relative difference between the halves of an interval that is symmetric: its ends and its value are rounded.
 const ASYMMETRY: f64 = 1e-2;
 
-/// The standard error of a number whose 95 % interval reaches 1 to both sides, by the bits of the degrees of freedom.
-#[derive(Default)]
-struct ByFreedom(BTreeMap<u64, f64>);
-
-impl ByFreedom {
-    /// The standard error of each metric of a head that its interval implies once `round` has been over it; null where the
-    /// interval is not symmetric about the value.
-    fn implied(
-        &mut self,
-        head: &HeadReport,
-        common: &Metrics<Denominator>,
-        round: impl Fn(f64) -> f64,
-    ) -> StandardErrors {
-        let own = common.zip_map(&head.denominators, |common, own| own.copied().flatten().unwrap_or(*common));
-        let halves = head.ci95.zip_map(&head.metrics, |interval, value| {
-            let (interval, value) = ((*interval)?, round(value.copied().flatten()?));
-            let [below, above] = [value - round(interval.low()), round(interval.high()) - value];
-            let half = below.midpoint(above);
-            ((above - below).abs() <= ASYMMETRY * half).then_some(half)
-        });
-        halves.zip_map(&own, |half, denominator| {
-            let freedom = denominator?.effective_blocks - 1.0;
-            let unit = *self.0.entry(freedom.to_bits()).or_insert_with(|| error_of_half(1.0, freedom));
-            half.filter(|_| freedom > 0.0).map(|half| half * unit)
-        })
-    }
+/// The standard error of each metric of a head that its interval implies once `round` has been over it; null where the interval
+/// is not symmetric about the value.
+fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl Fn(f64) -> f64) -> StandardErrors {
+    let own = common.zip_map(&head.denominators, |common, own| own.copied().flatten().unwrap_or(*common));
+    let halves = head.ci95.zip_map(&head.metrics, |interval, value| {
+        let (interval, value) = ((*interval)?, round(value.copied().flatten()?));
+        let [below, above] = [value - round(interval.low()), round(interval.high()) - value];
+        let half = below.midpoint(above);
+        ((above - below).abs() <= ASYMMETRY * half).then_some(half)
+    });
+    halves.zip_map(&own, |half, denominator| {
+        let freedom = denominator?.effective_blocks - 1.0;
+        half.filter(|_| freedom > 0.0).map(|half| error_of_half(half, freedom))
+    })
 }
 
 fn lacking(head: &HeadReport) -> String {

@@ -315,13 +315,10 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
         let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
         writeln!(out, "{}", verdict(labels, corpora.len()))?;
         let FixedBy { report, policy_sha256, started_at, label_q } = fixed_by;
+        let policy = if full { format!(", policy {}", &policy_sha256[..12]) } else { String::new() };
         let began = started_at.as_ref().map_or_else(String::new, |at| format!(", run of {at}"));
         let report = report.in_words();
-        writeln!(
-            out,
-            "Tested: the firm labels (without `broad`) of {report}{began}, thresholds (policy) {}.",
-            &policy_sha256[..12]
-        )?;
+        writeln!(out, "Tested: the firm labels (without `broad`) of {report}{began}{policy}.")?;
         writeln!(
             out,
             "Confirmed: the label is firm in the other corpus too, at q <= {label_q} over these labels alone (in `compare` q is over all labels of a report)."

@@ -155,12 +155,12 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
         let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
-    let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "gone" };
+    let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "head missing" };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| without.to_owned(), side));
     let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();
     thresholds.dedup();
     let [a, b] = sides;
-    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds.join(", ")]
+    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds.join(" | ")]
 }
 
 fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
@@ -175,7 +175,7 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
     let title = if full { "All labels" } else { "Labels that are firm in only one of a and b" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
     let mut table = plain_table();
-    table.set_header(["head", "label", "", "a", "b", "threshold"]);
+    table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]);
     table.add_rows(rows.iter().take(most(LABELS, full)).map(|row| brief_row(*row, full)));
     out.table_without(table, &[5]);
     match rows.len().saturating_sub(most(LABELS, full)) {
@@ -314,8 +314,10 @@ impl CompareOutcome {
             (changed, format!("lost or gained a firm label, and {} others", have(changed))),
             (lost, "lost every firm label".to_owned()),
             (gained, "gained a first firm label".to_owned()),
-            (could_not_tell, format!("{} only borderline or undecided labels", have(could_not_tell))),
-            (none, format!("{} no role in either", have(none))),
+            (
+                could_not_tell + none,
+                format!("{} no firm label that was kept, lost or gained", have(could_not_tell + none)),
+            ),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
         format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))

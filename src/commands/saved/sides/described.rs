@@ -162,16 +162,19 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
     if facts.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;
     let is_shown = |fact: &&Fact| full || !fact.key.starts_with("corpus.");
     let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(most(FACTS, full)).collect();
+    if shown.is_empty() {
+        let facts = counted(facts.len(), "fact");
+        return writeln!(out, "\n{facts} about the corpus differ, not counted as changes (--full lists them).");
+    }
+    writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;
     for fact in &shown {
         let [a, b] = values([&fact.a, &fact.b], full);
         writeln!(out, "  {}: {a} | {b}", one_line(&fact.key))?;
     }
     match facts.len() - shown.len() {
         0 => Ok(()),
-        more if shown.is_empty() => writeln!(out, "  {more} on the corpus: --full"),
         more => writeln!(out, "  and {more} more: --full"),
     }
 }
