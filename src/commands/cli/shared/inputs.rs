@@ -57,7 +57,7 @@ pub struct CorpusArguments {
     /// binary
     #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT)]
     pub corpus: Vec<PathBuf>,
-    /// Format of the corpus
+    /// Corpus format
     ///
     /// Holds for every corpus; of a folder only the files of this format are read [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl, .ndjson, .fasta, .fa, .faa, .rxn, .rsmi or .pairs]
