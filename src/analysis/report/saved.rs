@@ -1,6 +1,5 @@
 //! A report that was saved: read, found whole or not, and written with fewer digits.
 
-use std::collections::BTreeSet;
 use std::mem::take;
 
 use serde::de::Error as _;
@@ -101,16 +100,11 @@ impl Report {
         if let Some(head) = self.heads.iter().find(is_misjudged) {
             return Some(format!("`primary` of the head `{}` does not fit `model.absent`", head.place));
         }
-        let names = |head: &HeadReport| {
-            let names = |names: BTreeSet<String>| (!names.is_empty()).then_some(names);
-            let metrics = names(head.metrics.cells().map(|(name, _)| name).collect())?;
-            (metrics == head.ci95.cells().map(|(name, _)| name).collect()).then_some(metrics)
-        };
-        let expected = names(&self.heads[0]);
+        let expected = &self.heads[0].metrics;
+        let has_all = |head: &HeadReport| head.metrics.has_cells_of(expected) && head.ci95.has_cells_of(expected);
         // There are studies that have none.
         let has_metrics = self.sections.0.iter().any(|(study, _)| !columns(*study).is_empty());
-        if has_metrics && let Some(head) = self.heads.iter().find(|head| expected.is_none() || names(head) != expected)
-        {
+        if has_metrics && let Some(head) = self.heads.iter().find(|head| expected.is_empty() || !has_all(head)) {
             return Some(lacking(head));
         }
         let of_maps = self.attention_maps.as_ref().and_then(|maps| maps.defect(grid));

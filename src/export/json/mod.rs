@@ -135,7 +135,15 @@ fn not_whole(name: &str, defect: &str) -> Error {
 /// As [`parse`], but lenient: another version may have written the report, with fewer or more metrics.
 /// Fails if the text is no report, has another schema version, or its parts do not fit together.
 pub fn parse_as_far_as_it_goes(name: &str, text: &str) -> Result<Report> {
-    parsed(name, text).class(Class::Input)
+    parsed(name, text).map_err(|error| comparison(name, text).unwrap_or(error)).class(Class::Input)
+}
+
+/// The error of a comparison in the place of a report: only comparisons have the key `changed`.
+fn comparison(name: &str, text: &str) -> Option<Error> {
+    value_of::<bool>(text, "changed")?;
+    let command = if value_of::<IgnoredAny>(text, "method").is_some() { "compare --numbers" } else { "compare" };
+    let comparison = anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
+    Some(comparison.about(name).hint("give a report that it compares"))
 }
 
 fn parsed(name: &str, text: &str) -> Result<Report> {
@@ -148,13 +156,6 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
         Some(schema_version) => Version { schema_version },
         None => serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?,
     };
-    // Only comparisons have this key, among their first.
-    if value_of::<bool>(text, "changed").is_some() {
-        let command = if value_of::<IgnoredAny>(text, "method").is_some() { "compare --numbers" } else { "compare" };
-        let comparison =
-            anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
-        return Err(comparison.about(name).hint("give a report that it compares"));
-    }
     if schema_version != SCHEMA_VERSION {
         bail!(
             anyhow!("{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}")

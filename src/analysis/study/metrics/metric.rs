@@ -258,6 +258,23 @@ impl<T> Metrics<T> {
         self.0.0.is_empty()
     }
 
+    /// Whether both have the same cells, in any order.
+    pub fn has_cells_of<U>(&self, other: &Metrics<U>) -> bool {
+        let are_alike = |(one, other): (&(String, Cells<T>), &(String, Cells<U>))| {
+            one.0 == other.0
+                && match (&one.1, &other.1) {
+                    (Cells::Single(_), Cells::Single(_)) => true,
+                    (Cells::Keyed(one), Cells::Keyed(other)) => {
+                        one.0.iter().map(|(key, _)| key).eq(other.0.iter().map(|(key, _)| key))
+                    }
+                    _ => false,
+                }
+        };
+        // Heads of one report nearly always list their metrics in one order.
+        let are_in_order = self.0.0.len() == other.0.0.len() && self.0.0.iter().zip(&other.0.0).all(are_alike);
+        are_in_order || self.by_name().keys().eq(other.by_name().keys())
+    }
+
     /// Drops each metric whose cells are all `true` in `is_dropped`.
     pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
         let all = |cells: &Cells<bool>| match cells {
