@@ -95,7 +95,7 @@ pub enum Portion {
 }
 
 impl Portion {
-    /// The parity of the sentences' blocks; `None` for all blocks.
+    /// The parity of the blocks that the sentences are in; `None` for all blocks.
     pub fn parity(self) -> Option<usize> {
         match self {
             Self::All | Self::Sample => None,
@@ -108,14 +108,14 @@ impl Portion {
 /// How many variants of each sentence have words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// As many as [`Ablation`](super::ablation::Ablation) says.
+    /// The number in the [`Ablation`](super::ablation::Ablation) of the run.
     Asked,
-    /// Enough that every word is masked or replaced in one of them.
+    /// Enough variants that every word is masked or replaced in one of them.
     All,
 }
 
 impl Pass {
-    /// The sentences through the checkpoint's weights.
+    /// The plain pass: all sentences through the checkpoint's weights.
     pub const PLAIN: Self = Self {
         sequences: Sequences::Sentences,
         weights: Weights::Trained,
@@ -124,7 +124,7 @@ impl Pass {
         shown: Shown::Activations,
     };
 
-    /// Name for readers: the sequences, the change of the weights, and the treatment of heads.
+    /// A name of the pass for readers: the sequences, the change of the weights, and the treatment of heads.
     pub fn name(&self) -> String {
         let sequences = match self.sequences {
             Sequences::Sentences => "sentences",
@@ -152,13 +152,13 @@ impl Pass {
         format!("{sequences}{weights}{shown}")
     }
 
-    /// Whether the pass also runs the prediction head of the weights.
+    /// Whether the pass also runs the model's prediction layer.
     pub fn predicts(&self) -> bool {
         let are_of_corpus = matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted));
         are_of_corpus || self.sequences.are_items()
     }
 
-    /// Also removes these heads.
+    /// Adds heads to the heads that the pass removes.
     pub fn without(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
@@ -198,7 +198,7 @@ impl Pass {
     }
 }
 
-/// Merges equal passes and collects their needs, in the order of first need.
+/// Merges equal passes, each with all its requests, in the order of the first request.
 pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
     let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
     for (pass, want) in wanted {

@@ -42,7 +42,7 @@ impl Choice {
 pub struct Sensitivity {
     grid: HeadGrid,
     sums: Vec<ExactSum>,
-    /// The derivatives of each item of a task, by its number, `[heads]`.
+    /// The summed derivatives of each item of a task, `[heads]`, by the number of the item.
     items: BTreeMap<u64, Vec<ExactSum>>,
 }
 
@@ -51,7 +51,7 @@ impl Sensitivity {
         Self { grid, sums: vec![ExactSum::default(); grid.count()], items: BTreeMap::new() }
     }
 
-    /// The sensitivity of each head, `[heads]`.
+    /// The sensitivity of the loss to each head, `[heads]`.
     pub fn values(&self) -> Vec<f64> {
         let of_items = |head: usize| self.items.values().map(|item| item[head].value().abs()).sum::<f64>();
         self.sums.iter().enumerate().map(|(head, sum)| sum.value() + of_items(head)).collect()

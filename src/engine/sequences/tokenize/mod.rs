@@ -24,7 +24,7 @@ use crate::system::time_limit;
 #[cfg(test)]
 mod tests;
 
-/// The kind of word class for the tokens of a small vocabulary.
+/// The key of the word classes that are the tokens of a small vocabulary.
 pub const TOKEN_CLASSES: &str = "token";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -163,8 +163,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(Tokenized::Sequence(Box::new(sequence)))
     }
 
-    /// Turns links between residues into links between the words of a sequence, one word for each residue; the sequence may have
-    /// been cut.
+    /// Turns links between residues into links between the words of a sequence, which may have been cut. Fails unless each
+    /// residue is one word.
     fn link_residues(&self, links: &mut [LinkSet], residues: usize, sequence: &Sequence) -> Result<()> {
         let words = sequence.words.len();
         let is_cut = self.truncate && sequence.ids.len() == self.max_tokens && words < residues;
@@ -263,7 +263,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(())
     }
 
-    /// `given` are the pre-split words; `None` for running text.
+    /// Makes a sequence of an encoding. `given` are the pre-split words; `None` for running text. Fails with the reason if the
+    /// sentence is skipped.
     fn finish(&self, encoding: &Encoding, given: Option<Vec<Word>>) -> Result<Sequence> {
         let words = word_spans(encoding);
         ensure!(!words.is_empty(), SkipReason::NoTokens);

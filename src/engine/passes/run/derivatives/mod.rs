@@ -60,8 +60,8 @@ pub fn differentiate(
     over_packs(observers, (model, &cost, 0), sequences, (threads, progress), show)
 }
 
-/// The loss at a position with the class `truth`, whose derivatives replace the logits. It is the surprisal, or for an item minus
-/// the logits' contribution to its score.
+/// The loss at a position with the true class `truth`: the surprisal, or for an item of a task minus the position's contribution
+/// to its score. Its derivatives overwrite `logits`.
 fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
     match rule {
         Some(ScoreRule::Against(foil)) => {

@@ -1,4 +1,4 @@
-//! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment (docs/methodology/causal.md).
+//! Windows of a document: as many whole consecutive sentences as fit, in one sequence and segment (docs/methodology/causal.md).
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 mod tests;
 
 /// Joins sentences of one document into windows, `[CLS] s1 s2 ... [SEP]`, without overlap. A window ends where a sentence was
-/// left out, so that distances in it are distances in the text. It has the number and the block of its first sentence.
+/// left out, so that distances in it are distances in the text. A window has the number and the block of its first sentence.
 pub struct Windows<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
@@ -50,7 +50,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
     }
 }
 
-/// The tokens between the special ones at either end.
+/// The range of tokens between the special tokens at either end.
 fn text(sequence: &Sequence) -> Range<usize> {
     let is_text = |kind: &TokenKind| !kind.is_special();
     let start = sequence.kinds.iter().position(is_text).unwrap_or(0);
