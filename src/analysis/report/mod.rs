@@ -140,7 +140,7 @@ pub struct HeadReport {
     /// The attention head, by layer and number.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The key–value head that the head shares with other heads of its layer, counted from 0; absent where none are shared.
+    /// Index of the key–value head that the attention head shares with others of its layer, from 0; absent if none are shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub key_value_group: Option<usize>,

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cholesky {
     size: usize,
-    /// `[size, size]`; the values below the diagonal have no meaning.
+    /// The factor, `[size, size]`; the values below the diagonal have no meaning.
     upper: Vec<f64>,
 }
 

@@ -24,7 +24,7 @@ pub enum Shown {
     /// For each sequence the derivatives of its loss by the gates of all heads. A gate leads from the intact head to its
     /// replacement by the [`Ablation`](super::ablation::Ablation).
     Derivatives,
-    /// No sequences, but the [gates](super::gate_fits) fitted to the loss of the sequences of all shards.
+    /// No activations, only the [gates](super::gate_fits) fitted to the loss over the sequences of all shards.
     Fits,
 }
 
@@ -44,15 +44,16 @@ pub enum Sequences {
     Windows,
     /// Pairs of sentences, as [`crate::sequences::derived::sentence_pairs`] makes them.
     SentencePairs,
-    /// Each sentence as in training, by [`crate::sequences::derived::corrupted`]. Whole words are masked, to be predicted, or
-    /// replaced, to be detected. A decoder predicts each token of the intact sentence from those before it.
+    /// Each sentence, changed for the model's prediction task by [`crate::sequences::derived::corrupted`]. Whole words are
+    /// masked, to be predicted, or replaced, to be detected. A decoder predicts each token of the intact sentence from those
+    /// before it.
     Corrupted(Phases),
-    /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::derived::repeats`] makes them.
+    /// Sequences of random tokens, each repeated once, instead of the corpus: [`crate::sequences::derived::repeats`].
     Repeats(Repeats),
-    /// No sentences of the corpus: the items of the run's [`Task`](crate::sequences::derived::task::Task).
+    /// The items of the run's [`Task`](crate::sequences::derived::task::Task), instead of the corpus.
     Task,
-    /// The texts of the task's items, each followed by its corrupted text; heads exchange their contexts between the two, and
-    /// none is removed.
+    /// The texts of the task's items, each followed by its corrupted text; heads exchange their contexts between the two, and no
+    /// head is removed.
     Interchange,
 }
 
@@ -86,11 +87,12 @@ pub enum Weights {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
     All,
-    /// A sample of the size in the [`Ablation`](super::ablation::Ablation), for passes that run each sequence many times.
+    /// A sample of sentences, of the size in the [`Ablation`](super::ablation::Ablation), for passes that run each sequence many
+    /// times.
     Sample,
-    /// The sentences of the sample in even-numbered blocks, for making choices.
+    /// The sampled sentences in even-numbered blocks, on which heads are chosen.
     EvenSample,
-    /// The sentences of the sample in odd-numbered blocks, for testing choices made on the even-numbered ones.
+    /// The sampled sentences in odd-numbered blocks, on which choices from the even-numbered blocks are tested.
     OddSample,
 }
 
@@ -105,7 +107,7 @@ impl Portion {
     }
 }
 
-/// How many variants of each sentence have words masked or replaced.
+/// The number of variants of each sentence, each with other words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
     /// The number in the [`Ablation`](super::ablation::Ablation) of the run.

@@ -109,7 +109,7 @@ pub struct Unigrams {
 }
 
 impl Unigrams {
-    /// Takes the counts of tokens, ascending by id. Panics if there are none.
+    /// Takes the counts of tokens, ascending by id. Panics if no token occurs.
     pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let mut total = 0;
         let occurring = counts.into_iter().filter(|(_, count)| *count > 0);

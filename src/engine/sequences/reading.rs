@@ -33,7 +33,7 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Spacing {
-    /// In the text as it was written, as the model was trained on.
+    /// In their text as it was written, like the training text of the model.
     #[default]
     Written,
     /// One by one, each with a space before it.

@@ -149,7 +149,7 @@ impl Sequence {
         self.texts.iter().map(of_sentence).collect()
     }
 
-    /// The [candidates](Self::candidates) of each word, itself among them, `[words]`; none for a word that is not counted.
+    /// The words that can be each word's syntactic head, itself among them, `[words]`; none for a word that is not counted.
     pub fn candidates_of_words(&self) -> Vec<Range<usize>> {
         let mut of_words = vec![0..0; self.words.len()];
         self.candidates().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
@@ -191,7 +191,7 @@ pub enum ScoreRule {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TripleText {
-    /// The text that the others are compared with.
+    /// The text that the two others are compared with.
     Anchor,
     /// The text that should be nearer to the anchor.
     Positive,

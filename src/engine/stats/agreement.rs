@@ -155,9 +155,9 @@ mod tests {
         assert_eq!((none.share, none.expected, none.kappa, none.kappa_ci95), (Some(0.75), Some(0.75), None, None));
     }
 
-    /// Ten things, of which both call the same one `y`: expected is .1 x .1 + .9 x .9 = .82. Of nine and nine at least eight are
-    /// the same, so that kappa is at least (.8 - .82) / .18 = -1/9, while Wilson's interval begins at 1 / (1 + z^2/10) = .7225,
-    /// for which it would be -.54.
+    /// Ten things, of which both call the same one `y`: expected is .1 x .1 + .9 x .9 = .82. Of nine and nine at least eight are the
+    /// same, so that kappa is at least (.8 - .82) / .18 = -1/9, while Wilson's interval begins at 1 / (1 + z^2/10) = .7225, for
+    /// which it would be -.54.
     #[test]
     fn the_interval_of_kappa_ends_where_kappa_does() {
         let found = CategoryAgreement::of(&[[('x', 'x'); 9].as_slice(), &[('y', 'y')]].concat());

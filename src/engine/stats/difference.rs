@@ -10,7 +10,7 @@ pub struct DifferenceTest {
     /// The second number less the first.
     pub difference: f64,
     pub standard_error: f64,
-    /// The two-sided p-value of a true difference beyond the tolerance.
+    /// The two-sided p-value for a true difference within the tolerance.
     pub p: f64,
 }
 
@@ -23,7 +23,7 @@ pub struct ReportedNumber {
     pub blocks: usize,
     /// Number of blocks of equal size with as much evidence ([`super::block_test::Estimate::effective_blocks`]).
     pub effective_blocks: f64,
-    /// The number of right-or-wrong trials whose share the number is; `None` for other numbers.
+    /// Number of right-or-wrong trials, if the number is a share of trials; `None` for other numbers.
     pub trials: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> O
     Some(tested([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, constant))
 }
 
-/// Student's test of a difference against the tolerance; `constant` is `p` where nothing varies.
+/// Student's test of a difference against the tolerance; `constant` gives the p-value if nothing varies.
 fn tested(
     [difference, standard_error]: [f64; 2],
     freedom: f64,

@@ -41,7 +41,7 @@ pub struct KeptPasses {
     packs: Mutex<Vec<(PackPlace, KeptPack)>>,
 }
 
-/// The key of a pack: the index of its pass in `wanted`, the shard, and its number in the shard.
+/// The key of a pack: the index of its pass among the wanted ones, the shard, and the number of the pack in the shard.
 type PackPlace = (usize, Shard, usize);
 
 impl KeptPasses {

@@ -10,7 +10,7 @@ use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 
-/// The activations that a second-stage pass needs from a first-stage pass over its sequences.
+/// The activations that a second-stage pass needs from a first-stage pass over the same sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
     /// The activations to keep: attention and contexts of heads, hidden states, inputs of the query and key projections. No

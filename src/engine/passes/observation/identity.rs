@@ -177,7 +177,7 @@ pub struct ModelInfo {
     pub hidden_size: usize,
     /// Rows of the token embedding.
     pub vocab_size: usize,
-    /// Whether the checkpoint has a masked-LM head beside the encoder.
+    /// Whether the checkpoint has an output layer for masked language modelling.
     pub masked_lm_head: bool,
     /// The prediction task for which the checkpoint has an output layer; null if it has none.
     #[serde(default)]
@@ -217,7 +217,7 @@ pub struct TokenizerInfo {
 }
 
 impl ModelInfo {
-    /// The heads that write a constant; empty if all heads do, as in a model built for its attention.
+    /// The heads that write a constant; empty if all heads do, as in a model built only for its attention.
     pub fn constant_beside_others(&self) -> &[HeadPlace] {
         let present = self.grid().count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }

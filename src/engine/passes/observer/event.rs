@@ -20,14 +20,14 @@ pub enum Event<'a> {
         layer: usize,
         states: Rows<'a>,
     },
-    /// The inputs of a layer's query and key projections, `[n, hidden]`, before its heads.
+    /// The inputs of a layer's query and key projections, `[n, hidden]`. The event comes before the events of the layer's heads.
     AttentionInputs {
         layer: usize,
         inputs: Rows<'a>,
         /// The encoder, whose heads can also attend from other inputs.
         encoder: &'a dyn Encoder,
     },
-    /// How much the heads of a layer mix other tokens into each token, after its heads.
+    /// How much a layer's heads mix other tokens into each token. The event comes after the events of these heads.
     Mixing {
         layer: usize,
         mixing: Mixing<'a>,
@@ -98,7 +98,7 @@ impl Event<'_> {
 
 /// One head over one sequence, as every observer of a pass receives it.
 pub struct HeadInput<'a> {
-    /// The attention of the head and the other activations that are needed.
+    /// The head's attention, and the other activations that observers need.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
     folded: &'a mut Folder,

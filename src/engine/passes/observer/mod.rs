@@ -79,7 +79,7 @@ impl Demands {
 pub enum FurtherRuns {
     #[default]
     None,
-    /// One ablation variant without each of these sets of heads.
+    /// One ablation variant for each of these sets of heads, without the heads of the set.
     Without(Vec<HeadSet>),
     /// As `Without`, each followed by a direct run: only the residual stream changes, so that the heads are missing in the inputs
     /// of later layers and nowhere else.
@@ -145,7 +145,7 @@ struct ObserverAdapter<S: Sums> {
     demands: Demands,
     /// The states of the pack's sequences; `None` for a sequence from which the sums gain nothing.
     states: Vec<Option<S::SequenceState>>,
-    /// The index of each variant among those that the sums request.
+    /// The index of each ablation variant among the variants that the sums request, by its removed heads.
     variants: BTreeMap<HeadSet, usize>,
     /// Whether the current variant was requested by other observers only.
     is_skipped: bool,
@@ -249,8 +249,8 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 /// 2^63; the largest corpora have some 2^44 tokens.
 const MOST: u64 = 1 << 46;
 
-/// Fails if a count or sum from a file is too large to be added to others. Fixed-point sums
-/// ([`ExactSum`](crate::stats::exact::ExactSum)) have that bound on their whole part.
+/// Fails if a count or sum from a file is too large to be added to others. For fixed-point sums
+/// ([`ExactSum`](crate::stats::exact::ExactSum)) the whole part is bounded.
 pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
     // Visits all numbers, and writes nothing.
     read.serialize(&mut Serializer::with_formatter(io::sink(), Bounded)).context("it holds what no run counts")

@@ -1,4 +1,4 @@
-//! Chooses the heads to ablate one by one, if not all are: by the first-order sensitivity of the loss to each head.
+//! Chooses the heads that are ablated one by one, by the first-order sensitivity of the loss to each head.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ impl Sensitivity {
 merge_fields!(Sensitivity[grid] { sums, items });
 
 impl Sums for Sensitivity {
-    /// The number of scored tokens, and the number of the item if the sequence is part of a task.
+    /// `(tokens, item)`: the number of scored tokens, and the index of the item if the sequence is part of a task.
     type SequenceState = (usize, Option<u64>);
 
     fn demands(&self) -> Demands {

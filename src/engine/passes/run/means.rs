@@ -36,7 +36,7 @@ impl MeanContexts {
     }
 }
 
-/// The contexts of every head, summed over the tokens of each class.
+/// The contexts of every head, summed over the tokens of each token class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextSums {
     grid: HeadGrid,

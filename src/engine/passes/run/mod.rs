@@ -190,7 +190,7 @@ impl Runner<'_> {
         self.protocol.ablation.unwrap_or_default()
     }
 
-    /// How many variants of each sentence have words masked or replaced.
+    /// The number of variants of each sentence, each with other words masked or replaced.
     fn phases(&self, phases: Phases) -> u8 {
         match phases {
             // Every token of a decoder is predicted at once.

@@ -11,12 +11,12 @@ use crate::system::machine::memory;
 /// weight takes 0.3 µs of one core, measured over a sentence of 1,500 words.
 const MANY_WEIGHTS: u64 = 1 << 28;
 
-/// The cost of a pass over sequences of these lengths side by side.
+/// Computes the cost (memory, attention weights) of a pass over sequences of these lengths side by side.
 pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
-/// The memory of a pass, divided among packs. Half of what is free and not reserved is shared by the packs that workers
-/// run at the same time. A larger pack waits until those are done, and then runs beside as many others as fit. Sums are
-/// exact, so the order does not matter.
+/// The memory of a pass, divided among packs. Half of what is free and not reserved is shared by the packs that workers run at
+/// the same time. A larger pack waits until these packs are done, and then runs beside as many others as fit. Sums are exact, so
+/// the order does not matter.
 pub(super) struct Room<'a> {
     cost: &'a CostOf<'a>,
     /// Number of observers that keep all attention weights of a pack.

@@ -39,7 +39,7 @@ impl CorpusPart {
         Self { shard, sample: Sample::ALL, parity: None }
     }
 
-    /// Whether the part has the sentence with this number, in the family or document `family`.
+    /// Whether the part has the sentence with this number, whose group or document has the number `family`.
     pub fn takes(self, sentence: u64, family: u64) -> bool {
         let is_of_it = |parity: usize| block_of(family) % 2 == parity;
         self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(is_of_it)

@@ -10,7 +10,7 @@ use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
-/// One of this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
+/// One in this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
 pub const PERIOD: u8 = 7;
 
 #[derive(Clone, Debug)]
@@ -33,8 +33,8 @@ pub enum Noise {
 }
 
 impl Corruption {
-    /// The sentence with all tokens of each word `u` masked or replaced for which `(u + s) mod 7` is the phase, `s` being the
-    /// number of the sentence. `None` if there is no such word, or no token to score.
+    /// The variant of a sentence for a phase: all tokens of a word `u` are masked or replaced if `(u + s) mod 7` is the phase,
+    /// `s` being the sentence's number. `None` if there is no such word, or no token to score.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
             return predicting_next(sentence, self.unknown);

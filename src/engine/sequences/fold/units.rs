@@ -3,7 +3,7 @@
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 
-/// The words of a sentence and its special tokens, in the order of the sentence, to be folded as words are.
+/// The units of attention in a drawing: the words of a sentence and its special tokens, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Units {
     /// The tokens of each unit, `[units]`.

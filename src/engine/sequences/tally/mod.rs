@@ -41,7 +41,7 @@ impl SkipReason {
         }
     }
 
-    /// Adds the hint for this reason, if there is one.
+    /// Adds the hint for this reason to an error, if there is a hint.
     pub fn with_way_out(self, error: Error) -> Error {
         if self != Self::TooManyTokens {
             return error;
@@ -113,7 +113,7 @@ pub struct Tally {
     pub skipped: BTreeMap<SkipReason, u64>,
     #[serde(default)]
     pub left_out: LeftOutWords,
-    /// Tokens of the encoded sentences that words share.
+    /// Tokens of the encoded sentences that several words share.
     #[serde(default)]
     pub shared_tokens: u64,
     /// Counts of how well the tokenizer could read the encoded sentences.
@@ -179,7 +179,8 @@ impl Tally {
         &mut self.files[number]
     }
 
-    /// Counts a sequence of a sentence of this file, with its special tokens if `special`; `unknown` is the unknown token.
+    /// Counts the sequence of a sentence from the file of this number; special tokens count if `special`. `unknown` is the id of
+    /// the unknown token.
     pub(super) fn count(
         &mut self,
         file: usize,

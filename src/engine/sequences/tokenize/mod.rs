@@ -56,7 +56,7 @@ pub struct SentenceTokenizer<'a> {
 }
 
 impl<'a> SentenceTokenizer<'a> {
-    /// A tokenizer that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
+    /// A tokenizer that leaves out sentences of more than `max_tokens` tokens; with `truncate` it cuts plain text instead.
     pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
         let key: Arc<str> = TOKEN_CLASSES.into();
         let class = |(id, token): &(u32, String)| {
@@ -84,7 +84,7 @@ impl<'a> SentenceTokenizer<'a> {
         Self { last_segment: u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1), ..self }
     }
 
-    /// If `strict`, a left-out sentence is an error, and so is a word that the tokenizer makes nothing of.
+    /// Sets whether a left-out sentence, or a word that the tokenizer makes nothing of, is an error.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }

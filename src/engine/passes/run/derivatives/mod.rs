@@ -16,7 +16,7 @@ use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::run::RunProgress;
 
 /// Shows the gradient of every sequence with a token to predict to fresh observers. `gates` has the gate of each head and its
-/// replacement. Heads at the places `removed` get derivatives of 0. Observers that need the path from no head to all heads get
+/// replacement. Heads with the indices `removed` get derivatives of 0. Observers that need the path from no head to all heads get
 /// its derivatives in `steps` steps. Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
 pub fn differentiate(
     observers: ObserverSet,

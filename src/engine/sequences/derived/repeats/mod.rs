@@ -26,8 +26,8 @@ const FILLERS: RangeInclusive<usize> = 0..=8;
 /// Most tokens of a sequence without its second copy: the number of words that should differ.
 const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
 
-/// Fewest words of a vocabulary, as of nucleotides: the shortest copy, with one token masked, recurs by accident with a chance of
-/// 4^-15.
+/// Fewest words of a vocabulary that repeats are made of, as of nucleotides: the shortest copy, with one token masked, recurs by
+/// accident with a chance of 4^-15.
 const FEWEST_WORDS: usize = 4;
 
 const MASKED: usize = 8;

@@ -256,7 +256,7 @@ impl ItemReader<'_> {
         Ok(Sequence { index: self.index, family: self.family, ..both })
     }
 
-    /// The sequence of a text with one mask, with the ids of answer and foil.
+    /// `(sequence, answer id, foil id)` of a text with one mask.
     fn filled_in(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
@@ -275,7 +275,7 @@ impl ItemReader<'_> {
         Ok((Sequence { predictions, ..masked }, answer, foil))
     }
 
-    /// The sequence of a prompt, with the ids of answer and foil.
+    /// `(sequence, answer id, foil id)` of a prompt.
     fn continued(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
         let begun = self.text(prompt)?;

@@ -45,11 +45,11 @@ pub enum ItemContent {
     Classify { text: Content, pair: Option<String>, label: String, foil: Option<String> },
     /// Words with their classes (`None` for words that are not scored), and a foil class for each word; `foils` may be empty.
     Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
-    /// A text that should be nearer to a second one than to a third one.
+    /// Three texts: the first should be nearer to the second than to the third.
     Triple { texts: [String; 3] },
     /// A context in which the token `answer` should be more probable than the token `foil`.
     Cloze { context: ClozeContext, answer: String, foil: String, corrupted: Option<CorruptedContext> },
-    /// A text that should be more probable than another one.
+    /// Two texts: `good` should be more probable than `bad`.
     Pair { good: String, bad: String },
 }
 
@@ -96,7 +96,7 @@ struct Line {
     linguistics_term: Option<String>,
 }
 
-/// The keys that tell each kind of item, and their description for messages, in the order of [`TaskKind`].
+/// The keys by which each kind of item is recognised, and their description for messages, in the order of [`TaskKind`].
 const KINDS: [(&[&str], &str); 5] = [
     (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
     (&["labels", "words", "foils"], "`words` with `labels` (tag)"),

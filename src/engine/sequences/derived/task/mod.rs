@@ -166,7 +166,7 @@ pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedItem {
     pub reason: ItemSkip,
-    /// 1-based line of the file.
+    /// Line of the item in the task file, counted from 1.
     pub line: u64,
     /// The unknown label, if the reason is that the model does not have it.
     pub label: Option<String>,

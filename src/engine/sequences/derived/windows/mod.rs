@@ -57,7 +57,7 @@ fn text(sequence: &Sequence) -> Range<usize> {
     start..sequence.kinds.iter().rposition(is_text).map_or(start, |last| last + 1)
 }
 
-/// Adds a sentence's text after that of the window, before the special tokens at its end.
+/// Appends the text of a sentence to that of a window, before the special tokens at the window's end.
 fn append(window: &mut Sequence, sentence: Sequence) {
     let (at, words) = (text(window).end, window.words.len());
     let own = text(&sentence);
