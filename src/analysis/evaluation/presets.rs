@@ -22,7 +22,7 @@ pub struct Preset {
     /// How the published analysis replaced the output of removed attention heads; `None` if it removed none.
     pub removal: Option<Replacement>,
     pub policy: &'static [(&'static str, Value)],
-    /// Writes the preset's line of the summary, from the labels and metrics of every head; `None` without a line.
+    /// Writes the preset's line of the summary, from the labels and metrics of every head; `None` if it has none.
     pub summary: Option<fn(&[Labelled<'_>]) -> String>,
 }
 

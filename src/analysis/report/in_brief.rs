@@ -125,7 +125,7 @@ fn in_controls(report: &Report) -> String {
     said.fold(String::new(), |all, one| format!("{all}; {one}"))
 }
 
-/// The kind under which a label is counted: `syntactic` for all labels `syntactic:<relation>`, else the label itself.
+/// The kind under which a label is counted: the part before the colon for rules such as `syntactic:<relation>`, else the label.
 fn family(label: &str) -> String {
     detector_of(label).map_or_else(
         || label.to_owned(),

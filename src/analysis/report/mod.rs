@@ -78,7 +78,7 @@ pub struct Report {
     #[serde(flatten, skip_deserializing)]
     #[schemars(!skip_deserializing)]
     pub sections: Sections,
-    /// Facts from other keys of the report that the sections need to be displayed.
+    /// Facts from other keys of the report that are needed to display its sections.
     #[serde(skip)]
     pub facts: SectionFacts,
     /// The attention of every head over one sentence, given or from `examples`; absent unless asked for.
@@ -189,7 +189,7 @@ pub struct HeadReport {
 /// A caveat that applies to the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Caveat {
-    /// A short name of the caveat that does not change.
+    /// Stable short name of the caveat.
     pub id: String,
     /// Text of the caveat.
     pub text: String,
@@ -313,7 +313,7 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
-    /// The label policy and the facts that sections need to be displayed.
+    /// The label policy and the facts that are needed to display the sections.
     pub fn known(&self) -> Known<'_> {
         Known { policy: &self.settings.policy, run: &self.facts }
     }

@@ -55,7 +55,7 @@ impl Merge for GateFit {
 }
 
 impl GateFit {
-    /// Whether the head at this place is kept; `None` if it has no gate.
+    /// Whether the head with this index, layer by layer, is kept; `None` if it has no gate.
     pub fn keeps(&self, place: usize) -> Option<bool> {
         self.gates[place].map(|gate| gate >= KEPT_FROM)
     }

@@ -82,7 +82,7 @@ pub struct ShareByChance {
 }
 
 impl ShareByChance {
-    /// Computes the share over random orders within groups of `size` consecutive things; 0 without things.
+    /// Shuffles one rater's categories within groups of `size` consecutive things. The shares are 0 without things.
     pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(ORDERS_SEED);
         let mut order: Vec<usize> = (0..pairs.len()).collect();

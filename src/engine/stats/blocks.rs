@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::exact::{Component, ExactSum};
 
 /// Number of jackknife blocks: document `f`, or group `f` of related sentences, belongs to block `f mod 64`
-/// (docs/methodology/units.md). It is even, so that the two folds have equally many blocks.
+/// (docs/methodology/units.md). The number is even, so that each of the two folds has 32 blocks.
 pub const BLOCKS: usize = 64;
 
 /// The block of the document, or group of related sentences, with this 0-based number.
@@ -61,7 +61,7 @@ impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     }
 }
 
-/// Takes a missing value from `other`. If both values are present, they are equal.
+/// Takes a missing value from `other`. Two present values must be equal, which is not checked.
 impl<T: Clone> Merge for Option<T> {
     fn merge(&mut self, other: &Self) {
         if self.is_none() {

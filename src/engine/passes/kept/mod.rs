@@ -72,8 +72,8 @@ impl KeptPass<'_> {
         if self.follows { 0 } else { self.all.left.load(Ordering::Relaxed) }
     }
 
-    /// Whether the store can serve these observers. A recording pass may have any observers. A replayed pass needs all
-    /// activations that its observers read to be kept, and no patched runs.
+    /// Whether the store can serve these observers. A recording pass may have any observers. For a replayed pass, all activations
+    /// that its observers read must be kept, and they must request no patched runs.
     pub fn suits(&self, observers: &ObserverSet) -> bool {
         let kept = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
         let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);

@@ -32,7 +32,7 @@ pub struct WordAttention {
 struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
-    /// The token shares of a word that shares a token; `None` for other words.
+    /// The span of a word that shares a token with another word, with its shares; `None` for other words.
     shared: Option<WordSpan>,
 }
 
