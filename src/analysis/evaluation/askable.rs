@@ -1,4 +1,4 @@
-//! The studies that cannot be asked of a model, and why.
+//! Finds the studies that do not apply to a model (an encoder, a protein model, a pruned model), and the reason.
 
 use crate::model::Model;
 use crate::model::parameters::Objective;
@@ -8,10 +8,10 @@ use crate::study::AnyStudy;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Askable {
-    /// Whether the tokens are residues of proteins, so that the model knows no words.
+    /// Whether the model's tokens are residues of proteins, so that the model knows no words.
     pub of_residues: bool,
     pub is_decoder: bool,
-    /// Whether the model has the prediction head that it was trained with, and so a loss.
+    /// Whether the checkpoint has the token-prediction layer that it was trained with, so that it has a loss.
     pub predicts: bool,
     pub lacks_heads: bool,
 }
@@ -35,7 +35,7 @@ impl Askable {
         }
     }
 
-    /// Why a study cannot be asked, as a sentence without its subject, the model; `None` if the kind of model allows it.
+    /// Why `study` does not apply to the model, as a sentence without its subject, the model; `None` if it applies.
     pub fn beyond(self, study: &dyn AnyStudy) -> Option<String> {
         let card = study.card();
         if self.of_residues && card.of_language {
@@ -53,7 +53,7 @@ impl Askable {
         card.beyond_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
-    /// As [`Self::beyond`], or that the study needs a loss, and the model lacks the prediction head that it was trained with.
+    /// As [`Self::beyond`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
     pub fn beyond_or_without_loss(self, study: &dyn AnyStudy) -> Option<String> {
         let needs_loss = || !self.predicts && is_of_losses(study);
         let without = "has no head by which it was trained, and so no loss";
@@ -61,13 +61,13 @@ impl Askable {
     }
 }
 
-/// Whether a study, or one that it builds on, needs predictions.
+/// Whether a study, or a study that it builds on, has a pass that predicts tokens.
 fn is_of_losses(study: &dyn AnyStudy) -> bool {
     let own = study.passes_of(false).iter().any(|spec| spec.pass.predicts());
     own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(is_of_losses)
 }
 
-/// Whether a study is about the items of a task alone.
+/// Whether a study runs on the items of the user's task (`--task`) and on no corpus.
 pub fn is_of_items(study: &dyn AnyStudy) -> bool {
     study.passes_of(false).iter().any(|spec| spec.pass.sequences.are_items())
 }

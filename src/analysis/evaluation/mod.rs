@@ -1,4 +1,4 @@
-//! An analysis as a whole: what can be asked of a model, the passes that its studies need, and the results of their sums.
+//! One analysis: the studies that apply to a model, the passes that they request, and the results from the sums.
 
 pub mod askable;
 pub mod plan;

@@ -17,12 +17,12 @@ pub struct Preset {
     pub studies: &'static [&'static str],
     /// How words were given to the tokenizer in the published analysis.
     pub words: Spacing,
-    /// Whether all rules that the preset does not set are off, so that it excludes other presets of this kind.
+    /// Whether the preset switches off all label rules that it does not set. Two such presets exclude each other.
     pub alone: bool,
-    /// How the published analysis removed heads, if it removed any.
+    /// How the published analysis replaced the output of removed attention heads; `None` if it removed none.
     pub removal: Option<Replacement>,
     pub policy: &'static [(&'static str, Value)],
-    /// The preset's line of the summary, from the labels and metrics of every head.
+    /// Writes the preset's line of the summary, from the labels and metrics of every head; `None` if it has none.
     pub summary: Option<fn(&[Labelled<'_>]) -> String>,
 }
 
@@ -93,7 +93,7 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// The bound on q-values is no rule by itself: it stays for labels that a policy file switches on.
+/// The bound on q-values in presets that switch all other rules off: it applies to labels that a policy file switches on again.
 const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
 pub fn named(name: &str) -> Option<&'static Preset> {
@@ -107,7 +107,7 @@ impl Preset {
     }
 }
 
-/// The default policy with the thresholds of some presets; later presets override earlier ones.
+/// The default label policy with the thresholds of `presets`; later presets override earlier ones.
 pub fn policy(presets: &[&Preset]) -> Policy {
     let policy = registry::default_policy();
     let alone = presets.iter().any(|preset| preset.alone);
@@ -116,7 +116,7 @@ pub fn policy(presets: &[&Preset]) -> Policy {
     policy.with(off.into_iter().map(|rule| (rule, Value::Off)).chain(set))
 }
 
-/// The first study that a preset needs and `studies` lacks, behind the name of the preset.
+/// The first missing study, as `(preset, study)`: the preset needs the study, and `studies` lacks it.
 pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -> Option<(&'static str, &'static str)> {
     let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
     let needs = presets.iter().flat_map(|preset| preset.studies.iter().map(|study| (preset.name, *study)));
@@ -134,7 +134,8 @@ pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     spaced.map_or(Spacing::Written, |preset| preset.words)
 }
 
-/// How heads are removed under these presets, unless an option says it: as in the first that removes any.
+/// How removed heads are replaced under these presets, unless an option says it: as in the first preset that removes heads.
+/// `None` if no preset removes any.
 pub fn removal(presets: &[&Preset]) -> Option<Replacement> {
     presets.iter().find_map(|preset| preset.removal)
 }
@@ -146,7 +147,8 @@ pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
 const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
 const SYNTACTIC: [&str; 1] = ["syntactic:<relation>"];
 
-/// The number of heads with either role of Voita et al. 2019, and the mean confidence of heads with and without a role.
+/// The summary line of `voita2019`: the numbers of positional and of syntactic heads, and the mean confidence of heads with such
+/// a role and of all others.
 fn voita2019(heads: &[Labelled<'_>]) -> String {
     let has = |(labels, _): &Labelled<'_>, families: &[&str]| {
         labels.iter().filter_map(|label| registry::find(&label.label)).any(|family| families.contains(&family.name()))

@@ -1,23 +1,23 @@
-//! The attention maps of all heads over one sentence, small enough to be seen at a glance.
+//! Attention maps of all heads over one sentence, rounded and encoded as text for thumbnails.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 
-/// The most tokens of the sentence. More would be too small to see in a thumbnail, and make a page too large for a mail: the maps
-/// of 144 heads have 144 * 32 * 32 letters, 147 kB.
+/// Most tokens of a mapped sentence. Longer maps would be too small to see in a thumbnail, and make a page too large for a mail:
+/// the maps of 144 heads have 144 * 32 * 32 letters, 147 kB.
 pub const MOST_TOKENS: usize = 32;
 
-/// The levels of a weight, a letter each: base64 has 64 (RFC 4648, table 1), all unescaped in JSON and HTML.
+/// The letters for the 64 levels of an attention weight: base64 (RFC 4648, table 1), all unescaped in JSON and HTML.
 const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The attention of every head over one sentence, rounded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttentionMaps {
-    /// The head whose typical example the sentence is; null for a sentence that was given.
+    /// The attention head for which the sentence is a typical example; null for a sentence that the user gave.
     pub example_of: Option<HeadPlace>,
-    /// The place of the sentence in the corpus, counted from 0; null for a sentence that was given.
+    /// Number of the sentence in the corpus, counted from 0; null for a sentence that the user gave.
     pub sentence: Option<u64>,
     /// The tokens of the sentence.
     #[schemars(length(min = 1, max = 32))]
@@ -25,10 +25,10 @@ pub struct AttentionMaps {
     /// The maps of the heads, layer by layer. A map has a letter for each pair of tokens: the weights from the first token to
     /// each token, then from the second, and so on. `A` to `Z`, `a` to `z`, `0` to `9`, `+` and `/` are weights of 0/63 to 63/63.
     pub maps: Vec<String>,
-    /// The words and special tokens that the tokens make up, in order; empty in reports of 0.1.
+    /// The words and special tokens of the sentence, in order; empty in reports of 0.1.
     #[serde(default)]
     pub units: Vec<SentenceUnit>,
-    /// The arcs of the gold tree between the units; empty without a tree.
+    /// Gold dependency arcs between the units; empty if the sentence has no gold tree.
     #[serde(default)]
     pub arcs: Vec<SentenceArc>,
 }
@@ -36,27 +36,28 @@ pub struct AttentionMaps {
 /// A word or a special token of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentenceUnit {
-    /// The text of the unit.
+    /// Text of the word or of the special token.
     pub text: String,
-    /// The unit's first token, and the token after its last.
+    /// Token range of the unit, `[start, end]`, counted from 0: its first token, and the token after its last.
     pub tokens: [usize; 2],
-    /// Whether the unit is a word.
+    /// Whether the unit is a word; otherwise it is a special token.
     pub is_word: bool,
 }
 
-/// An expected arc between two units, from the unit that should attend: the dependent, or in a decoder the later unit.
+/// A gold dependency arc between two units of the sentence. It begins at the unit that should attend: the dependent, or in a
+/// decoder the later unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentenceArc {
-    /// The place of the unit that should attend.
+    /// Index of the unit that should attend, counted from 0.
     pub from: usize,
-    /// The place of the unit that it should attend to.
+    /// Index of the unit that should be attended to, counted from 0.
     pub to: usize,
-    /// The relation.
+    /// Dependency relation of the arc.
     pub relation: String,
 }
 
 impl AttentionMaps {
-    /// The maps of a sentence that was given, from the attention of all heads, `[heads, tokens, tokens]`.
+    /// Encodes the attention of all heads over a sentence that the user gave; `weights` is `[heads, tokens, tokens]`.
     pub fn new(tokens: Vec<String>, weights: &[f32]) -> Self {
         let maps = weights.chunks(tokens.len() * tokens.len()).map(encoded).collect();
         Self { example_of: None, sentence: None, tokens, maps, units: Vec::new(), arcs: Vec::new() }
@@ -86,7 +87,7 @@ impl AttentionMaps {
     }
 }
 
-/// Weights as letters, each rounded to the nearest level.
+/// Encodes attention weights as letters, each weight rounded to the nearest of 64 levels.
 fn encoded(weights: &[f32]) -> String {
     let level = |weight: &f32| {
         let level = (weight.clamp(0.0, 1.0) * (LEVELS.len() - 1) as f32).round();

@@ -1,4 +1,4 @@
-//! The caveats of a run, and facts to know before its labels; docs/LIMITS.md has the argument and references.
+//! Caveats of a run, and remarks on its model and corpus that precede the labels; docs/LIMITS.md has references.
 
 use super::{Caveat, ContextInfo, CorpusInfo, ModelInfo, Report, TextInfo};
 use crate::corpus::Format;
@@ -160,7 +160,7 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
 ];
 
-/// Whether the corpus is of proteins, but the model is not.
+/// Whether the corpus is FASTA (proteins), but the model's tokens are not residues.
 pub(super) fn is_read_as_text(model: &ModelInfo, corpus: &CorpusInfo) -> bool {
     !model.residues && corpus.files.iter().any(|file| file.format == Format::Fasta)
 }
@@ -170,7 +170,8 @@ pub fn is_about_certainty(id: &str) -> bool {
     GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == CaveatSubject::Certainty)
 }
 
-/// The caveats that apply to a run. Within each kind the general caveats come before the caveats of studies.
+/// The caveats that apply to a run: on the meaning of labels, then on their certainty. In both groups general caveats precede the
+/// caveats of studies.
 pub fn of_run(
     model: &ModelInfo,
     (corpus, reading): (&CorpusInfo, Option<&Reading>),
@@ -188,13 +189,13 @@ pub fn of_run(
 }
 
 impl Report {
-    /// The population that intervals and tests generalise to.
+    /// The population that intervals and tests generalise to, in words: the sampling unit of the corpus.
     pub fn unit(&self) -> String {
         let [sentence, _] = self.model.text_units();
         self.corpus.unit.to_string().replace("sentence", sentence)
     }
 
-    /// The facts to know before the labels, as sentences without a full stop: about the model, and about the corpus.
+    /// Remarks to read before the labels, as sentences without a full stop: `[on the model, on the corpus]`.
     pub fn remarks(&self) -> [Vec<String>; 2] {
         let shared = self.model.heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
@@ -252,7 +253,7 @@ impl Report {
         self.model.residues.then(known)
     }
 
-    /// A remark that the corpus has no links, though an option asks for links.
+    /// A remark that the corpus has no links between words, though an option asks for links; else `None`.
     fn without_links(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
         let study = registry::with_option("links-from");
@@ -262,7 +263,7 @@ impl Report {
         section.view(self.known()).lacks_subject.then(|| format!("it has no link that {asked} could find"))
     }
 
-    /// A remark on the study left out since a decoder was saved without its language-model head; `None` for another model.
+    /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
     fn of_headless_decoder(&self) -> Option<String> {
         let of_decoders = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_decoders);
         let left_out = self.settings.protocol.left_out.iter().find(of_decoders)?;
@@ -270,7 +271,7 @@ impl Report {
     }
 }
 
-/// The sequences that a decoder read and their first token, in words.
+/// Describes in words the sequences that a decoder read, and the token that each begins with.
 fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {

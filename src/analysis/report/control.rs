@@ -1,4 +1,4 @@
-//! The labels found in a control, and the labels that heads have both there and in the analysis.
+//! The labels found in a control run, and the labels that a head has both in the control and in the analysis.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,48 +13,48 @@ use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::study::labels::{Label, Verdict};
 
-/// Labels found in a control (docs/methodology/controls.md).
+/// Labels found in one control run, such as a run of the untrained model (docs/methodology/controls.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlReport {
-    /// Which control, with its seed.
+    /// The control that was run, with its seed.
     #[serde(flatten)]
     pub control: Control,
-    /// How many labels of each family the heads have in the control.
+    /// Number of labels that the heads have in the control, by category of labels, such as `syntactic:<relation>`.
     #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// How many of these labels the same head also has in the analysis; empty in reports of 0.1.
+    /// Number of labels that a head has both in the control and in the analysis, by category of labels; empty in reports of 0.1.
     #[serde(default)]
     #[schemars(schema_with = "schema::counts")]
     pub kept_counts: BTreeMap<String, u64>,
-    /// How many heads have a firm role in the control; null in reports of 0.1.
+    /// Number of attention heads with a firm role in the control; null in reports of 0.1.
     #[serde(default)]
     pub firm_roles: Option<u64>,
-    /// One object for each head that has a label in the control; empty in reports of 0.1.
+    /// One object for each attention head that has a label in the control; empty in reports of 0.1.
     #[serde(default)]
     pub heads: Vec<ControlHead>,
 }
 
-/// The labels of one head in a control.
+/// The labels of one attention head in a control.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlHead {
-    /// The head.
+    /// The attention head, by layer and number.
     #[serde(flatten)]
     pub place: HeadPlace,
     /// The labels of the head in the control, in the order in which an analysis lists them.
     #[schemars(schema_with = "schema::names")]
     pub labels: Vec<String>,
-    /// The labels that the head also has in the analysis, in whatever direction.
+    /// The labels that the head has both in the control and in the analysis, whatever the direction of a relation.
     #[schemars(schema_with = "schema::names")]
     pub kept: Vec<String>,
 }
 
-/// The verdicts on every head in a control; `[layers * heads]`.
+/// The outcome of one control run; `verdicts` and `choices` are `[layers * heads]`.
 pub struct ControlVerdicts {
     pub control: Control,
     /// The studies that ran under the control.
     pub studies: Vec<&'static dyn AnyStudy>,
     pub verdicts: Vec<Verdict>,
-    /// The label of how each head chooses, layer by layer; `None` for a head without one.
+    /// The label for how each head chooses its keys, layer by layer; `None` for a head without one.
     pub choices: Vec<Option<Label>>,
 }
 

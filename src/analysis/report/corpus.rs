@@ -1,4 +1,4 @@
-//! The corpus as a report describes it, and the kind of its text.
+//! The corpus as a report describes it: its files and counts, and the properties of its text.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::system::counted::plural;
 pub struct CorpusInfo {
     /// The names of the given files and folders, joined by ` + `; `-` is standard input.
     pub name: String,
-    /// Sentences analysed.
+    /// Number of sentences analysed.
     pub sentences: u64,
     /// Tokens of the analysed sentences, special tokens included.
     pub tokens: u64,
@@ -27,26 +27,26 @@ pub struct CorpusInfo {
     pub words: u64,
     /// Tokens of the longest sentence, or of the longest window where sentences were read in windows.
     pub longest: u64,
-    /// Sentences or windows that a decoder read; absent for an encoder, which reads each sentence by itself.
+    /// Counts of the sentences or windows that a decoder read; absent for an encoder, which reads each sentence by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ContextInfo")]
     pub context: Option<ContextInfo>,
     /// Sentences left out, by reason. Every reason is listed.
     pub skipped: BTreeMap<SkipReason, u64>,
-    /// Words left out of sentences that were analysed without them, by reason: every reason is listed; absent in reports of 0.1.
+    /// Words left out of analysed sentences, by reason. Every reason is listed; absent in reports of 0.1.
     #[serde(default)]
     pub words_left_out: BTreeMap<WordSkip, u64>,
-    /// Words whose head is left out, so that their arcs are not scored; absent in reports of 0.1.
+    /// Words whose syntactic head is left out, so that their arcs are not scored; absent in reports of 0.1.
     #[serde(default)]
     pub heads_left_out: u64,
-    /// Tokens that several words share; absent in reports of 0.1.
+    /// Tokens that belong to several words, as `didn't` may; absent in reports of 0.1.
     #[serde(default)]
     pub shared_tokens: u64,
-    /// Sentences of plain text that were cut to the limit.
+    /// Sentences of plain text that were cut to the token limit.
     pub truncated: u64,
-    /// Analysed sentences that were given as words, but lack an annotated head for some word.
+    /// Analysed sentences, given as words, in which some word has no annotated syntactic head.
     pub unannotated: u64,
-    /// Files and folders in the given folders that are no corpus files.
+    /// Files and folders in the given folders that were ignored, since they are no corpus files.
     pub passed_over: u64,
     /// The files in the order they were read; sentences are numbered across files.
     pub files: Vec<CorpusFileInfo>,
@@ -59,14 +59,14 @@ pub struct CorpusInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub units: Option<u64>,
-    /// The documents that `--limit` took, each whole; absent without `--limit`.
+    /// Number of documents that `--limit` took, each whole, and of all documents; absent without `--limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TakenDocuments")]
     pub documents: Option<TakenDocuments>,
-    /// Whether the model could read the corpus: checks, each with its threshold of the policy; empty in reports of 0.1.
+    /// Checks of whether the model could read the corpus, each with its threshold of the policy; empty in reports of 0.1.
     #[serde(default)]
     pub health: Health,
-    /// The kind of text; absent in reports of 0.1.
+    /// Properties of the text, such as its share of unknown tokens; absent in reports of 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextInfo>,
 }
@@ -74,7 +74,7 @@ pub struct CorpusInfo {
 /// Sequences that a decoder read: sentences, or windows of consecutive sentences of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContextInfo {
-    /// The number of sentences or windows.
+    /// Number of sequences: of sentences, or of windows.
     pub sequences: u64,
     /// Sentences per sequence.
     pub sentences: MeanAndLargest,
@@ -82,12 +82,12 @@ pub struct ContextInfo {
     pub tokens: MeanAndLargest,
 }
 
-/// The mean of whole numbers, and the largest of them.
+/// Mean and maximum of a count per sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeanAndLargest {
-    /// The mean.
+    /// Mean of the count over all sequences.
     pub mean: f64,
-    /// The largest.
+    /// Largest count of any sequence.
     pub largest: u64,
 }
 
@@ -110,12 +110,12 @@ impl ContextInfo {
     }
 }
 
-/// One file of the corpus.
+/// One file of the corpus, with the counts of its sentences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusFileInfo {
     /// The file's name, or `-` for standard input.
     pub name: String,
-    /// The format it was read as.
+    /// Format that the file was read as.
     pub format: Format,
     /// SHA-256 of the whole file as it is stored, compressed or not.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
@@ -123,18 +123,18 @@ pub struct CorpusFileInfo {
     /// The generator of the file's sentences; absent if the file does not say that they were generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
-    /// Sentences analysed.
+    /// Number of the file's sentences that were analysed.
     pub sentences: u64,
-    /// Tokens of the analysed sentences. They include special tokens, unless the sentences were read in windows.
+    /// Tokens of the file's analysed sentences. They include special tokens, unless the sentences were read in windows.
     pub tokens: u64,
-    /// Words of the analysed sentences.
+    /// Words of the file's analysed sentences.
     pub words: u64,
-    /// Sentences left out.
+    /// Number of the file's sentences that were left out of the analysis.
     pub skipped: u64,
 }
 
 impl CorpusInfo {
-    /// The number of sentences with unannotated syntactic heads, if other sentences of the corpus have trees.
+    /// Number of sentences with a word without annotated syntactic head; `None` if that is no sentence, or every one.
     pub fn partly_annotated(&self) -> Option<u64> {
         Some(self.unannotated).filter(|&sentences| 0 < sentences && sentences < self.sentences)
     }
@@ -173,7 +173,7 @@ impl CorpusInfo {
         }
     }
 
-    /// The number of sampling units in words, if it is too small for any test of metrics with these denominators.
+    /// Says how many sampling units the corpus has, if they are too few to test metrics with these denominators; else `None`.
     /// `piece` is the noun for a piece of the corpus: a sentence or a protein.
     pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
@@ -189,47 +189,48 @@ impl CorpusInfo {
     }
 }
 
-/// The kind of text of a corpus.
+/// Properties of the text of a corpus: how the tokenizer read it, and how often sentences recur.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextInfo {
     /// Tokens of text in the sentences analysed, without special tokens.
     pub tokens: u64,
     /// Unknown tokens, which stand for text that the vocabulary lacks.
     pub unknown_tokens: u64,
-    /// The share of unknown tokens; null without any token of text.
+    /// Share of the tokens of text that are unknown; null without any token of text.
     #[schemars(range(min = 0, max = 1))]
     pub unknown_share: Option<f64>,
-    /// Tokens of text for each word.
+    /// Mean number of tokens of text per word; null without words.
     pub tokens_per_word: Option<f64>,
     /// Letters of scripts in which the vocabulary has no words, by script; absent if there are none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub foreign_letters: BTreeMap<String, u64>,
-    /// Words for each sentence analysed.
+    /// Mean number of words per analysed sentence; null without sentences.
     pub words_per_sentence: Option<f64>,
     /// Sentences read, skipped ones included.
     pub sentences_read: u64,
-    /// Different sentences among the sentences read: two are equal if their words are.
+    /// Number of different sentences among the sentences read; sentences with the same words are equal.
     pub different_sentences: u64,
-    /// Sentences that occur more than once.
+    /// Sentences read that occur more than once, each occurrence counted.
     pub repeated_sentences: u64,
     /// The share of sentences that occur more than once; null without any sentence.
     #[schemars(range(min = 0, max = 1))]
     pub repeated_share: Option<f64>,
-    /// Families of sentences: equal sentences, and sentences that the corpus says belong together, form one.
+    /// Number of groups of sentences that tests count as one observation: equal sentences, and sentences that the corpus says
+    /// belong together.
     pub families: u64,
-    /// Sentences read when the memory for earlier ones was full; each counts as different and as a family.
+    /// Sentences read after the memory for finding duplicates was full; each counts as different and as a group by itself.
     pub not_remembered: u64,
 }
 
-/// The share above which something is remarked. Leaving out 5 % of the things behind a share can move it by 5 points, the largest
-/// standard error that the fewest queries of a label allow (`min_queries`).
+/// Share of unknown tokens, or of duplicate sentences, above which the report remarks on it. Leaving out 5 % of the counted
+/// things moves a share by up to 5 points, the largest standard error that the fewest queries of a label allow (`min_queries`).
 const NOTABLE: f64 = 0.05;
 
-/// The most tokens per word without a remark: with `f` tokens per word, `(f - 1) / f` of the pairs of adjacent tokens are within
-/// one word, which is one half.
+/// Most tokens per word without a remark: with `f` tokens per word, `(f - 1) / f` of the pairs of adjacent tokens are within one
+/// word, here one half.
 const MOST_TOKENS_PER_WORD: f64 = 2.0;
 
-/// The fewest words per sentence without a remark: of `n` words, `n - 2` have a neighbour on both sides, which is one half.
+/// Fewest words per sentence without a remark: of `n` words, `n - 2` have a neighbour on both sides, here one half.
 const FEWEST_WORDS_PER_SENTENCE: f64 = 4.0;
 
 impl TextInfo {
@@ -273,8 +274,8 @@ impl TextInfo {
         self.families < BLOCKS as u64
     }
 
-    /// The facts to know before the labels, as sentences without a full stop; mostly there are none.
-    /// `[sentence, word]` are the nouns for the pieces of the corpus: sentences of words, or proteins of residues.
+    /// Remarks on the text to read before the labels, as sentences without a full stop. `[sentence, word]` are the nouns for the
+    /// pieces of the corpus: sentences of words, or proteins of residues.
     pub fn remarks(&self, [sentence, word]: [&str; 2]) -> Vec<String> {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;

@@ -1,4 +1,4 @@
-//! Roles among the labels, and firm ones among the roles.
+//! Which labels are roles, and which roles are firm (not borderline).
 
 use crate::studies::registry::detector_of;
 use crate::study::labels::Label;
@@ -11,7 +11,7 @@ pub fn is_firm_role(label: &Label) -> bool {
     !label.borderline && is_role(label)
 }
 
-/// Whether a label is a role: a label that every untrained head also has is none.
+/// Whether a label counts as a role. A label that every untrained head has as well does not.
 pub fn is_role(label: &Label) -> bool {
     detector_of(&label.label).is_none_or(|detector| detector.is_role)
 }

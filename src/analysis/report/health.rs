@@ -1,4 +1,4 @@
-//! The health checks of a run's input, and the failing checks in words: the cause, and the way out.
+//! Health checks of a run's input, and messages for failing checks: the cause, and what to do.
 
 use super::corpus::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
@@ -30,26 +30,26 @@ pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy:
     Health::new(value, policy)
 }
 
-/// Tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
+/// Tokens of text per word, or per stretch as long as the mean vocabulary entry if words are longer; `None` if unknown.
 fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
     let per_entry = model.tokenizer.as_ref()?.round_trip.characters_per_entry()?;
     let usual = (tally.legibility.characters as f64 / per_entry).max(tally.words as f64);
     (usual > 0.0).then(|| tally.text_tokens as f64 / usual)
 }
 
-/// Whether one of these studies looks at sentences of the corpus; none does if only a task was asked about.
+/// Whether a run analyses sentences of the corpus, and not only the items of a task.
 pub fn is_of_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
     let has_task = protocol.task.is_some();
     !has_task || sections.iter().any(|(study, _)| registry::is_of_corpus(*study, has_task))
 }
 
 impl Report {
-    /// Whether a study looks at sentences of the corpus; none does if only a task was asked about.
+    /// Whether the run analyses sentences of the corpus, and not only the items of a task.
     pub fn is_of_corpus(&self) -> bool {
         is_of_corpus(&self.settings.protocol, &self.sections.0)
     }
 
-    /// The corpus that the numbers are over, or the task if the run asked about nothing else.
+    /// The name of the corpus that the numbers are over, or of the task if the run analysed only its items.
     pub fn subject(&self) -> String {
         let task = self.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus());
         task.map_or_else(|| self.corpus.name.clone(), |task| format!("the task {}", task.name))
@@ -60,7 +60,8 @@ impl Report {
         self.settings.protocol.task.is_some() && self.corpus.name == boxed::CORPUS
     }
 
-    /// Why no label is firm and what to do, where the model could not read the text: the first failing check is the cause.
+    /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The first failing
+    /// check is the cause.
     pub fn unread(&self) -> Option<String> {
         let Self { model, corpus, .. } = self;
         if !self.is_of_corpus() {
@@ -70,7 +71,7 @@ impl Report {
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
 
-    /// Why no label could be tested and what to do, where the corpus has too few sampling units.
+    /// A sentence on why no label could be tested and what to do, if the corpus has too few sampling units; else `None`.
     pub(super) fn untested(&self) -> Option<String> {
         let Self { model, corpus, .. } = self;
         let [piece, _] = model.text_units();
@@ -85,12 +86,12 @@ impl Report {
     }
 }
 
-/// The ways out where sampling units are too few.
+/// Advice if the corpus has too few sampling units because of `--limit`.
 const RAISE_LIMIT: &str = "raise --limit, or give `--unit sentences`";
 const MORE_TEXT: &str = "give more text, or `--unit sentences` if its documents need not be told apart";
 
 impl CorpusInfo {
-    /// Why the model could not read the corpus, and the way out; `None` if it could.
+    /// `[cause, advice]` if the model could not read the corpus; `None` if it could.
     pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
         let mut unread = self.health.unread();
         let cause = unread.next()?;
@@ -99,13 +100,13 @@ impl CorpusInfo {
         Some([fact, way_out])
     }
 
-    /// The failing checks that do not affect firmness, as sentences without a full stop.
+    /// Messages, without a full stop, for the failing checks that leave labels firm.
     pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo) -> Vec<String> {
         let beside = self.health.failing().filter(|check| !check.id.decides());
         beside.map(|check| self.told(check, model).join(": ")).collect()
     }
 
-    /// A failing check in words: the fact, and the way out.
+    /// The message for a failing check: `[fact, advice]`.
     fn told(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
         let [sentence, word] = model.text_units();
         let value = check.value.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A report in a few sentences, for somebody who has not seen it, and each head in one sentence.
+//! Sums up a report in a few sentences for a first-time reader, and each head in one sentence.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{below_word_classes, decimal, percent_of};
 use crate::system::counted::{counted, plural};
 
-/// The most kinds that are named, beginning with the most frequent.
+/// Most kinds of labels that a sentence names, the most frequent first; the rarer ones are added up.
 const KINDS: usize = 5;
-/// The most heads of one kind that are named.
+/// Most heads with one kind of label that are named (L3H1); more heads are only counted.
 const NAMED: usize = 2;
 const MOST_NAMED: usize = 16;
 
-/// The opening sentences of a report; a sentence without content is left out.
+/// The opening sentences of a report. A finding without content has no sentence.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
     let unread = report.unread();
@@ -90,7 +90,7 @@ fn named(heads: &[HeadPlace]) -> String {
     names.join(", ") + &more
 }
 
-/// A sentence on the heads that choose by one kind of information alone.
+/// A sentence on the heads whose attention is almost fully explained by position alone, or by the attended token alone.
 fn choices(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
@@ -107,7 +107,7 @@ fn choices(report: &Report) -> String {
     format!("Heads above layer 0 whose attention is almost fully explained by one cue: {kinds}.")
 }
 
-/// The number of firm roles in each control, averaged over its seeds, as clauses.
+/// The number of heads with a firm role in each control, averaged over its seeds, as clauses.
 fn in_controls(report: &Report) -> String {
     let controls = report.controls_by_kind();
     let said = controls.iter().filter_map(|(kind, runs)| {
@@ -125,7 +125,7 @@ fn in_controls(report: &Report) -> String {
     said.fold(String::new(), |all, one| format!("{all}; {one}"))
 }
 
-/// The kind under which a label is counted: its family if there are many members (`syntactic:<relation>`), else the label.
+/// The kind under which a label is counted: the part before the colon for rules such as `syntactic:<relation>`, else the label.
 fn family(label: &str) -> String {
     detector_of(label).map_or_else(
         || label.to_owned(),
@@ -136,7 +136,7 @@ fn family(label: &str) -> String {
     )
 }
 
-/// The number of heads of each kind, the most frequent first; few heads are named.
+/// Lists the number of heads for each kind of label, the most frequent first. Heads are named where there are few of a kind.
 fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let mut kinds: BTreeMap<String, Vec<HeadPlace>> = BTreeMap::new();
     heads.for_each(|(kind, place)| kinds.entry(kind).or_default().push(place));
@@ -158,7 +158,7 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     shown.join(", ") + &more
 }
 
-/// The order of evidence: a firm label is above a borderline one, then the smaller q-value, then the larger margin.
+/// Compares labels by evidence: a firm label is above a borderline one, then the smaller q-value, then the larger margin.
 pub fn by_evidence(a: &Label, b: &Label) -> Ordering {
     let q = |label: &Label| label.test.q.unwrap_or(1.0);
     b.borderline.cmp(&a.borderline).then(q(b).total_cmp(&q(a))).then(a.margin.total_cmp(&b.margin))
@@ -200,7 +200,7 @@ fn relation(report: &Report) -> Option<String> {
     ))
 }
 
-/// The labels with too little evidence, and how many more sentences they need.
+/// Sentences on the labels with too little evidence and how many more sentences they need, and on undecided heads.
 fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
@@ -231,7 +231,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
 
 /// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
 ///
-/// A borderline label is a "perhaps", and a head without a label is given the nearest one.
+/// A borderline label is a "perhaps". For a head without a label, the nearest label is named.
 pub(super) fn of_head(head: &HeadReport, sections: &Sections, known: Known<'_>) -> String {
     if head.is_removed() {
         return format!("{} is removed (`--remove`).", head.place);
@@ -268,14 +268,14 @@ fn looks(head: &HeadReport) -> String {
     }
 }
 
-/// Metrics of the attention to tokens without content, and the nouns for these tokens.
+/// Metrics of the attention to sinks (tokens without content), each with the noun for its tokens.
 const SINKS: [(&str, &str); 3] = [
     ("first_special_mass", "the first special token"),
     ("separator_mass", "separators"),
     ("first_token_mass", "the first token"),
 ];
 
-/// The tokens without content that get more than half of the attention of a head, as a verb phrase.
+/// A verb phrase for a head that gives more than half of its attention to a token without content; else `None`.
 fn sink(head: &HeadReport) -> Option<String> {
     let share = |metric: &str| head.metrics.get(metric, None).copied().flatten().filter(|share| *share > 0.5);
     SINKS
@@ -283,7 +283,7 @@ fn sink(head: &HeadReport) -> Option<String> {
         .find_map(|(metric, tokens)| Some(format!("gives {tokens} {} of its attention", percent_of(share(metric)?))))
 }
 
-/// The share that a lead over chance is about, with its chance level, for a label of content; `None` if chance is 0.
+/// The attention share and chance level behind a label whose score is their difference; `None` for other labels.
 fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     let (metric, key) = leading(&label.number)?;
     let share = head.metrics.get(metric, key).copied().flatten()?;
@@ -291,12 +291,12 @@ fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     (chance > 0.0).then(|| format!(": {} where chance is {}", percent_of(share), percent_of(chance)))
 }
 
-/// A label as a verb phrase with its evidence.
+/// A verb phrase for a label, with score, interval and baseline.
 fn clause(label: &Label) -> String {
     clause_with(label, "")
 }
 
-/// As [`clause`], with a note on the lead.
+/// As [`clause`]. `of_lead` is added after the level that the label's score is measured from.
 fn clause_with(label: &Label, of_lead: &str) -> String {
     let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = perhaps(label);
@@ -312,7 +312,7 @@ fn clause_with(label: &Label, of_lead: &str) -> String {
     format!("{perhaps}{phrase} ({} {}{interval}{beside})", label.label, decimal(label.score, 2))
 }
 
-/// The qualifier of a borderline label.
+/// The word "perhaps" for a borderline label; empty for a firm one.
 fn perhaps(label: &Label) -> &'static str {
     if label.borderline { "perhaps " } else { "" }
 }
@@ -331,7 +331,7 @@ fn unlabelled(nearest: &[Near]) -> String {
     }
 }
 
-/// Clauses with commas and an "and" before the last.
+/// Joins clauses by commas, with an "and" before the last.
 fn listed(clauses: &[String]) -> String {
     match clauses {
         [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),

@@ -1,4 +1,4 @@
-//! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
+//! The report as it is written, with its JSON Schema. docs/REPORT.md explains each key.
 
 mod attention_maps;
 mod caveats;
@@ -35,7 +35,7 @@ pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
 
-/// The version rises when a key changes its meaning or goes away, but not for new keys.
+/// The version of the report's schema. It rises when a key changes its meaning or goes away, but not for new keys.
 pub const SCHEMA_VERSION: u32 = 4;
 
 /// A report on what each head of a model does, with the evidence.
@@ -53,39 +53,39 @@ pub struct Report {
     pub in_brief: Vec<String>,
     /// The model that was analysed.
     pub model: ModelInfo,
-    /// The corpus it was run over.
+    /// The corpus that the model was run over.
     pub corpus: CorpusInfo,
     /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
     /// The chance level of each metric on this corpus, by metric id.
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
-    /// The 95 % intervals of `chance`.
+    /// The 95 % interval of each chance level, by metric id.
     #[schemars(schema_with = "schema::intervals")]
     pub chance_ci95: Intervals,
-    /// The evidence that each metric rests on, by metric id; empty in reports of 0.1.
+    /// The denominator of each metric, that is, how many things it was measured on, by metric id; empty in reports of 0.1.
     #[serde(default)]
     #[schemars(schema_with = "schema::denominators")]
     pub denominators: Metrics<Denominator>,
-    /// How many labels of each family the heads have.
+    /// Number of labels that the heads have, by category of labels, such as `syntactic:<relation>`.
     #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// The labels that the heads have in each control, and those that they keep; empty without `--control`.
+    /// One object per control run, with the labels found in it; empty without `--control`.
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
-    /// The sections that studies add, each under separate keys; [`Report::parse`] reads them.
+    /// The sections of the studies, each under separate keys; [`Report::parse`] reads them.
     #[serde(flatten, skip_deserializing)]
     #[schemars(!skip_deserializing)]
     pub sections: Sections,
-    /// Facts that the sections are shown with, taken from the rest of the report.
+    /// Facts from other keys of the report that are needed to display its sections.
     #[serde(skip)]
     pub facts: SectionFacts,
     /// The attention of every head over one sentence, given or from `examples`; absent unless asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AttentionMaps")]
     pub attention_maps: Option<AttentionMaps>,
-    /// Caveats: facts that the labels do not show.
+    /// Caveats that apply to the run: what its labels do not show.
     pub caveats: Vec<Caveat>,
     /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,19 +128,19 @@ pub struct Settings {
     pub policy: Policy,
 }
 
-/// The policy of a saved report; thresholds that it lacks have their defaults.
+/// Reads the policy of a saved report; thresholds that it lacks have their defaults.
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let values = Map::<String, Value>::deserialize(deserializer)?;
     registry::default_policy().with_json(&values).map_err(D::Error::custom)
 }
 
-/// One head: its verdict and the evidence.
+/// One attention head: its labels and the evidence for them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadReport {
-    /// The head.
+    /// The attention head, by layer and number.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The key–value head that the head shares with other heads of its layer, counted from 0; absent where none are shared.
+    /// Index of the key–value head that the attention head shares with others of its layer, from 0; absent if none are shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub key_value_group: Option<usize>,
@@ -148,18 +148,18 @@ pub struct HeadReport {
     /// the checkpoint was saved without has `absent`, a head that the run removed (`--remove`) has `removed`.
     #[schemars(schema_with = "schema::primary")]
     pub primary: String,
-    /// All labels: firm before borderline ones, and among these by falling margin.
+    /// All labels of the head: firm ones before borderline ones, each by falling margin.
     #[schemars(schema_with = "schema::labels")]
     pub labels: Vec<Label>,
     /// The head in one sentence, made of its labels and of what the studies that were run found; empty in reports of 0.1.
     #[serde(default)]
     pub description: String,
-    /// How the head chooses where to attend: by special tokens, position, token, both, or context. Null where it has no such
-    /// label, or the study `choice` did not run. It is not one of the `labels`.
+    /// How the head chooses where to attend: by special tokens, position, token, position and token, or context. Null where it
+    /// has no such label, or the study `choice` did not run. It is not one of the `labels`.
     #[serde(default)]
     #[schemars(schema_with = "schema::chooses")]
     pub chooses: Option<Label>,
-    /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
+    /// The two labels that an unlabelled head comes nearest to, fewer if fewer rules are on; empty for a head with a label.
     #[schemars(schema_with = "schema::nearest")]
     pub nearest: Vec<Near>,
     /// The values of the metrics, by metric id.
@@ -168,19 +168,19 @@ pub struct HeadReport {
     /// The 95 % interval of each metric.
     #[schemars(schema_with = "schema::intervals")]
     pub ci95: Intervals,
-    /// The standard error of each metric, by leaving out one block of sentences at a time. A rounded report lacks the
-    /// error where the interval is symmetric: half of the interval is the error times the 97.5th percentile of Student's distribution
-    /// with `effective_blocks` - 1 degrees of freedom.
+    /// The jackknife standard error of each metric, over blocks of sentences. A rounded report lacks the error where the interval
+    /// is symmetric: half of the interval is the error times the 97.5th percentile of Student's distribution with
+    /// `effective_blocks` - 1 degrees of freedom.
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub standard_errors: StandardErrors,
-    /// The chance level of metrics whose chance depends on the head, by metric id; null where `chance` of the report has
-    /// it, or there is none. Empty if no study that was run has such metrics.
+    /// The chance level of each metric whose chance depends on the head, by metric id. Null if the report's `chance` has it, or
+    /// there is none. Empty if no study that was run has such metrics.
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
-    /// The evidence that metrics rest on, by metric id, where it differs between heads; null where `denominators` of the report
-    /// has it. Absent if all heads are scored on the same things.
+    /// The denominator of each metric that heads share unequally, by metric id; null where the report's `denominators` has it.
+    /// Absent if all heads are scored on the same things.
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     #[schemars(schema_with = "schema::own_denominators")]
     pub denominators: Metrics<Option<Denominator>>,
@@ -189,9 +189,9 @@ pub struct HeadReport {
 /// A caveat that applies to the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Caveat {
-    /// A short name that does not change.
+    /// Stable short name of the caveat.
     pub id: String,
-    /// The caveat.
+    /// Text of the caveat.
     pub text: String,
 }
 
@@ -286,7 +286,7 @@ impl Report {
         self.in_brief = in_brief::of(self);
     }
 
-    /// The report under another policy. The labels of controls are dropped, since a report lacks the evidence for them.
+    /// Labels the heads by another policy. The labels of controls are dropped, since a report lacks their evidence.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
         let (mut circumstances, mut findings) = self.into_parts();
@@ -294,7 +294,7 @@ impl Report {
         Self { attention_maps, ..Self::new(circumstances, findings) }
     }
 
-    /// The inputs of the report, except its controls: only their outcome is stored.
+    /// Splits the report into its inputs and its results. Controls are dropped, since only their outcome is stored.
     pub fn into_parts(self) -> (ReportContext, Results) {
         let standard_errors = self.standard_errors().collect();
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
@@ -313,7 +313,7 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
-    /// Policy and facts by which the sections are shown.
+    /// The label policy and the facts that are needed to display the sections.
     pub fn known(&self) -> Known<'_> {
         Known { policy: &self.settings.policy, run: &self.facts }
     }
@@ -326,7 +326,7 @@ impl Report {
         self.heads.iter().filter(|head| !head.is_absent())
     }
 
-    /// The number of firm labels of each family, among the labels that `label_counts` counts.
+    /// Number of firm labels by category, among the labels that `label_counts` counts.
     pub fn firm_label_counts(&self) -> BTreeMap<String, u64> {
         let studies: Vec<_> = self.sections.0.iter().map(|(study, _)| *study).collect();
         let labels = self.heads.iter().flat_map(|head| head.labels.iter().chain(&head.chooses));
@@ -350,7 +350,7 @@ impl HeadReport {
         self.primary == REMOVED
     }
 
-    /// The labels that the head keeps in all of these runs of a control.
+    /// The labels of the head in the analysis that it also has in every one of the control `runs`.
     pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.keeps(self.place, label)))

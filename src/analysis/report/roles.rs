@@ -12,17 +12,18 @@ use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
 
 impl Report {
-    /// Whether a head writes a constant, though other heads do not: nothing later depends on where it attends.
+    /// Whether a head writes a constant whatever it attends to. False for all heads if every head of the model does.
     pub fn is_constant(&self, head: &HeadReport) -> bool {
         self.model.constant_beside_others().contains(&head.place)
     }
 
-    /// The heads whose labels count as roles: all but those that write a constant.
+    /// The heads whose labels count as roles: all except heads that write a constant.
     pub fn at_work(&self) -> impl Iterator<Item = &HeadReport> {
         self.heads.iter().filter(|head| !self.is_constant(head))
     }
 
-    /// The marks of the first label of a head: `?` borderline, `~` a near tie, `=` the head writes a constant, `+2` more labels.
+    /// Marks after the first label of a head: `?` borderline, `~` near tie, `=` head that writes a constant, `+2` two more
+    /// labels.
     pub fn marks(&self, head: &HeadReport) -> String {
         let marks = [
             (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE),
@@ -37,7 +38,8 @@ impl Report {
     }
 }
 
-/// The heads at work whose first label is a firm role, by falling margin of that label; equals keep their order.
+/// The heads whose first label is a firm role, by falling margin of that label; ties keep their order. Heads that write a
+/// constant are left out.
 pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
     let margin = |head: &HeadReport| Some(head.labels.first().filter(|label| is_firm_role(label))?.margin);
     let mut firm: Vec<(&HeadReport, f64)> = report.at_work().filter_map(|head| Some((head, margin(head)?))).collect();
@@ -45,8 +47,8 @@ pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
     firm.into_iter().map(|(head, _)| head).collect()
 }
 
-/// The number of heads at work with a firm label, by whether it is a role. The label of heads that attend to everything is none,
-/// since untrained heads have it.
+/// Counts of heads with firm labels, with and without a role; heads that write a constant are left out. `broad` is no role, since
+/// untrained heads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
     heads: usize,
@@ -81,7 +83,7 @@ impl Roles {
         format!("{borderline} of {labels} {are} borderline: score above the threshold, but not significantly.")
     }
 
-    /// The start of a sentence that `heads` heads are shown to have something; more text may show more heads.
+    /// "At least N heads have": the start of a sentence on N heads. More text may show more heads.
     pub fn at_least(&self, heads: usize) -> String {
         match heads {
             0 => format!("No head of {} is shown to have", self.heads),
@@ -106,7 +108,7 @@ impl fmt::Display for Roles {
     }
 }
 
-/// A line for each shortage that keeps studies from any label, with all studies that it concerns.
+/// A line for each shortage of evidence that keeps studies from any label; it names all studies concerned.
 pub fn lacking(report: &Report) -> Vec<String> {
     let line = |Shortage { of, count, things: [one, many], asked, threshold, .. }: Shortage| {
         let things = plural(&count, one, many);
@@ -116,7 +118,7 @@ pub fn lacking(report: &Report) -> Vec<String> {
     shortages(report).into_iter().map(line).collect()
 }
 
-/// Shortages that keep whole studies from any label; equal shortages of several studies are joined.
+/// Shortages of evidence that keep whole studies from any label; equal shortages of several studies are joined.
 pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     let mut found: Vec<Shortage> = Vec::new();
     for (study, _) in &report.sections.0 {
@@ -130,7 +132,7 @@ pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     found
 }
 
-/// The shortage that keeps a study from any label, judged by the metric with the most evidence.
+/// The shortage of evidence that keeps a study from any label, judged by the metric with the most evidence.
 fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let policy = &report.settings.policy;
     let card = study.card();
@@ -153,7 +155,7 @@ impl HeadReport {
         self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
     }
 
-    /// The grid's mark for a head without a label, and its meaning; `None` for a head with a label.
+    /// `[mark, meaning]` in the grid of heads, for a head without a label; `None` for a head with a label.
     pub fn without_label(&self) -> Option<[&'static str; 2]> {
         let sign = match (self.is_absent(), self.is_undecided()) {
             (true, _) if self.is_removed() => REMOVED_SHOWN,

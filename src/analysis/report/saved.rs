@@ -1,4 +1,4 @@
-//! A report that was saved: read, found whole or not, and written with fewer digits.
+//! Saved reports: reading them, checking that they are complete, and rounding before they are written.
 
 use std::mem::take;
 
@@ -15,7 +15,7 @@ use crate::system::json::value_of;
 use crate::system::parallel::both;
 
 impl Report {
-    /// Completes report and sections with the labels of the heads and facts of the settings.
+    /// Gives the heads' labels to the sections, then sets the derived facts, the descriptions of heads and the brief.
     pub(super) fn inform(&mut self) {
         let (Settings { protocol, policy }, sections) = (&self.settings, &mut self.sections.0);
         let first: Vec<String> = self.heads.iter().map(|head| head.primary.clone()).collect();
@@ -30,8 +30,8 @@ impl Report {
         self.describe();
     }
 
-    /// Reads a report with the sections of all its studies.
-    /// Fails if it is no report, or lacks something that one of its studies writes.
+    /// Parses a saved report with the sections of all its studies. Fails if the text is no report, or lacks something that one of
+    /// its studies writes.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         // The settings come before what is long, and name the studies.
         let settings: Option<Settings> = value_of(text, "settings");
@@ -53,8 +53,7 @@ impl Report {
         Ok(report)
     }
 
-    /// The report as it is written with fewer digits than there are, as `round` has them, without the standard errors that its
-    /// intervals still imply.
+    /// Prepares the report to be written with numbers rounded by `round`: drops standard errors that rounded intervals imply.
     pub fn rounded(mut self, round: impl Fn(f64) -> f64 + Copy) -> Self {
         for head in &mut self.heads {
             let implied = implied_errors(head, &self.denominators, round);
@@ -70,7 +69,7 @@ impl Report {
         self
     }
 
-    /// The standard errors of each head: those that are written, and those that its intervals imply.
+    /// The standard errors of each head: as written, else as its intervals imply.
     pub fn standard_errors(&self) -> impl Iterator<Item = StandardErrors> {
         self.heads.iter().map(move |head| {
             let implied = implied_errors(head, &self.denominators, |number| number);
@@ -80,8 +79,7 @@ impl Report {
         })
     }
 
-    /// The first fault of a report that is not whole, if there is any.
-    /// A whole one has every head, each with the same metrics, and whole sections.
+    /// The first fault of an incomplete report; `None` if it has every head, each with the same metrics, and complete sections.
     pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
@@ -111,8 +109,7 @@ impl Report {
         of_maps.or_else(|| self.sections.0.iter().find_map(|(_, section)| section.defect(grid)))
     }
 
-    /// Puts all metrics in the order of the tables, and gives the first fault of a report that this version could not have
-    /// written: it has every metric of its studies.
+    /// Puts all metrics in the order of the metric tables. Returns a fault if an expected metric is missing, or one is unknown.
     pub fn complete(&mut self) -> Option<String> {
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
         for head in &mut self.heads {
@@ -137,11 +134,11 @@ impl Report {
     }
 }
 
-/// The largest relative difference between a standard error and the one that its interval implies, for it to be left out: that
-/// of rounding to four digits, as which it is read.
+/// Largest relative difference from the error that the interval implies at which a standard error is left out: the error of
+/// rounding to four digits.
 const LOSS: f64 = 5e-4;
 
-/// The largest relative difference between the halves of an interval that is symmetric: its ends and its value are rounded.
+/// Largest relative difference between the halves of an interval that counts as symmetric: its ends and its value are rounded.
 const ASYMMETRY: f64 = 1e-2;
 
 /// The standard error of each metric of a head that its interval implies once `round` has been over it; null where the interval

@@ -1,4 +1,4 @@
-//! The JSON Schema of the report; what depends on metrics and thresholds is made from their tables.
+//! The parts of the report's JSON Schema that are made from the tables of metrics, labels and thresholds.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +10,7 @@ use crate::study::AnyStudy;
 use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, REMOVED, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};
 
-/// A number or null for each metric; metrics of studies that were not run are absent.
+/// The schema of a number or null for each metric; metrics of studies that were not run are absent.
 pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
     metrics(|range| within(range, &["number", "null"]))
 }
@@ -32,7 +32,7 @@ pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
     metrics(|_| value.clone())
 }
 
-/// A value of one of these types; a number is within the range.
+/// The schema of a value of one of these JSON types; a number is within `range`.
 fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     let mut schema = json_schema!({ "type": types });
     for (key, bound) in [("minimum", range.start()), ("maximum", range.end())] {
@@ -43,7 +43,7 @@ fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     schema
 }
 
-/// An object of all metrics; `value` makes the schema of a number in a range.
+/// The schema of an object with a key for each metric; `value` makes the schema of a number in a range.
 fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
     let metric = |range: &RangeInclusive<f64>, keys: Keys, text: &str| match keys {
         Keys::Single => {
@@ -85,7 +85,7 @@ fn label() -> Schema {
     json_schema!({ "type": "string", "anyOf": registry::detectors().map(of_detector).collect::<Vec<_>>() })
 }
 
-/// The first label of a head.
+/// The schema of a head's `primary`: its first label, or why it has none.
 pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
 }
@@ -107,7 +107,7 @@ pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Near>())
 }
 
-/// A list of objects, each with the name of a label.
+/// The schema of a list of objects, each with the name of a label.
 fn named(item: &Schema) -> Schema {
     json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label() } }] } })
 }
@@ -127,7 +127,7 @@ pub(super) fn policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "required": names, "additionalProperties": false })
 }
 
-/// The sections of all studies; sections of studies that were not run are absent.
+/// The schema of the sections of all studies; sections of studies that were not run are absent.
 pub(super) fn sections(generator: &mut SchemaGenerator) -> Schema {
     let entries = STUDIES.iter().flat_map(|study| study.schema(generator));
     let properties: Map<String, Value> = entries.map(|(key, schema)| (key.to_owned(), schema.into())).collect();

@@ -4,13 +4,13 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cholesky {
     size: usize,
-    /// `[size, size]`; the values below the diagonal have no meaning.
+    /// The factor, `[size, size]`; the values below the diagonal have no meaning.
     upper: Vec<f64>,
 }
 
 impl Cholesky {
-    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper half; `None` if it is not positive definite.
-    /// Panics if it has another size.
+    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper half; `None` if it is not positive definite. Panics
+    /// if `matrix` has not `size * size` values.
     pub fn new(mut matrix: Vec<f64>, size: usize) -> Option<Self> {
         assert_eq!(matrix.len(), size * size, "a square matrix");
         for row in 0..size {
@@ -33,7 +33,8 @@ impl Cholesky {
         &self.upper[row * self.size..][..self.size]
     }
 
-    /// Solves `Uᵀ y = b` for each column of `b`, `[size, columns]`, in its place. Panics if `b` has another size.
+    /// Solves `Uᵀ y = b`, with the factor `U`, for each column of `b`, `[size, columns]`; `y` replaces `b`. Panics if `b` has
+    /// another shape.
     pub fn solve_lower(&self, b: &mut [f64], columns: usize) {
         assert_eq!(b.len(), self.size * columns, "as many rows as the matrix has");
         for row in 0..self.size {
@@ -47,7 +48,8 @@ impl Cholesky {
         }
     }
 
-    /// Solves `U x = y` for each column of `y`, `[size, columns]`, in its place. Panics if `y` has another size.
+    /// Solves `U x = y`, with the factor `U`, for each column of `y`, `[size, columns]`; `x` replaces `y`. Panics if `y` has
+    /// another shape.
     pub fn solve_upper(&self, y: &mut [f64], columns: usize) {
         assert_eq!(y.len(), self.size * columns, "as many rows as the matrix has");
         for row in (0..self.size).rev() {
@@ -62,7 +64,7 @@ impl Cholesky {
     }
 }
 
-/// `into += factor * values`
+/// Adds a multiple of a vector: `into += factor * values`.
 fn add_scaled(into: &mut [f64], values: &[f64], factor: f64) {
     into.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * value);
 }

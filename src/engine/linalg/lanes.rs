@@ -1,11 +1,11 @@
-//! Values side by side: loops over [`LANES`] partial results, which the compiler keeps in one vector.
+//! Vectorised loops: [`LANES`] partial results side by side, which the compiler keeps in vector registers.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
-/// How many values are computed side by side: one vector of f32 of the widest registers (AVX-512), two of f64.
+/// Number of values computed side by side: one vector of f32 of the widest registers (AVX-512), two of f64.
 pub const LANES: usize = 16;
 
-/// Combines partial results to one, by halves: four steps, each on the result of the one before.
+/// Combines the partial results of all lanes to one, by halving their number four times.
 #[inline(always)]
 pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
     let mut width = LANES;
@@ -18,7 +18,7 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
     lanes[0]
 }
 
-/// The sum of weights, in whole vectors. Each lane sums its part in f32: 32 weights of a row of 512.
+/// The sum of attention weights, a multiple of [`LANES`] in number. Each lane sums in f32: 32 weights of a row of 512.
 #[inline(always)]
 pub fn sum(weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
@@ -52,7 +52,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     centred_dot(a, 0.0, b)
 }
 
-/// `(a - mean) · b`
+/// The dot product `(a - mean) · b` of two rows of equal length.
 #[inline(always)]
 pub fn centred_dot(a: &[f32], mean: f32, b: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];
@@ -68,7 +68,8 @@ pub fn centred_dot(a: &[f32], mean: f32, b: &[f32]) -> f32 {
     across(partial, |a, b| a + b)
 }
 
-/// `(a + a_shift) · (b + b_shift)` of rows. Shifting first keeps the digits that would be lost in the rounding of larger terms.
+/// The dot product `(a + a_shift) · (b + b_shift)` of rows of equal length. Shifting first keeps the digits that would be lost in
+/// the rounding of larger terms.
 #[inline(always)]
 pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use gemm::{Parallelism, gemm};
 
-/// The element types of matrices.
+/// An element type of matrices: `f32` or `f64`.
 pub trait Number: Copy + From<f32> + 'static {}
 
 impl Number for f32 {}
 
 impl Number for f64 {}
 
-/// A matrix to read, possibly with gaps between its rows.
+/// A read-only view of a matrix, possibly with gaps between its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T = f32> {
     values: &'a [T],
@@ -43,19 +43,19 @@ impl<'a, T: Number> Matrix<'a, T> {
         self.columns
     }
 
-    /// Panics if there is no such value.
+    /// The value in a row and a column. Panics if the matrix has no such row or column.
     pub fn at(self, row: usize, column: usize) -> T {
         assert!(row < self.rows && column < self.columns, "a place in the matrix");
         self.values[row * self.row_stride + column * self.column_stride]
     }
 
-    /// Panics if the matrix has fewer columns.
+    /// The view of `columns` columns from `first` on. Panics if the matrix has fewer.
     pub fn columns_from(self, first: usize, columns: usize) -> Self {
         assert!(first + columns <= self.columns, "columns of the matrix");
         Self { values: &self.values[first * self.column_stride..], columns, ..self }
     }
 
-    /// Panics if the matrix has fewer rows.
+    /// The view of a range of rows. Panics if the matrix has fewer.
     pub fn rows_in(self, rows: &Range<usize>) -> Self {
         assert!(rows.end <= self.rows, "rows of the matrix");
         Self { values: &self.values[rows.start * self.row_stride..], rows: rows.len(), ..self }
@@ -66,13 +66,13 @@ impl<'a, T: Number> Matrix<'a, T> {
         Self { rows, columns, row_stride, column_stride, ..self }
     }
 
-    /// A pointer to the values from a row and a column on.
+    /// A pointer to the value in a row and a column.
     fn from(&self, row: usize, column: usize) -> *const T {
         self.values[row * self.row_stride + column * self.column_stride..].as_ptr()
     }
 }
 
-/// A row-major matrix to write, possibly with gaps between its rows.
+/// A mutable view of a row-major matrix, possibly with gaps between its rows.
 #[derive(Debug)]
 pub struct MatrixMut<'a, T = f32> {
     values: &'a mut [T],
@@ -101,19 +101,19 @@ fn reach(rows: usize, columns: usize, row_stride: usize) -> Option<usize> {
     rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(row_stride)?.checked_add(columns))
 }
 
-/// Columns of `b` per call of gemm, so that its packed part of `b` stays in the second-level cache. The best of 128 to 768 for
-/// the shapes of small and base models (docs/PERFORMANCE.md).
+/// Columns of the right factor per call of gemm, so that its packed part stays in the second-level cache. The best of 128 to 768
+/// for the shapes of small and base models (docs/PERFORMANCE.md).
 const COLUMNS: usize = 256;
 
-/// Rows of `b` per call of gemm, measured likewise.
+/// Rows of the right factor per call of gemm, measured as for [`COLUMNS`].
 const INNER: usize = 512;
 
-/// `into = a b`, on this thread. Panics if the shapes do not fit.
+/// Multiplies two matrices, `into = a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, false);
 }
 
-/// `into += a b`, on this thread. Panics if the shapes do not fit.
+/// Adds a matrix product, `into += a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, true);
 }

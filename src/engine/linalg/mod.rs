@@ -1,4 +1,4 @@
-//! Linear algebra over plain slices: matrix products, factorisations, eigenvalues, searches of rows.
+//! Linear algebra over plain slices: matrix products, factorisations, eigenvalues, and searches in rows of numbers.
 
 pub mod cholesky;
 pub mod lanes;

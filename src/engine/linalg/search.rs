@@ -1,10 +1,10 @@
-//! Searches of rows of weights, written so that the compiler vectorises them in a caller compiled for wide vectors.
+//! Searches in rows of attention weights, written so that the compiler vectorises them in a caller compiled for wide vectors.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
 use super::lanes::{LANES, across};
 
-/// The largest of `values`, whole vectors of [`LANES`].
+/// The largest of `values`, whose number is a multiple of [`LANES`].
 #[inline(always)]
 pub fn largest<T: Copy + PartialOrd + From<f32>>(values: &[T]) -> T {
     let mut most = [T::from(f32::NEG_INFINITY); LANES];
@@ -16,7 +16,7 @@ pub fn largest<T: Copy + PartialOrd + From<f32>>(values: &[T]) -> T {
     across(most, |a, b| if b > a { b } else { a })
 }
 
-/// The largest of `values` times `kept`, whose values are 1 or 0; both are whole vectors.
+/// The largest of the `values` where the mask `kept` is 1 and not 0; at least 0. Lengths are multiples of [`LANES`].
 #[inline(always)]
 pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
     let mut most = [0.0; LANES];
@@ -29,7 +29,7 @@ pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
     largest(&most)
 }
 
-/// The place of the first of `values` that is not less than `least`; 0 if there is none.
+/// The index of the first of `values` that is not less than `least`; 0 if there is none.
 #[inline(always)]
 pub fn first_at_least<T: Copy + PartialOrd>(values: &[T], least: T) -> usize {
     for (number, chunk) in values.as_chunks::<LANES>().0.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Eigenvalues of products of weights.
+//! Eigenvalues of products of weight matrices.
 
 use nalgebra::{Complex, DMatrix};
 
@@ -8,8 +8,8 @@ pub fn dense(weights: Matrix<'_>) -> DMatrix<f64> {
     DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.at(row, column)))
 }
 
-/// The least number of values, largest first, whose sum reaches this share of the total. Values are 0 or more, except for
-/// rounding.
+/// The least number of values, taken from the largest down, whose sum reaches `share` of the total. Values are 0 or more, except
+/// for rounding.
 pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     values.sort_by(|a, b| b.total_cmp(a));
     let all: f64 = values.iter().sum();
@@ -22,9 +22,10 @@ pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     before.count()
 }
 
-/// `Re(sum of eigenvalues) / sum of their sizes` of a square matrix; `None` if all are 0, or the algorithm does not converge.
+/// The share of positive eigenvalues, `Re(sum of eigenvalues) / sum of their moduli`, of a square matrix. `None` if all are 0, or
+/// the algorithm does not converge.
 pub fn positive_share(matrix: DMatrix<f64>) -> Option<f64> {
-    /// Most steps for each row; a matrix of n rows takes some two for each eigenvalue, so more means no convergence.
+    /// Most steps of the algorithm per row. A matrix of n rows takes about two for each eigenvalue, so more means no convergence.
     const MOST_STEPS: usize = 100;
     let steps = MOST_STEPS * matrix.nrows();
     let eigenvalues = nalgebra::Schur::try_new(matrix, f64::EPSILON, steps)?.complex_eigenvalues();

@@ -1,4 +1,4 @@
-//! Ablation of heads one by one: the replacement of a removed head, and the sentences that it is measured on.
+//! Ablation of attention heads one by one: the replacement of a removed head, and the sentences that its effect is measured on.
 
 use std::num::NonZeroU16;
 use std::str::FromStr;
@@ -10,21 +10,21 @@ use crate::model::parameters::Objective;
 use crate::sequences::derived::task::TaskKind;
 use crate::stats::blocks::merge_fields;
 
-/// How heads are removed in turn.
+/// Options of the removal of attention heads, one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ablation {
-    /// The replacement of a removed head's context.
+    /// How the context of a removed head, its output before the output projection, is replaced.
     pub removal: Replacement,
-    /// The number of variants of each sentence with masked words: 1 to 7; 7 variants mask every word once.
+    /// Number of masked variants of each sentence, 1 to 7. Each masks one word in seven; 7 variants mask every word once.
     #[schemars(range(min = 1, max = 7))]
     pub phases: u8,
-    /// The number of sentences of the corpus at most, drawn by their numbers.
+    /// Largest number of sentences to draw from the corpus, by a digest of their numbers.
     #[schemars(range(min = 1))]
     pub sample: u64,
     /// The heads whose effect is measured; absent for all heads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_of: Option<Choice>,
-    /// The steps of the path from no head to all heads along which derivatives were integrated; absent if they were not.
+    /// Number of steps of the path from no head to all heads along which derivatives were integrated; absent if they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_steps: Option<NonZeroU16>,
 }
@@ -33,18 +33,18 @@ pub struct Ablation {
 /// at random. They are chosen on the even-numbered blocks of the sample and removed on the odd-numbered ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// How many of the largest.
+    /// Number of heads to which the loss is most sensitive.
     pub top: usize,
-    /// How many of the smallest.
+    /// Number of heads to which the loss is least sensitive.
     pub bottom: usize,
-    /// How many of the others.
+    /// Number of heads drawn at random from the others.
     pub random: usize,
 }
 
 impl FromStr for Choice {
     type Err = String;
 
-    /// Parses `top:20,bottom:20,random:20`, or some of its parts.
+    /// Parses `top:20,bottom:20,random:20`, or some of its parts. Fails if a part is unknown, repeated or not above 0.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = "expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these";
         let mut choice = Self::default();
@@ -64,27 +64,26 @@ impl FromStr for Choice {
 }
 
 impl Default for Ablation {
-    /// Each sentence runs once for each head, from its layer on: 500 sentences of 25 tokens cost BERT-base 75 full passes over
-    /// 12,500 tokens. That is a matter of minutes, with some 1,700 masked tokens.
+    /// Mean ablation on 500 sentences. Each runs once per head, from the head's layer on: 500 sentences of 25 tokens cost
+    /// BERT-base 75 full passes over 12,500 tokens. That is a matter of minutes, with some 1,700 masked tokens.
     fn default() -> Self {
         Self { removal: Replacement::Mean, phases: 1, sample: 500, effect_of: None, gradient_steps: None }
     }
 }
 
-/// Equivalence margin for a negligible head, as a share of the effect of all heads together: one hundredth.
+/// First equivalence margin for a negligible head, as a share of the effect of all heads together: one hundredth.
 const LARGEST: f64 = 0.01;
 
-/// Second margin, as a part of one head's equal share of that effect: one half, so that the average head is never negligible. It
-/// is the smaller margin in a model of many heads.
+/// Second equivalence margin, as a part of one head's equal share of the effect of all heads: one half, so that the average head
+/// is never negligible. It is the smaller margin in a model of more than 50 heads.
 const OF_EQUAL_SHARE: f64 = 0.5;
 
-/// Equivalence margin of a head's effect, in the unit of `worth`, the effect of all `heads` together; 0 if they are worth
-/// nothing.
+/// Equivalence margin of a head's effect, in the unit of `worth`, the effect of all `heads` together; at least 0.
 pub fn band(worth: f64, heads: usize) -> f64 {
     LARGEST.min(OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
 }
 
-/// The conditions of a pass that removes heads. The sums of its observers keep them.
+/// Conditions of a pass: its ablation, its prediction task and the user's task. The sums of its observers keep them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
     /// The replacement of heads that are ablated one by one; `None` in a pass that ablates none, or before it begins.
@@ -98,21 +97,21 @@ pub struct Conditions {
 // A worker that began no pass knows no conditions.
 merge_fields!(Conditions { removal, objective, task });
 
-/// The replacement of a removed head's context, at every position.
+/// How the context of a removed head is replaced, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Replacement {
-    /// Its mean over the positions of the same token class in the sampled sentences, in the model without ablation.
+    /// The head's mean context over the positions of the same token class in the sampled sentences, without ablation.
     Mean,
-    /// One mean over all positions, which a model file can hold in the bias of the output projection. Layers that share their
-    /// weights share the mean.
+    /// The head's mean context over all positions, which a model file can hold in the bias of the output projection. Layers that
+    /// share their weights share the mean.
     Constant,
     /// Zeros.
     Zero,
 }
 
 impl Replacement {
-    /// The name on the command line and in reports.
+    /// The name of the replacement on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",

@@ -5,17 +5,17 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A control.
+/// A control: the analysis repeated with one thing taken away, such as the learned weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Control {
-    /// The part that is taken away.
+    /// Property that the control takes away.
     #[serde(rename = "control")]
     pub kind: ControlKind,
-    /// The seed of what is random about it.
+    /// Seed of the control's random choices.
     pub seed: u64,
 }
 
-/// The part that a control takes away.
+/// The property of model or corpus that a control takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlKind {
@@ -23,7 +23,7 @@ pub enum ControlKind {
     RandomInit,
     /// The learned weights, but not how sharply each layer attends.
     RandomSharp,
-    /// The reading of heads' outputs by later layers: these outputs are rotated at random.
+    /// The match between heads' outputs and the layers that read them: the outputs are rotated at random.
     Rotated,
     /// The order of words: each sentence's words are shuffled, and their arcs go with them.
     ShuffledWords,
@@ -32,7 +32,7 @@ pub enum ControlKind {
 impl ControlKind {
     pub const ALL: [Self; 4] = [Self::RandomInit, Self::RandomSharp, Self::Rotated, Self::ShuffledWords];
 
-    /// The name on the command line and in reports.
+    /// The name of the control on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::RandomInit => "random-init",

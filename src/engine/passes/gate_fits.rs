@@ -7,18 +7,18 @@ use sha2::{Digest, Sha256};
 
 use crate::stats::blocks::{Merge, merge_fields};
 
-/// Starting points in each fold of blocks: enough to show whether fits end in one minimum.
+/// Number of starting points of fits in each fold of blocks: enough to show whether fits end in one minimum.
 pub const STARTS: u64 = 5;
 
-/// Least gate of a kept head: midway between its replacement and the intact head.
+/// Smallest gate of a head that counts as kept: midway between its replacement (0) and the intact head (1).
 pub const KEPT_FROM: f64 = 0.5;
 
-/// Gates fitted to the blocks of one parity.
+/// Gates fitted to one fold: to the even-numbered or to the odd-numbered blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateFits {
-    /// Losses shared by all fits of the fold; `None` before the pass.
+    /// Losses that all fits of the fold share; `None` before the pass.
     pub known: Option<FittedLoss>,
-    /// Fits by the number of the starting point; empty if all heads together are worth nothing. Each shard has some of them.
+    /// Fits by the number of the starting point, divided among shards; empty if the loss without all heads is no larger.
     pub fits: BTreeMap<u64, GateFit>,
 }
 
@@ -26,12 +26,12 @@ merge_fields!(GateFits { known, fits });
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FittedLoss {
-    /// Tokens that are scored, or items of a task.
+    /// Number of scored tokens, or of items of a task.
     pub units: u64,
     /// The mean loss with all gates open; 0 without units.
     pub loss: f64,
     pub loss_without_heads: f64,
-    /// The price of one fully open gate.
+    /// The price of one fully open gate in the objective, in units of the loss.
     pub band: f64,
 }
 
@@ -39,10 +39,10 @@ pub struct FittedLoss {
 pub struct GateFit {
     /// `[layers * heads]`: the gate of each head; `None` for a head that the model lacks, or that the whole pass removes.
     pub gates: Vec<Option<f64>>,
-    /// The loss plus the price of the open gates.
+    /// The objective of the fit at its end: the loss plus the price of the open gates.
     pub objective: f64,
     pub loss: f64,
-    /// How often the loss and its derivatives were computed.
+    /// Number of evaluations of the loss and its derivatives.
     pub evaluations: u64,
     /// Whether the fit reached a minimum within the limit of evaluations.
     pub converged: bool,
@@ -55,15 +55,15 @@ impl Merge for GateFit {
 }
 
 impl GateFit {
-    /// Whether the head at this place is kept; `None` if it has no gate.
+    /// Whether the head with this index, layer by layer, is kept; `None` if it has no gate.
     pub fn keeps(&self, place: usize) -> Option<bool> {
         self.gates[place].map(|gate| gate >= KEPT_FROM)
     }
 }
 
 /// The gate of a head at a starting point, uniform from .5 to 1 by SHA-256, so that other programs can reproduce it. All heads
-/// are kept at first, and a fit gives heads up. Lower starts would lose heads that need each other: each is worth nothing while
-/// the others are nearly closed.
+/// are kept at first, and a fit closes gates. Lower starts would lose heads that need each other: each is worth nothing while the
+/// others are nearly closed.
 pub fn start_of(fold: usize, start: u64, place: usize) -> f64 {
     let digest = Sha256::digest(format!("headscope/gates/{fold}/{start}/{place}"));
     let first = digest.first_chunk().expect("a digest has 32 bytes");

@@ -1,4 +1,4 @@
-//! Forward passes over a corpus, and their observations.
+//! Forward passes over a corpus: what runs, the observers that see it, and the sums that result.
 
 pub mod ablation;
 pub mod control;

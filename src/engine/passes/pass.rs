@@ -24,7 +24,7 @@ pub enum Shown {
     /// For each sequence the derivatives of its loss by the gates of all heads. A gate leads from the intact head to its
     /// replacement by the [`Ablation`](super::ablation::Ablation).
     Derivatives,
-    /// No sequences, but the [gates](super::gate_fits) fitted to the loss of the sequences of all shards.
+    /// No activations, only the [gates](super::gate_fits) fitted to the loss over the sequences of all shards.
     Fits,
 }
 
@@ -44,15 +44,16 @@ pub enum Sequences {
     Windows,
     /// Pairs of sentences, as [`crate::sequences::derived::sentence_pairs`] makes them.
     SentencePairs,
-    /// Each sentence as in training, by [`crate::sequences::derived::corrupted`]. Whole words are masked, to be predicted, or
-    /// replaced, to be detected. A decoder predicts each token of the intact sentence from those before it.
+    /// Each sentence, changed for the model's prediction task by [`crate::sequences::derived::corrupted`]. Whole words are
+    /// masked, to be predicted, or replaced, to be detected. A decoder predicts each token of the intact sentence from those
+    /// before it.
     Corrupted(Phases),
-    /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::derived::repeats`] makes them.
+    /// Sequences of random tokens, each repeated once, instead of the corpus: [`crate::sequences::derived::repeats`].
     Repeats(Repeats),
-    /// No sentences of the corpus: the items of the run's [`Task`](crate::sequences::derived::task::Task).
+    /// The items of the run's [`Task`](crate::sequences::derived::task::Task), instead of the corpus.
     Task,
-    /// The texts of the task's items, each followed by its corrupted text; heads exchange their contexts between the two, and
-    /// none is removed.
+    /// The texts of the task's items, each followed by its corrupted text; heads exchange their contexts between the two, and no
+    /// head is removed.
     Interchange,
 }
 
@@ -86,16 +87,17 @@ pub enum Weights {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
     All,
-    /// A sample of the size in the [`Ablation`](super::ablation::Ablation), for passes that run each sequence many times.
+    /// A sample of sentences, of the size in the [`Ablation`](super::ablation::Ablation), for passes that run each sequence many
+    /// times.
     Sample,
-    /// The sentences of the sample in even-numbered blocks, for making choices.
+    /// The sampled sentences in even-numbered blocks, on which heads are chosen.
     EvenSample,
-    /// The sentences of the sample in odd-numbered blocks, for testing choices made on the even-numbered ones.
+    /// The sampled sentences in odd-numbered blocks, on which choices from the even-numbered blocks are tested.
     OddSample,
 }
 
 impl Portion {
-    /// The parity of the sentences' blocks; `None` for all blocks.
+    /// The parity of the blocks that the sentences are in; `None` for all blocks.
     pub fn parity(self) -> Option<usize> {
         match self {
             Self::All | Self::Sample => None,
@@ -105,17 +107,17 @@ impl Portion {
     }
 }
 
-/// How many variants of each sentence have words masked or replaced.
+/// The number of variants of each sentence, each with other words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// As many as [`Ablation`](super::ablation::Ablation) says.
+    /// The number in the [`Ablation`](super::ablation::Ablation) of the run.
     Asked,
-    /// Enough that every word is masked or replaced in one of them.
+    /// Enough variants that every word is masked or replaced in one of them.
     All,
 }
 
 impl Pass {
-    /// The sentences through the checkpoint's weights.
+    /// The plain pass: all sentences through the checkpoint's weights.
     pub const PLAIN: Self = Self {
         sequences: Sequences::Sentences,
         weights: Weights::Trained,
@@ -124,7 +126,7 @@ impl Pass {
         shown: Shown::Activations,
     };
 
-    /// Name for readers: the sequences, the change of the weights, and the treatment of heads.
+    /// A name of the pass for readers: the sequences, the change of the weights, and the treatment of heads.
     pub fn name(&self) -> String {
         let sequences = match self.sequences {
             Sequences::Sentences => "sentences",
@@ -152,13 +154,13 @@ impl Pass {
         format!("{sequences}{weights}{shown}")
     }
 
-    /// Whether the pass also runs the prediction head of the weights.
+    /// Whether the pass also runs the model's prediction layer.
     pub fn predicts(&self) -> bool {
         let are_of_corpus = matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted));
         are_of_corpus || self.sequences.are_items()
     }
 
-    /// Also removes these heads.
+    /// Adds heads to the heads that the pass removes.
     pub fn without(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
@@ -198,7 +200,7 @@ impl Pass {
     }
 }
 
-/// Merges equal passes and collects their needs, in the order of first need.
+/// Merges equal passes, each with all its requests, in the order of the first request.
 pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
     let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
     for (pass, want) in wanted {

@@ -15,12 +15,12 @@ pub struct PassSetup<'a> {
     pub embeddings: Option<WordEmbeddings>,
     /// The count of each token in the whole corpus; `None` unless some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
-    /// The replacement of ablated heads, and the kind of prediction.
+    /// The replacement of ablated heads, and the prediction task.
     pub conditions: Conditions,
-    /// The places of the heads that are removed one by one, ascending; `None` if all heads are.
+    /// Indices of the heads that are removed one by one, ascending, layer by layer; `None` if all heads are.
     pub chosen: Option<Vec<usize>>,
-    /// The constant that replaces each head, `[layers * heads, head_dim]`, under constant ablation.
+    /// The constant that replaces each head, `[layers * heads, head_dim]`, under constant ablation; else `None`.
     pub constants: Option<Vec<Vec<f32>>>,
-    /// The fitted gates, in a pass that shows nothing else.
+    /// The fitted gates, in a pass that shows gate fits; else `None`.
     pub fits: Option<GateFits>,
 }

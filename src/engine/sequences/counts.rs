@@ -1,4 +1,4 @@
-//! Token counts of a corpus, and how rare they make each token.
+//! Token counts of a corpus, and the rank and commonness of each token.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::system::files::input;
 use crate::system::json::{UniqueKeys, problem};
 use sha2::{Digest, Sha256};
 
-/// The longest file of counts that is read, in bytes: 64 MiB, some hundred for each of 500,000 tokens.
+/// The longest file of counts that is read, in bytes: 64 MiB, some hundred bytes for each of 500,000 tokens.
 const LONGEST: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,8 @@ impl Counting {
         Ok(serde_json::to_string_pretty(&named)? + "\n")
     }
 
-    /// Reads a file of [`Counting::to_json`]. Returns also its SHA-256. Fails if it has a token that the vocabulary lacks.
+    /// Reads a file of [`Counting::to_json`]. Returns also its SHA-256. Fails if it is no such file, or has a token that the
+    /// vocabulary lacks.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).cannot("read the counts", &file)?;
@@ -95,7 +96,7 @@ impl Counting {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     pub count: u64,
-    /// One more than the number of more frequent tokens.
+    /// Frequency rank of the token: one more than the number of more frequent tokens.
     pub rank: u64,
     /// Share of occurrences that belong to rarer tokens, plus half the share of equally frequent tokens: 0 to 1.
     pub commonness: f64,
@@ -108,7 +109,7 @@ pub struct Unigrams {
 }
 
 impl Unigrams {
-    /// Takes the counts of tokens, ascending by id. Panics if there are none.
+    /// Takes the counts of tokens, ascending by id. Panics if no token occurs.
     pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let mut total = 0;
         let occurring = counts.into_iter().filter(|(_, count)| *count > 0);
@@ -122,7 +123,7 @@ impl Unigrams {
         Self { tokens }
     }
 
-    /// The token of occurrence `number`, modulo their total; occurrences are in the order of ids.
+    /// The token of occurrence `number`, modulo the number of occurrences; occurrences are in the order of token ids.
     pub fn token(&self, number: u64) -> u32 {
         let total = self.tokens[self.tokens.len() - 1].0;
         let at = self.tokens.partition_point(|(up_to, _)| *up_to <= number % total);
@@ -141,7 +142,7 @@ impl TokenCounts {
         self.tokens.get(&id).copied().unwrap_or(self.unknown)
     }
 
-    /// The tokens, to be drawn by their frequency; `None` if nothing was counted.
+    /// The distribution of the tokens, to draw them by frequency; `None` if nothing was counted.
     pub fn unigrams(&self) -> Option<Unigrams> {
         let counts = || self.tokens.iter().map(|(&id, frequency)| (id, frequency.count));
         counts().any(|(_, count)| count > 0).then(|| Unigrams::new(counts()))

@@ -19,12 +19,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of one text; `None` if it cannot be told.
+    /// The frame of one text; `None` if the tokenizer's output does not show it.
     pub fn of_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
     }
 
-    /// The frame of two texts as a pair, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if it cannot be told.
+    /// The frame of a pair of texts, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if the output does not show it.
     pub fn of_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
     }

@@ -5,7 +5,7 @@ use crate::corpus::SEGMENT_SENTENCES;
 use crate::model::forward::batch::{Batch, Input, TokenClass};
 use crate::sequences::sequence::Sequence;
 
-/// A pack is closed when the next sentence would take it beyond this many tokens: the fastest of 64, 256, 512 and 1024
+/// Most tokens of a pack: the sentence that would exceed it begins the next pack. The fastest of 64, 256, 512 and 1024
 /// (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 
@@ -55,7 +55,7 @@ impl<I> Packs<I> {
         Self { sentences, held: None }
     }
 
-    /// The packed iterator, for callers that check how it ended.
+    /// The iterator over sentences, for callers that check how it ended.
     pub fn into_inner(self) -> I {
         self.sentences
     }

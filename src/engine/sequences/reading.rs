@@ -10,11 +10,11 @@ use crate::stats::blocks::Merge;
 /// How a decoder reads a corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
-    /// The text that is one sequence.
+    /// The unit of text that is one sequence.
     pub context: Context,
-    /// Whether a token for the beginning of text was asked for.
+    /// Whether a beginning-of-text token was asked for (`--bos`).
     pub bos: Bos,
-    /// The special token that each sequence begins with; null if that is the first token of its text.
+    /// The special token that each sequence begins with; null if a sequence begins with its text.
     pub begins_with: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Spacing {
-    /// In the text as it was written, as the model was trained on.
+    /// In their text as it was written, like the training text of the model.
     #[default]
     Written,
     /// One by one, each with a space before it.
@@ -41,26 +41,26 @@ pub enum Spacing {
 }
 
 impl Spacing {
-    /// The value for reports without this field, which are older than the choice.
+    /// The value for older reports, which lack this field: words were spaced.
     pub fn before() -> Self {
         Self::Spaced
     }
 }
 
-/// Whether the token for the beginning of text stands before each sequence.
+/// Whether the beginning-of-text token stands before each sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bos {
-    /// Where the tokenizer puts it.
+    /// Only where the tokenizer itself puts it.
     #[default]
     Auto,
-    /// Always.
+    /// Before every sequence.
     Always,
-    /// Never.
+    /// Before no sequence.
     Never,
 }
 
-/// Default for the most tokens of a window. Some studies keep the rows of all heads over a sequence, which grow with its square:
+/// Default of the most tokens of a window. Some studies keep the rows of all heads over a sequence, which grow with its square:
 /// 144 heads over 512 tokens are 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
 pub const WINDOW_TOKENS: usize = 512;
 

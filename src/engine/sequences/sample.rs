@@ -4,8 +4,8 @@ use std::collections::BinaryHeap;
 
 use sha2::{Digest, Sha256};
 
-/// The sentences whose numbers have the lowest digests, so that all shards, and any other program, draw the same sentences.
-/// Evenly spaced sentences would correlate with everything that depends on their numbers: blocks, folds, and masked words.
+/// A sample of the sentences whose numbers have the lowest digests, so that all shards, and any other program, draw the same
+/// ones. Evenly spaced sentences would correlate with all that depends on their numbers: blocks, folds, masked words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The highest digest of a drawn sentence; `None` if all sentences are drawn.
@@ -19,7 +19,7 @@ fn digest(sentence: u64) -> [u8; 32] {
 impl Sample {
     pub const ALL: Self = Self { highest: None };
 
-    /// Draws `most` of `of` sentences, or all if there are no more.
+    /// Draws `most` of `of` sentences; all of them if `most` is not below `of`.
     pub fn new(most: u64, of: u64) -> Self {
         if most >= of {
             return Self::ALL;

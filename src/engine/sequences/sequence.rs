@@ -11,14 +11,13 @@ use crate::model::forward::batch::{Exchange, TokenClass};
 /// A sentence ready for the encoder, or several that go through it as one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sequence {
-    /// 0-based position in the corpus, skipped sentences counted.
+    /// Number of the sequence's first sentence in the corpus, from 0, skipped sentences counted.
     pub index: u64,
-    /// Its document, by the index of the document's first sentence in the segment: documents end there, so that shards are
-    /// independent.
+    /// Index of the first sentence of the sequence's document. Documents end with a segment, so that shards are independent.
     pub document: u64,
-    /// The number of its document in the whole corpus; `None` where documents are not the sampling unit.
+    /// Number of the sequence's document in the whole corpus; `None` if documents are not the sampling unit.
     pub document_number: Option<u64>,
-    /// The group of sentences that count as one observation together with this one: all are in one block.
+    /// The group of sentences that count as one observation together with this one; all of them are in one block.
     pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
@@ -29,11 +28,11 @@ pub struct Sequence {
     /// The token range of each text, where several are put into one [frame](super::frame), or of each sentence of a
     /// [window](super::derived::windows); empty for a sentence as it is.
     pub texts: Vec<Range<usize>>,
-    /// The gold tree, one arc per word, where the corpus has one.
+    /// The gold dependency tree, one arc per word; `None` if the corpus has none.
     pub tree: Option<Vec<GoldArc>>,
     /// The form of each word as the corpus has it, `[words]`; empty for running text.
     pub forms: Vec<String>,
-    /// The words of running text as they stand in it, `[words]`; empty where the corpus has words.
+    /// The words of running text as they are written, `[words]`; empty if the corpus is given as words.
     pub spelled: Vec<String>,
     /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
@@ -45,35 +44,34 @@ pub struct Sequence {
     pub predictions: Vec<PredictedToken>,
     /// The tokens on whose logits the direct effects of heads are compared.
     pub compared: Vec<u32>,
-    /// Its part of an item of a [task](super::derived::task); `None` for text of a corpus.
+    /// The sequence's part of an item of a [task](super::derived::task); `None` for text of a corpus.
     pub item: Option<ItemPart>,
 }
 
 impl Sequence {
-    /// The family of a longer text that begins with this sentence; where documents are the unit, it has the number of the
-    /// document.
+    /// The group of a longer text that begins with this sentence; it has the document's number if documents are the unit.
     pub fn family_of_text(&self) -> SentenceFamily {
         SentenceFamily { number: self.document_number.unwrap_or(self.family.number), ..self.family }
     }
 
-    /// Its tokens of text, without the special ones.
+    /// The tokens of text, without special tokens.
     pub fn text(&self) -> impl Iterator<Item = Token> {
         let tokens = self.ids.iter().zip(&self.kinds).map(|(&id, &kind)| Token { id, kind });
         tokens.filter(|token| !token.kind.is_special())
     }
 
-    /// A word as it is written, in the corpus or in the text; empty where that is not known.
+    /// A word as it is written in the corpus or in the text; empty if that is unknown.
     pub fn form(&self, word: usize) -> &str {
         self.forms.get(word).or_else(|| self.spelled.get(word)).map_or("", String::as_str)
     }
 
-    /// Whether it is scored together with the sequence before it, so that both must run in one pack.
+    /// Whether the sequence is scored together with the one before it, so that both must run in one pack.
     pub fn follows_its_item(&self) -> bool {
         let is_later = |rule| matches!(rule, ScoreRule::Embeds(TripleText::Positive | TripleText::Negative, _));
         self.item.as_ref().is_some_and(|item| is_later(item.rule))
     }
 
-    /// The places of its tokens of text, ascending: the queries of most metrics.
+    /// The positions of the tokens of text, ascending: the queries of most metrics.
     pub fn text_places(&self) -> impl Iterator<Item = usize> {
         let kinds = self.kinds.iter().enumerate();
         kinds.filter(|(_, kind)| !kind.is_special()).map(|(place, _)| place)
@@ -119,7 +117,7 @@ impl Sequence {
         neighbours.filter(|pair| shared.replace(pair[1].start()) != Some(pair[1].start())).count() as u64
     }
 
-    /// Where it exchanges the contexts of heads with the next sequence, if it does.
+    /// The positions at which heads exchange their contexts between this sequence and the next; `None` if they do not.
     pub fn exchange(&self) -> Option<Exchange> {
         Some(self.item.as_ref()?.corruption.as_ref()?.exchange)
     }
@@ -128,7 +126,7 @@ impl Sequence {
         self.texts.len().max(1)
     }
 
-    /// The words of each sentence that can be each other's heads, in order: [counted](Self::counted_words) words.
+    /// The [counted](Self::counted_words) words of each sentence, in order: they can be each other's syntactic heads.
     pub fn candidates(&self) -> Vec<Range<usize>> {
         let counted = self.counted_words();
         let of_sentences = self.words_of_sentences().into_iter();
@@ -151,7 +149,7 @@ impl Sequence {
         self.texts.iter().map(of_sentence).collect()
     }
 
-    /// The [candidates](Self::candidates) of each word, itself among them, `[words]`; none for a word that is not counted.
+    /// The words that can be each word's syntactic head, itself among them, `[words]`; none for a word that is not counted.
     pub fn candidates_of_words(&self) -> Vec<Range<usize>> {
         let mut of_words = vec![0..0; self.words.len()];
         self.candidates().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
@@ -179,12 +177,12 @@ impl Sequence {
 /// How the logits at a predicted position add to the score of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreRule {
-    /// The logit of the truth minus the logit of this token.
+    /// The logit of the true token minus the logit of this token.
     Against(u32),
     Gains,
     Loses,
-    /// The log-probability of the truth, minus that of its foil if there is one. The prediction is right if the truth has the
-    /// largest.
+    /// The log-probability of the true class, less that of its foil if there is one. The prediction is right if the true class is
+    /// the most probable.
     Class,
     /// The cosine of the text's pooled states with the anchor's; an item scores the positive text's cosine minus the negative
     /// text's.
@@ -193,7 +191,7 @@ pub enum ScoreRule {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TripleText {
-    /// The text that the others are compared with.
+    /// The text that the two others are compared with.
     Anchor,
     /// The text that should be nearer to the anchor.
     Positive,
@@ -203,9 +201,9 @@ pub enum TripleText {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemPart {
     pub rule: ScoreRule,
-    /// The right answer, for kinds of items that may share it.
+    /// The right answer, a token or a class; `None` for kinds of items without a single one.
     pub answer: Option<u32>,
-    /// The foil class of each prediction; empty if classes are compared with all others.
+    /// The foil class of each prediction; empty if the true class is compared with all others.
     pub foils: Vec<u32>,
     pub group: Option<Arc<str>>,
     /// How the next sequence corrupts this text; `None` without a corrupted text.
@@ -222,7 +220,7 @@ pub struct Corruption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedToken {
-    /// The position whose logits predict the token: its own, or for next-token prediction the one before.
+    /// The position whose logits predict the token: the token's own, or for next-token prediction the one before.
     pub position: usize,
     pub word: usize,
     pub shown: InputToken,
@@ -287,6 +285,6 @@ impl From<TokenKind> for TokenClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoldArc {
     pub head: TreeHead,
-    /// The relation with its subtype, if any.
+    /// The dependency relation with its subtype, if any.
     pub relation: String,
 }

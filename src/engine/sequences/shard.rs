@@ -1,4 +1,4 @@
-//! The part of a corpus that one run of several takes.
+//! The shard: the part of a corpus that one of several runs takes.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::system::printable::shortened;
 
-/// Most shards of a corpus. Each has at least one segment, so that a corpus for this many has 16 million sentences.
+/// Most shards of a corpus. Each has at least one segment, so that a corpus for this many has 16 million sentences or more.
 const MOST: u32 = 1 << 16;
 
-/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs depend
-/// on nothing outside their segment, so shards compute what one run over everything computes.
+/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs
+/// depend on nothing outside their segment, so shards compute what one run over everything computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Shard {

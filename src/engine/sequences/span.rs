@@ -1,4 +1,4 @@
-//! The tokens of a word, and its share in tokens that it shares with other words.
+//! The tokens of a word, and its share of a token that several words have.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use std::ops::Range;
 /// words, in shares by their characters, which sum to 1. Only the first and the last token of a word can be shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordSpan {
-    /// The places of its tokens; at least one.
+    /// Positions of the word's tokens; at least one.
     pub tokens: Range<usize>,
     /// The share of the word in its first token, above 0 and at most 1.
     pub first: f64,
-    /// The share of the word in its last token, likewise; equal to `first` for a single token.
+    /// The share of the word in its last token, above 0 and at most 1; equal to `first` for a single token.
     pub last: f64,
 }
 
@@ -59,7 +59,7 @@ impl WordSpan {
         })
     }
 
-    /// The sum of its shares; the number of its tokens if none is shared.
+    /// The sum of the word's shares in its tokens; the number of its tokens if none is shared.
     pub fn size(&self) -> f64 {
         self.mass(self.tokens.clone())
     }

@@ -17,7 +17,7 @@ pub fn sequence(kinds: &[TokenKind]) -> Sequence {
     }
 }
 
-/// A sentence of `words` words between two special tokens, each word's head the one before it.
+/// A sentence of `words` words between two special tokens; the syntactic head of each word is the word before it.
 pub fn sentence(index: u64, words: usize, relation: &str) -> Sequence {
     let text = std::iter::repeat_n(TokenKind::Text, words);
     let kinds: Vec<_> = [TokenKind::FirstSpecial].into_iter().chain(text).chain([TokenKind::Separator]).collect();

@@ -1,4 +1,4 @@
-//! Agreement of two sides on the categories of things: Cohen's kappa, and the agreement expected by chance.
+//! Agreement of two raters on the categories of things: Cohen's kappa, and the agreement expected by chance.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use super::interval::Interval;
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// The agreement of two sides on the categories of `things`.
+/// Agreement of two raters, such as two reports, on the category of each of `things` things.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CategoryAgreement {
-    /// How many things both put into a category.
+    /// Number of things that both raters put into a category.
     pub things: usize,
-    /// The share of them that both put into one category; null without things.
+    /// Share of the things that both raters put into the same category; null without things.
     pub share: Option<f64>,
-    /// Its 95 % interval (Wilson 1927), for independently drawn things; null without things.
+    /// 95 % interval of `share` (Wilson 1927), for independently drawn things; null without things.
     pub share_ci95: Option<Interval>,
-    /// The share that would agree if the two sides were independent: the sum over categories of the product of their shares; null
-    /// without things.
+    /// Share expected to agree if the raters were independent: the sum over categories of the product of the two raters' shares;
+    /// null without things.
     pub expected: Option<f64>,
-    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960); null without things, or where a side has a single
-    /// category: the share is then `expected` whatever the other side says.
+    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960). Null without things, or if a rater uses a single
+    /// category: `share` is then `expected` whatever the other rater says.
     pub kappa: Option<f64>,
-    /// The 95 % interval of kappa: that of the share, with the shares of categories taken as known. It ends at the lowest kappa
-    /// that these shares allow, which lies between -1 and 0 (Cohen 1960).
+    /// 95 % interval of kappa: the interval of `share`, with the raters' shares of categories taken as known. It ends at the
+    /// lowest kappa that these shares allow, which lies between -1 and 0 (Cohen 1960).
     pub kappa_ci95: Option<Interval>,
 }
 
@@ -69,20 +69,20 @@ impl CategoryAgreement {
 
 const ORDERS: usize = 1000;
 
-/// The seed of the orders: the year of the Hungarian method (Kuhn 1955).
+/// The seed of the random orders: the year of the Hungarian method (Kuhn 1955).
 const ORDERS_SEED: u64 = 1955;
 
-/// The share of things that two sides put into one category when one side is in random order.
+/// Share of things that two raters put into the same category if the categories of one rater are put in random order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShareByChance {
-    /// The mean over 1,000 orders.
+    /// Mean of the share over 1,000 random orders.
     pub mean: f64,
-    /// 95 % of the orders are within this.
+    /// Range of the share in 95 % of the random orders.
     pub range95: Interval,
 }
 
 impl ShareByChance {
-    /// The share in random orders within groups of `size` consecutive things; 0 without things.
+    /// Shuffles one rater's categories within groups of `size` consecutive things. The shares are 0 without things.
     pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(ORDERS_SEED);
         let mut order: Vec<usize> = (0..pairs.len()).collect();
@@ -99,7 +99,7 @@ impl ShareByChance {
     }
 }
 
-/// The 95 % interval of a share of `all` independent things (Wilson 1927), which has a width even at the shares 0 and 1.
+/// The 95 % interval of the share `count / all` of independent things (Wilson 1927); it has a width even at 0 and 1.
 fn wilson(count: usize, all: usize) -> Interval {
     let (share, all, z2) = (count as f64 / all as f64, all as f64, Z * Z);
     let centre = share + z2 / (2.0 * all);

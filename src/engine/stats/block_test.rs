@@ -10,11 +10,11 @@ use statrs::function::beta::beta_reg;
 
 use super::interval::Interval;
 
-/// The fewest blocks with a denominator for a test: with fewer, Student's distribution says little of the data.
+/// The fewest blocks with a nonzero denominator that a test takes: with fewer, Student's distribution says little of the data.
 pub const FEWEST_BLOCKS: usize = 10;
 
-/// The fewest effective blocks for a test. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it
-/// is 12.7: below, one large document decides both the number and its standard error.
+/// The fewest effective blocks that a test takes. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
+/// 12.7: below, one large document decides both the number and its standard error.
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
 /// The largest difference that counts as rounding: unequal ratios of counts below 10^9 differ by more.
@@ -26,12 +26,12 @@ const SINGLE: f64 = 1e-6;
 /// The share of a distribution below a 95 % interval, and above it.
 pub const TAIL: f64 = 0.025;
 
-/// The range of a number, which decides the scale of its `t`.
+/// The range of a number, which decides the scale of its t statistic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// A share, from 0 to 1: `t` is on the scale of its logit, so that an interval stays within 0 and 1.
+    /// A share, from 0 to 1: the t statistic is on the scale of its logit, so that an interval stays within 0 and 1.
     Share,
-    /// The difference of two shares: `t` is on the scale of the number itself, and an interval ends at -1 and 1.
+    /// The difference of two shares: the t statistic is on the scale of the number itself, and an interval ends at -1 and 1.
     Difference,
     #[default]
     Real,
@@ -42,9 +42,9 @@ pub enum Scale {
 pub struct Estimate {
     pub value: f64,
     pub standard_error: f64,
-    /// The blocks with a denominator.
+    /// Number of blocks with a nonzero denominator.
     pub blocks: usize,
-    /// `(sum n)² / sum n²` of their denominators `n` (Kish 1965, section 11.2), one more than the degrees of freedom.
+    /// `(sum n)² / sum n²` of the blocks' denominators `n` (Kish 1965, section 11.2), one more than the degrees of freedom.
     pub effective_blocks: f64,
     pub scale: Scale,
 }
@@ -59,13 +59,13 @@ impl Estimate {
         self.effective_blocks - 1.0
     }
 
-    /// The scale of its `t`: an estimate of a share may lie beyond 0 or 1, where there is no logit.
+    /// The scale of the t statistic. An estimate of a share may lie beyond 0 or 1, where there is no logit.
     fn scale(&self) -> Scale {
         let within = (-ROUNDING..=1.0 + SINGLE).contains(&self.value);
         if within { self.scale } else { Scale::Real }
     }
 
-    /// The number and its standard error on its scale; for a share, the delta method gives the standard error of the logit.
+    /// `(number, standard error)` on the scale of the t statistic; the error of a logit is by the delta method.
     fn on_scale(&self) -> (f64, f64) {
         match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
@@ -131,7 +131,7 @@ pub(super) fn is_testable(blocks: usize, effective_blocks: f64) -> bool {
     blocks >= FEWEST_BLOCKS && effective_blocks >= FEWEST_EFFECTIVE_BLOCKS
 }
 
-/// `ln(share / (1 - share))`; infinite at 0 and 1, and beyond them.
+/// The logit `ln(share / (1 - share))`; infinite at 0 and 1, and beyond them.
 fn logit(share: f64) -> f64 {
     let share = share.clamp(0.0, 1.0);
     (share / (1.0 - share)).ln()
@@ -141,8 +141,8 @@ fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// The degrees of freedom that Student's distribution is computed for. With fewer its 97.5th percentile is beyond 10^15, so
-/// that nothing is significant; no analysis has more than 64 blocks, and with more it is the normal distribution to four digits.
+/// The degrees of freedom that Student's distribution is computed for. With fewer its 97.5th percentile is beyond 10^15, so that
+/// nothing is significant. No analysis has more than 64 blocks, and above 10^4 it is the normal distribution to four digits.
 const FREEDOM: RangeInclusive<f64> = 0.1..=1e4;
 
 /// Clamps degrees of freedom to [`FREEDOM`]: a saved report may have any.
@@ -183,7 +183,7 @@ pub struct Jackknife {
     all: f64,
     /// `[blocks]`: the value without the block; `None` for a block without a denominator.
     without: Vec<Option<f64>>,
-    /// As [`Estimate::effective_blocks`].
+    /// Effective number of blocks, as [`Estimate::effective_blocks`].
     effective_blocks: f64,
     scale: Scale,
 }
@@ -213,7 +213,7 @@ impl Jackknife {
         Self { scale, ..self }
     }
 
-    /// This ratio less another over the same sentences in the same blocks.
+    /// The difference of this ratio and another one over the same sentences in the same blocks.
     pub fn minus(&self, other: &Self) -> Self {
         let difference = |(here, there): (&Option<f64>, &Option<f64>)| {
             // If only one side can leave out the block, the other side stays as it is.
@@ -255,7 +255,7 @@ impl Jackknife {
         self.estimate().map(|estimate| estimate.p_above(margin))
     }
 
-    /// `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, `θ_(b)` the ratio without block `b`, over the `m` blocks with a denominator.
+    /// The jackknife standard error: `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, `θ_(b)` the ratio without block `b` of `m` blocks.
     fn jackknife(&self) -> f64 {
         let blocks = self.blocks() as f64;
         let mean = self.without.iter().flatten().sum::<f64>() / blocks;
@@ -264,14 +264,14 @@ impl Jackknife {
     }
 }
 
-/// `(sum n)² / sum n²` of the denominators of blocks: the number of blocks if all are equal, and fewer the more they differ.
+/// The effective number of blocks, `(sum n)² / sum n²` of their denominators `n`: fewer than the blocks if these are unequal.
 pub fn effective_blocks(denominators: &[f64]) -> f64 {
     let sum: f64 = denominators.iter().sum();
     let squares: f64 = denominators.iter().map(|denominator| denominator * denominator).sum();
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
-/// `P(|T| > |t|)` of Student's distribution with this many degrees of freedom.
+/// The two-sided p-value `P(|T| > |t|)` of Student's distribution with this many degrees of freedom.
 pub fn student(t: f64, freedom: f64) -> f64 {
     let freedom = within_freedom(freedom);
     // An incomplete beta function keeps small chances exact where 1 - cdf would not.

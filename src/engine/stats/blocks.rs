@@ -1,4 +1,4 @@
-//! Blocks of documents or of families of sentences: the jackknife leaves out one block at a time.
+//! Blocks of documents, or of groups of related sentences: the jackknife leaves out one block at a time.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// Number of blocks: document `f`, or family `f` of sentences, belongs to block `f mod 64` (docs/methodology/units.md). It is
-/// even, so that the two folds are whole blocks.
+/// Number of jackknife blocks: document `f`, or group `f` of related sentences, belongs to block `f mod 64`
+/// (docs/methodology/units.md). The number is even, so that each of the two folds has 32 blocks.
 pub const BLOCKS: usize = 64;
 
-/// The block of the family with this 0-based number.
+/// The block of the document, or group of related sentences, with this 0-based number.
 pub fn block_of(family: u64) -> usize {
     usize::try_from(family % BLOCKS as u64).expect("less than BLOCKS")
 }
@@ -61,7 +61,7 @@ impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     }
 }
 
-/// Takes a missing value from `other`: two present values are equal.
+/// Takes a missing value from `other`. Two present values must be equal, which is not checked.
 impl<T: Clone> Merge for Option<T> {
     fn merge(&mut self, other: &Self) {
         if self.is_none() {
@@ -97,12 +97,12 @@ impl<B: Merge + Clone> Blocks<B> {
         self.every(0, 1)
     }
 
-    /// The sums of the two folds: the blocks of even number, and the blocks of odd number.
+    /// `[even, odd]`: the sums over the even-numbered blocks, and over the odd-numbered blocks.
     pub fn folds(&self) -> [B; 2] {
         [0, 1].map(|fold| self.every(fold, 2))
     }
 
-    /// Applies `part` to each block.
+    /// One number for each block, computed by `part` from the block's sums.
     pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.0[block]))
     }
@@ -153,7 +153,7 @@ impl<B> WithTotal<'_, B> {
         &self.total
     }
 
-    /// The block of this number, or the total for `None`.
+    /// The sums of the block with this number; the total for `None`.
     pub fn at(&self, block: Option<usize>) -> &B {
         block.map_or(&self.total, |block| &self.blocks[block])
     }

@@ -3,23 +3,22 @@
 //!
 //! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found.
 
-/// Number of last values, whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
+/// Number of latest values of the function, whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
 const REMEMBERED: usize = 10;
 
-/// The share of the predicted decrease that a step must reach (ibid.).
+/// The share of the predicted decrease that a step must reach (Birgin et al. 2000, section 3).
 const SUFFICIENT: f64 = 1e-4;
 
-/// Bounds of the factor that shortens a rejected step (ibid.).
+/// Bounds of the factor that shortens a rejected step (Birgin et al. 2000, section 3).
 const SHORTER: [f64; 2] = [0.1, 0.9];
 
-/// The least and the greatest length of a step, as a multiple of the gradient (ibid.).
+/// The least and the greatest length of a step, as a multiple of the gradient (Birgin et al. 2000, section 3).
 const LENGTHS: [f64; 2] = [1e-10, 1e10];
 
-/// The farthest that a coordinate moves in one step: a first step of full length would take most starts to the same
-/// corner.
+/// The farthest that a coordinate moves in one step. A first step of full length would take most starts to the same corner.
 const FARTHEST: f64 = 0.25;
 
-/// A value with its derivatives by all coordinates.
+/// A value of a function with its derivatives by all coordinates.
 pub type Valued = (f64, Vec<f64>);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +27,12 @@ pub struct BoxMinimum {
     pub point: Vec<f64>,
     pub value: f64,
     pub evaluations: usize,
-    /// Whether no coordinate of the projected gradient is larger than the tolerance; otherwise the evaluations were used up.
+    /// Whether no coordinate of the projected gradient is larger than the tolerance. Otherwise the evaluations were used up.
     pub converged: bool,
 }
 
-/// Minimises from `start`, until no coordinate of the projected gradient `P(x - g) - x` is beyond `tolerance`, or for `most`
-/// evaluations. Fails if the function does.
+/// Minimises `function` over the unit box from `start`. It stops once no coordinate of the projected gradient `P(x - g) - x` of
+/// the point `x` with gradient `g` is beyond `tolerance`, or after `most` evaluations. Fails if `function` does.
 pub fn box_minimum<E>(
     start: &[f64],
     (tolerance, most): (f64, usize),

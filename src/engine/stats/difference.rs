@@ -1,4 +1,4 @@
-//! Do two analyses differ in a number by more than chance? docs/methodology/comparing.md has the argument.
+//! Tests whether two analyses differ in a number by more than chance; docs/methodology/comparing.md has the argument.
 
 use statrs::function::factorial::ln_binomial;
 
@@ -10,7 +10,7 @@ pub struct DifferenceTest {
     /// The second number less the first.
     pub difference: f64,
     pub standard_error: f64,
-    /// The two-sided p-value of a true difference beyond the tolerance.
+    /// The two-sided p-value for a true difference within the tolerance.
     pub p: f64,
 }
 
@@ -19,11 +19,11 @@ pub struct DifferenceTest {
 pub struct ReportedNumber {
     pub value: f64,
     pub ci95: Interval,
-    /// Blocks with a denominator.
+    /// Number of blocks with a nonzero denominator.
     pub blocks: usize,
-    /// The equivalent number of blocks of equal size ([`super::block_test::Estimate::effective_blocks`]).
+    /// Number of blocks of equal size with as much evidence ([`super::block_test::Estimate::effective_blocks`]).
     pub effective_blocks: f64,
-    /// The number of right-or-wrong trials whose share the number is; `None` for other numbers.
+    /// Number of right-or-wrong trials, if the number is a share of trials; `None` for other numbers.
     pub trials: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<Difference
 /// Welch's test of two numbers over different sentences, by their intervals; `None` if one rests on too few blocks.
 ///
 /// The standard error of the difference combines the halves of the two intervals that face each other (Zou & Donner 2008). If the
-/// numbers differ and vary in no block, `p` is that of a random assignment of blocks to sides: 2 of `C(m_a + m_b, m_a)`
-/// assignments separate them.
+/// numbers differ but vary in none of their `m_a` and `m_b` blocks, `p` is from random assignments of blocks to `a` and `b`: 2 of
+/// `C(m_a + m_b, m_a)` separate them.
 pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
     if ![a, b].iter().all(|side| is_testable(side.blocks, side.effective_blocks)) {
         return None;
@@ -55,7 +55,7 @@ pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> O
     Some(tested([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, constant))
 }
 
-/// Student's test of a difference against the tolerance; `constant` is `p` where nothing varies.
+/// Student's test of a difference against the tolerance; `constant` gives the p-value if nothing varies.
 fn tested(
     [difference, standard_error]: [f64; 2],
     freedom: f64,
@@ -71,8 +71,8 @@ fn tested(
 }
 
 impl ReportedNumber {
-    /// The standard error implied by half of its interval. A share has at least the variance of independent trials: dependence
-    /// between the words of a sentence adds to it, so a smaller value is luck.
+    /// The standard error implied by half of the number's interval. A share has at least the variance of independent trials:
+    /// dependence between the words of a sentence adds to it, so a smaller value is luck.
     fn standard_error(&self, half: f64) -> f64 {
         let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();

@@ -8,8 +8,8 @@ use super::blocks::{BLOCKS, PerBlock};
 /// The first eight bytes, little-endian, of the `ChaCha8` key, whose other bytes are 0: the year of the first paper (Efron 1979).
 pub const SEED: u64 = 1979;
 
-/// The count of each block in each of `draws` draws of [`BLOCKS`] blocks; every call gives equal draws. Each draw of a block is
-/// one byte of the `ChaCha8` stream modulo 64, which has no bias and needs no library to draw from a range.
+/// How often each block is drawn in each of `draws` draws of [`BLOCKS`] blocks; every call gives equal draws. Each draw of a
+/// block is one byte of the `ChaCha8` stream modulo 64, which has no bias and needs no library to draw from a range.
 pub fn block_counts(draws: usize) -> Vec<PerBlock> {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&SEED.to_le_bytes());

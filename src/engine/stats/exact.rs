@@ -1,4 +1,4 @@
-//! Sums that do not depend on the order of addition.
+//! Exact sums, which do not depend on the order of addition.
 
 use std::ops::AddAssign;
 
@@ -108,7 +108,7 @@ fn rounded(scaled: f64) -> i64 {
 }
 
 impl AddAssign for Component {
-    /// Wraps instead of panicking: the sums of a damaged file may be anything.
+    /// Adds, and wraps instead of panicking: the sums of a damaged file may be anything.
     fn add_assign(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }

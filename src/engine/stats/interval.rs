@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Interval(pub f64, pub f64);
 
 impl<'de> Deserialize<'de> for Interval {
-    /// An interval from a file may be invalid: it must begin before it ends.
+    /// Reads an interval, which in a file may be invalid. Fails if it ends before it begins.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (low, high) = Deserialize::deserialize(deserializer)?;
         if low > high {

@@ -4,10 +4,10 @@
 use super::block_test::critical;
 use super::interval::Interval;
 
-/// The fewest corpora for a prediction interval: with less than three degrees of freedom it says next to nothing.
+/// The fewest corpora that a prediction interval takes: with less than three degrees of freedom it says next to nothing.
 pub const FEWEST_CORPORA: usize = 5;
 
-/// The least standard error: even a number that does not vary in its corpus has an error beyond that corpus.
+/// The least standard error of a number in a corpus: a number that does not vary in its corpus still has an error beyond it.
 const LEAST_ERROR: f64 = 1e-6;
 
 /// The mean of a number that differs between corpora (DerSimonian & Laird 1986).
@@ -23,8 +23,9 @@ pub struct RandomEffects {
 impl RandomEffects {
     /// Combines estimates with their standard errors, one per corpus; `None` for fewer than two.
     ///
-    /// With weights `w = 1 / s²`, `Q = sum w (y - mean)²` and `tau² = max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`; the mean
-    /// then has the weights `1 / (s² + tau²)`, and its standard error is the root of 1 over their sum.
+    /// For `K` estimates `y` with errors `s`, weights `w = 1 / s²` give `Q = sum w (y - mean)²` and `tau² = max(0, (Q - (K - 1))
+    /// / (sum w - sum w² / sum w))`. The mean then has the weights `1 / (s² + tau²)`, and its standard error is the root of 1
+    /// over their sum.
     pub fn new(estimates: &[(f64, f64)]) -> Option<Self> {
         if estimates.len() < 2 {
             return None;
@@ -46,8 +47,8 @@ impl RandomEffects {
         Some(Self { mean, standard_error: total.recip().sqrt(), tau: tau_squared.sqrt(), corpora })
     }
 
-    /// The 95 % interval of the number in another corpus of the kind, `mean ± t(K-2) sqrt(tau² + SE²)` (Higgins, Thompson &
-    /// Spiegelhalter 2009); `None` for fewer than [`FEWEST_CORPORA`].
+    /// The 95 % interval of the number in another such corpus, `mean ± t sqrt(tau² + SE²)`, with `t` of `K - 2` degrees of
+    /// freedom for `K` corpora (Higgins, Thompson & Spiegelhalter 2009); `None` for fewer than [`FEWEST_CORPORA`].
     pub fn prediction(&self) -> Option<Interval> {
         let reach = || critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
         (self.corpora >= FEWEST_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))

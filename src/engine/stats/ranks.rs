@@ -3,7 +3,7 @@
 use statrs::statistics::{Data, OrderStatistics, RankTieBreaker};
 
 /// Spearman's rank correlation, equal values having the mean of their ranks (Kendall & Gibbons 1990, chapters 1 and 3). `None` if
-/// all values of one side are equal, or a value is NaN. Panics if one side is longer.
+/// a list has only equal values, or a NaN. Panics if the lists differ in length.
 pub fn spearman(these: &[f64], those: &[f64]) -> Option<f64> {
     assert_eq!(these.len(), those.len(), "pairs");
     if these.iter().chain(those).any(|value| value.is_nan()) {

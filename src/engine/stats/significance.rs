@@ -1,10 +1,10 @@
-//! Tests of a head against a fixed offset, and the correction for multiple tests.
+//! Tests of an attention head against a fixed offset, and the correction for multiple tests.
 
 use statrs::distribution::{Binomial, Discrete};
 
-/// The exact one-sided McNemar test (McNemar 1947): the chance of at least `head_only` words on which only the head is right,
-/// among the words where head and baseline differ, if both are equally good. The tail of the binomial is summed from its largest
-/// term, which keeps small values exact; statrs stops after 140 terms of its continued fraction.
+/// The exact one-sided McNemar test (McNemar 1947): the chance of at least `head_only` words on which only the attention head is
+/// right, among the words where head and baseline differ, if both are equally good. The tail of the binomial is summed from its
+/// largest term, which keeps small values exact; statrs stops after 140 terms of its continued fraction.
 pub fn mcnemar(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)
@@ -29,8 +29,8 @@ fn upper_tail(heads: u64, tails: u64) -> f64 {
     (binomial.ln_pmf(heads) + f64::ln(sum)).exp().min(1.0)
 }
 
-/// The q-values of Benjamini & Hochberg (1995): the minimum of `p * m / rank` over all tests with at least this p-value. `[m]`,
-/// as `p`.
+/// The q-values of Benjamini & Hochberg (1995) for the p-values `p`, both `[m]`: the minimum of `p * m / rank` over all tests
+/// with at least this p-value.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -43,17 +43,17 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     q
 }
 
-/// The q-values of the verdicts that a number is above its margin. `p` has the one-sided p-values of numbers whose estimate is
-/// above; the others are `None` and get no q-value.
+/// The q-values for numbers being above their margins, `[m]` as `p`. `p` has the one-sided p-value of each number whose estimate
+/// is above its margin; other numbers have `None` and get no q-value.
 ///
 /// An estimate above the margin has a p-value of at most one half. Given that selection, twice the p-value is valid again (Zhao,
-/// Small & Su 2019, "Multiple testing when many p-values are uniformly conservative"). `[m]`, as `p`.
+/// Small & Su 2019, "Multiple testing when many p-values are uniformly conservative").
 pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
     q_of_those_tested(&doubled)
 }
 
-/// The q-values of the tests that have a p-value. `[m]`, as `p`.
+/// The q-values of the tests that have a p-value, `[m]` as `p`; `None` for the others.
 pub fn q_of_those_tested(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let tested: Vec<f64> = p.iter().copied().flatten().collect();
     let mut q = benjamini_hochberg(&tested).into_iter();

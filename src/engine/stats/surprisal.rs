@@ -1,6 +1,6 @@
 //! The surprisal of an outcome, which is the loss of a language model that predicts it.
 
-/// `-ln p` of an outcome, in nats, `p` being the softmax of the logits.
+/// The surprisal `-ln p` of an outcome, in nats; `p` is the softmax of the logits.
 pub fn surprisal(logits: &[f32], outcome: u32) -> f64 {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&logit| f64::from((logit - largest).exp())).sum();

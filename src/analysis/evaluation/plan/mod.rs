@@ -1,4 +1,4 @@
-//! The plan of a run: the passes that its studies and its controls request, each once.
+//! The plan of a run: the distinct forward passes over the corpus that its studies and its controls request.
 
 use std::collections::BTreeMap;
 
@@ -18,27 +18,27 @@ use crate::system::errors::Facts;
 
 struct PassRequest {
     study: &'static dyn AnyStudy,
-    /// The pass of the study, and its place among the study's passes.
+    /// The requested pass; `place` is its index among the passes of the study.
     spec: PassSpec,
     place: usize,
-    /// The control that the pass belongs to; `None` for the analysis itself.
+    /// The control run that the pass belongs to; `None` for the main analysis.
     control: Option<Control>,
 }
 
 pub struct Plan {
     passes: Vec<(Pass, Vec<PassRequest>)>,
-    /// The index of the first pass of the second stage, which builds on results of the first.
+    /// Index in `passes` of the first pass of the second stage, whose passes build on results of the first stage.
     followers: usize,
     has_task: bool,
 }
 
-/// The names of these studies for a protocol, in the order of the registry.
+/// The names of `studies` as a protocol stores them, in the order of the registry.
 pub fn names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
     let ran = |name: &&str| studies.iter().any(|study| study.card().name == *name);
     STUDIES.iter().map(|study| study.card().name).filter(ran).map(str::to_owned).collect()
 }
 
-/// The studies that a protocol names, in the order of the registry.
+/// The studies with these names, in the order of the registry. Fails if there is no study of a name.
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
     if let Some(unknown) = names.iter().find(|name| registry::named(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
@@ -49,7 +49,8 @@ pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
 }
 
 impl Plan {
-    /// The passes that the studies and controls of `protocol` request, and always the plain pass over the sentences.
+    /// Plans the passes that the studies and controls of `protocol` request, and the plain pass over the sentences. Fails if the
+    /// protocol names an unknown study.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed, has_task) = (studies(&protocol.studies)?, &protocol.removed, protocol.task.is_some());
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
@@ -78,13 +79,14 @@ impl Plan {
         Ok(Self { passes, followers, has_task })
     }
 
-    /// Empty sums for the passes of the first stage.
+    /// Each pass of the first stage, with empty sums of the studies that request it.
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &PassRequest| want.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
-    /// Empty sums for the passes of the second stage, if there are any; `passes` are the first stage over the whole corpus.
+    /// Each pass of the second stage, with empty sums of the studies that request it. `passes` are the sums of the first stage
+    /// over the whole corpus.
     pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &PassRequest| {
             let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
@@ -125,8 +127,7 @@ impl Plan {
         requested.iter().map(|(pass, requests)| (pass.clone(), requests.iter().map(&observer).collect())).collect()
     }
 
-    /// The sums of a run's passes, restored from the bytes of a partial.
-    /// Fails if the bytes do not belong to a run of this identity.
+    /// Restores the sums of a run's passes from the bytes of a partial. Fails if they do not fit a run of this identity.
     pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
         let heads = grid.layers.checked_mul(grid.heads);
@@ -158,8 +159,8 @@ impl Plan {
         restored.collect()
     }
 
-    /// The sums of each study whose passes are all over, in the order of the registry and of the study's passes; in the analysis
-    /// itself or in one of its controls.
+    /// The sums of each study whose passes have all run, pass by pass, in the order of the registry. `control` selects a control
+    /// run; `None` selects the main analysis.
     pub fn observed<'a>(
         &self,
         passes: &'a [PassSums],
@@ -173,7 +174,7 @@ impl Plan {
         STUDIES.iter().filter_map(of_study).collect()
     }
 
-    /// The sums of each study over its finished passes, by its name.
+    /// The sums of the finished passes of each study, by the name of the study.
     fn of_studies<'a>(
         &self,
         passes: &'a [PassSums],

@@ -1,4 +1,4 @@
-//! Results: the metrics and sections of all studies of a run, and the verdicts on the heads.
+//! The results of a run: the metrics of all studies, their sections of the report, and the verdict on each attention head.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, co
 
 pub struct Results {
     pub estimates: Estimates,
-    /// Each study's own section, in the order of the table.
+    /// Each study with its section of the report, in the order of the registry.
     pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
     /// Whether the model could read the text; if not, no label is firm.
     pub is_read: bool,
     pub absent: Vec<usize>,
-    /// The places of the heads that the run removed: they have numbers and no labels.
+    /// Indices of the heads that the run removed, layer by layer; these heads have metrics and no labels.
     pub removed: Vec<usize>,
 }
 
 impl Results {
-    /// The results of the studies on their observations, under `policy`.
+    /// Computes the metrics and sections of the studies from the sums `observed`, with the thresholds of `policy`.
     pub fn new(
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         context: &EstimationContext,
@@ -50,12 +50,12 @@ impl Results {
         findings
     }
 
-    /// Recomputes everything that depends on the policy.
+    /// Recomputes the parts of the sections that depend on the label policy.
     pub fn correct(&mut self, policy: &Policy) {
         self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }
 
-    /// The verdict on every head; `[layers * heads]`.
+    /// The verdict on every head, its labels or the nearest ones; `[layers * heads]`.
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
         let assessments = self.assessments(policy);
         let asks_corpus = self.studies().into_iter().filter(|study| registry::is_of_corpus(*study, false));
@@ -87,7 +87,7 @@ impl Results {
         verdicts
     }
 
-    /// The results of the studies, by `policy`, from their sums.
+    /// The results that second-stage studies build on, from the sums `observed` and the labels under `policy`.
     pub fn upstream(
         &self,
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
@@ -102,7 +102,7 @@ impl Results {
         found
     }
 
-    /// The aim of each head, by the first of its labels that has one.
+    /// The aim of each head: the tokens that its label says it attends to. It is the aim of the head's first label that has one.
     fn aims(&self, verdicts: &[Verdict]) -> Vec<HeadAim> {
         let aimed = |(place, verdict): (usize, &Verdict)| {
             let of_label = |label: &Label| {
@@ -116,7 +116,7 @@ impl Results {
         verdicts.iter().enumerate().filter_map(aimed).collect()
     }
 
-    /// Tells each section what its study found in the controls.
+    /// Gives each section the sections of its study from the control runs.
     pub fn control(&mut self, controls: &[(Control, Self)]) {
         for kind in ControlKind::ALL {
             for (study, section) in &mut self.sections {
@@ -135,28 +135,29 @@ impl Results {
         }
     }
 
-    /// The assessments of every head for every label, in the order of the tables; `[layers * heads]`.
+    /// The assessments of every head for every label: the score, its test, and whether the rule fires. `[layers * heads]`, labels
+    /// in the order of the registry.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assessed(policy, |card| card.labels)
     }
 
-    /// As [`Results::assessments`], with all rules of a label: in both directions of a relation, and not the surer one alone.
+    /// As [`Results::assessments`], with both directions of each syntactic relation and not only the better-supported one.
     pub fn every_assessment(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assessed_by(policy, |card| card.labels, |all| all)
     }
 
-    /// How each head chooses, by the label of that which it has; `[layers * heads]`.
+    /// The label for how each head chooses its keys (by position, token or context), `[layers * heads]`; `None` without one.
     pub fn choices(&self, policy: &Policy) -> Vec<Option<Label>> {
         let chosen = |assessed: Vec<Assessment>| assessed.into_iter().find(|one| one.fires).map(|one| one.label);
         self.assessments_of_choices(policy).into_iter().map(chosen).collect()
     }
 
-    /// The assessments of every head for every label of how it chooses; `[layers * heads]`.
+    /// The assessments of every head for the labels that say how it chooses its keys; `[layers * heads]`.
     pub fn assessments_of_choices(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assessed(policy, |card| card.choices)
     }
 
-    /// The assessments of every head by some detectors of each study.
+    /// The assessments of every head by the detectors that `detectors` takes from each study's card.
     fn assessed(
         &self,
         policy: &Policy,

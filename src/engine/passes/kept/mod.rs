@@ -1,6 +1,6 @@
 //! Activations kept from a pass and replayed to a later pass over its sequences, in place of a forward pass. They are kept
-//! unchanged, so that the later pass gets equal numbers to the last digit. Which packs had room affects only its time
-//! (docs/decisions/02-stream-the-corpus.md).
+//! unchanged, so that the later pass gets equal numbers to the last digit. Which packs fitted into memory affects only the time
+//! of the later pass (docs/decisions/02-stream-the-corpus.md).
 
 mod pack;
 
@@ -18,11 +18,12 @@ use crate::system::machine::memory;
 use pack::PackWidths;
 pub use pack::{Keep, KeptPack};
 
-/// By default, the free memory divided by this may be kept; packs in progress get [half](super::run) of the rest.
+/// Divisor of the free memory that gives the default bound of kept activations. Packs in progress get [half](super::run) of the
+/// remainder.
 const SHARE: u64 = 4;
 
-/// Most bytes to keep: `asked`, but at most half of the free memory; without `asked` a quarter of it, or nothing if it is
-/// unknown.
+/// The largest number of bytes of activations to keep: `asked`, but at most half of the free memory. Without `asked` it is a
+/// quarter, or 0 if the free memory is unknown.
 pub fn bound(asked: Option<u64>) -> u64 {
     let free = memory::available();
     match asked {
@@ -35,12 +36,12 @@ pub fn bound(asked: Option<u64>) -> u64 {
 pub struct KeptPasses {
     wanted: Vec<(Pass, Vec<Keep>)>,
     widths: PackWidths,
-    /// Bytes that may still be kept.
+    /// Number of bytes that may still be kept.
     left: AtomicU64,
     packs: Mutex<Vec<(PackPlace, KeptPack)>>,
 }
 
-/// The key of a pack: the index of its pass in `wanted`, the shard, and its number in the shard.
+/// The key of a pack: the index of its pass among the wanted ones, the shard, and the number of the pack in the shard.
 type PackPlace = (usize, Shard, usize);
 
 impl KeptPasses {
@@ -50,8 +51,8 @@ impl KeptPasses {
         Self { wanted, widths, left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
-    /// The activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays them, any other
-    /// pass records them.
+    /// The store for the activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays
+    /// them, any other pass records them.
     pub fn of(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPass<'_>> {
         let place = self.wanted.iter().position(|(wanted, _)| wanted == pass && pass.portion == Portion::All)?;
         Some(KeptPass { all: self, place, shard, follows })
@@ -71,15 +72,15 @@ impl KeptPass<'_> {
         if self.follows { 0 } else { self.all.left.load(Ordering::Relaxed) }
     }
 
-    /// Whether the store suits the observers of a pass. A recording pass may have any observers. A pass that follows needs all
-    /// its activations kept, and no patched runs.
+    /// Whether the store can serve these observers. A recording pass may have any observers. For a replayed pass, all activations
+    /// that its observers read must be kept, and they must request no patched runs.
     pub fn suits(&self, observers: &ObserverSet) -> bool {
         let kept = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
         let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
         !self.follows || (kept.covers(observers.needs()) && !patches)
     }
 
-    /// Removes and returns the pack of this number.
+    /// Removes and returns the kept activations of the pack with this number; `None` if they were not kept.
     pub fn take(&self, number: usize) -> Option<KeptPack> {
         let mut packs = self.all.packs.lock().unwrap_or_else(PoisonError::into_inner);
         let at = packs.iter().position(|(place, _)| *place == (self.place, self.shard, number))?;

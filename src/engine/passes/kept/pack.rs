@@ -10,12 +10,13 @@ use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 
-/// The activations that a second-stage pass needs from a first-stage pass over its sequences.
+/// The activations that a second-stage pass needs from a first-stage pass over the same sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
-    /// Attention and contexts of heads, hidden states, and inputs of the query and key projections; nothing else is kept.
+    /// The activations to keep: attention and contexts of heads, hidden states, inputs of the query and key projections. No
+    /// others can be kept.
     pub needs: Needs,
-    /// Whether the activations of a sequence are needed.
+    /// Whether the activations of a given sequence are needed.
     pub of: fn(&Sequence) -> bool,
 }
 
@@ -33,7 +34,7 @@ impl PackWidths {
         Self { layers, heads, head_dim: config.head_dim(), hidden: config.hidden_size }
     }
 
-    /// The numbers of events and of values to keep for a sequence of `tokens` tokens.
+    /// `[events, values]`: how many of each are kept for a sequence of `tokens` tokens.
     fn of_sequence(self, needs: Needs, tokens: usize) -> [usize; 2] {
         let Self { layers, heads, head_dim, hidden } = self;
         let of_head = [(needs.attention, tokens + 1), (needs.contexts, head_dim)];
@@ -55,11 +56,11 @@ pub struct KeptPack {
     events: Vec<KeptEvent>,
     /// The values of all events, one after the other.
     values: Vec<f32>,
-    /// Final numbers of events and of values.
+    /// `[events, values]`: how many of each the complete pack has.
     expected: [usize; 2],
 }
 
-/// An event of the forward pass over a sequence, with the place where its values start.
+/// An event of the forward pass over a sequence, with the index of its first value.
 #[derive(Clone, Copy, Debug)]
 struct KeptEvent {
     sequence: usize,
@@ -68,10 +69,10 @@ struct KeptEvent {
     part: KeptPart,
 }
 
-/// The kind of activation, with the width of its rows.
+/// The kind of a kept activation, with the width of its rows.
 #[derive(Clone, Copy, Debug)]
 enum KeptPart {
-    /// A head: the numbers of its attention weights and row entropies, and the width of its contexts.
+    /// A head: its numbers of attention weights and of row entropies in `attention`, and the width of its contexts in `context`.
     Head {
         head: usize,
         attention: [usize; 2],

@@ -37,16 +37,16 @@ pub struct Identity {
 /// How a corpus is observed: every option that the sums depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Protocol {
-    /// Longer sentences were skipped, or cut with `truncate`.
+    /// Most tokens of a sentence; longer sentences were skipped, or cut with `truncate`.
     pub max_tokens: usize,
-    /// Whether longer sentences of plain text were cut.
+    /// Whether sentences of plain text beyond `max_tokens` were cut instead of skipped.
     pub truncate: bool,
-    /// The approximate number of sentences read, in whole documents where these are the unit; null for all.
+    /// Approximate number of sentences read (`--limit`), in whole documents if documents are the sampling unit; null for all.
     pub limit: Option<u64>,
-    /// How words were given to the tokenizer; reports of 0.1 do not say it, and were `spaced`.
+    /// How words were given to the tokenizer; `spaced` in reports of 0.1, which lack the key.
     #[serde(default = "Spacing::before")]
     pub words: Spacing,
-    /// The sampling unit that was asked for; absent where the corpus decided it.
+    /// The sampling unit that was asked for (`--unit`); absent if the corpus decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Unit")]
     pub unit: Option<Unit>,
@@ -55,7 +55,7 @@ pub struct Protocol {
     /// Whether each word was looked up as one entry of the vocabulary; absent if the tokenizer cut words.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tokens_as_words: bool,
-    /// How sequences of residues were parted, where `--residues` said so; absent if the vocabulary told it.
+    /// How protein sequences were cut into tokens, as `--residues` said; absent if the vocabulary decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Parting")]
     pub residues: Option<Parting>,
@@ -63,15 +63,15 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Reading")]
     pub reading: Option<Reading>,
-    /// The number of blocks in which sentences are summed.
+    /// Number of jackknife blocks that the sentences are summed in.
     pub blocks: usize,
-    /// The controls that were run beside the analysis itself.
+    /// The controls that were run in addition to the main analysis.
     pub controls: Vec<Control>,
-    /// The heads that were removed from the model, what they write being zeros; absent if there are none.
+    /// The attention heads that were removed from the model (`--remove`): what they write is zeros. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
     #[schemars(with = "Vec<String>")]
     pub removed: Vec<HeadPlace>,
-    /// How heads were removed in turn; absent if no study asked for that.
+    /// How attention heads were ablated one by one; absent if no study asked for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Ablation")]
     pub ablation: Option<Ablation>,
@@ -79,36 +79,36 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskInfo")]
     pub task: Option<TaskInfo>,
-    /// SHA-256 of the file with the counts of tokens; absent if those of the corpus were counted, or none were needed.
+    /// SHA-256 of the file of token counts; absent if the tokens of the corpus were counted, or no counts were needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub counts: Option<String>,
-    /// The columns of CoNLL-U, or keys of JSON lines, that were probed for beside UPOS and relation; absent if there are none.
+    /// Word properties that were probed for besides UPOS and relation: columns of CoNLL-U, or keys of JSON lines; absent if none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub probes: Vec<String>,
-    /// Where CoNLL-U has links, `deps` or `misc:KEY`; absent where none were read of it.
+    /// The column of CoNLL-U that links between words were read from, `deps` or `misc:KEY`; absent if none was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub links_from: Option<LinksFrom>,
-    /// Links that were read beside the corpus; absent if there were none.
+    /// The files and options by which links between words were found in addition to the corpus; absent if there were none.
     #[serde(default, skip_serializing_if = "LinkSources::is_empty")]
     pub links: LinkSources,
     /// The column of CoNLL-U, or the key of JSON lines, with the class of each word; absent if none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub classes: Option<String>,
-    /// Studies that would have run, but for a corpus that can be read only once or a model that knows no words; absent if there
-    /// are none.
+    /// Studies that would otherwise have run: the corpus can be read only once, or the study does not apply to the model. Absent
+    /// if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<String>,
-    /// The studies that were run, by name, in the order of the table of studies.
+    /// The studies that were run, by name, in the order of the registry.
     pub studies: Vec<String>,
 }
 
 impl Protocol {
-    /// The further columns of the corpus to read, with its outside links.
+    /// The optional columns of the corpus to read: probed properties, classes of words, and the links that `links` asks for.
     pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> FurtherColumns<'a> {
         FurtherColumns { requested: &self.probes, links: Some(links), classes: self.classes.as_deref() }
     }
@@ -122,14 +122,14 @@ impl Protocol {
 /// The program that wrote the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
-    /// The program's name.
+    /// Name of the program.
     pub name: String,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
 }
 
 impl Default for Tool {
-    /// This program.
+    /// This program, with its version.
     fn default() -> Self {
         Self { name: PROGRAM.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
     }
@@ -138,32 +138,32 @@ impl Default for Tool {
 /// The model that was analysed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelInfo {
-    /// Hub id, or the name of the folder.
+    /// Id on the Hugging Face Hub, or the name of the model's folder.
     pub id: String,
-    /// The commit on the Hub; null for a folder.
+    /// Commit of the model on the Hub; null for a folder.
     pub revision: Option<String>,
-    /// The architecture.
+    /// Architecture family of the model: the `model_type` of its configuration.
     pub family: String,
-    /// Layers.
+    /// Number of layers.
     #[schemars(range(min = 1))]
     pub layers: usize,
-    /// Heads per layer.
+    /// Number of attention heads per layer.
     #[schemars(range(min = 1))]
     pub heads: usize,
-    /// The heads that were pruned before the checkpoint was saved (`pruned_heads`); absent if it has all.
+    /// The heads that were pruned before the checkpoint was saved (`pruned_heads`); absent if the checkpoint has all heads.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
     #[schemars(with = "Vec<String>")]
     pub absent: Vec<HeadPlace>,
-    /// The heads that write a constant whatever they attend to, by their weights (as `prune` leaves them): their attention is measured
-    /// and labelled, and nothing later reads it; absent if there are none.
+    /// The heads that write a constant whatever they attend to, by their weights (as `prune` leaves them). Their attention is
+    /// measured and labelled, but no later layer depends on it. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
     #[schemars(with = "Vec<String>")]
     pub constant_heads: Vec<HeadPlace>,
-    /// Layers with weights of their own, where several layers share them; absent where each has its own.
+    /// Number of layers whose weights are stored, if several layers share weights; absent if each layer has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize", range(min = 1))]
     pub stored_layers: Option<usize>,
-    /// Heads of keys and values per layer, where several heads of queries share one; absent where each has its own.
+    /// Number of key–value heads per layer, if several query heads share one; absent if each has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize", range(min = 1))]
     pub key_value_heads: Option<usize>,
@@ -177,19 +177,19 @@ pub struct ModelInfo {
     pub hidden_size: usize,
     /// Rows of the token embedding.
     pub vocab_size: usize,
-    /// Whether the checkpoint has a masked-LM head beside the encoder.
+    /// Whether the checkpoint has an output layer for masked language modelling.
     pub masked_lm_head: bool,
-    /// The task for which the checkpoint has a head beside the encoder; null if it has none.
+    /// The prediction task for which the checkpoint has an output layer; null if it has none.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// Whether its tokens are residues of proteins, so that it knows no words; absent if they are not.
+    /// Whether the model's tokens are residues of proteins, so that it knows no words; absent if they are not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub residues: bool,
-    /// The name of the adapter (LoRA) that is merged into it; absent if there is none.
+    /// Name of the adapter (LoRA) that is merged into the model's weights; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub adapter: Option<String>,
-    /// Whether the tokenizer can read its vocabulary; absent in reports of 0.1.
+    /// The tokenizer: how much of its vocabulary it reads back, and how it cuts proteins; absent in reports of 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TokenizerInfo")]
     pub tokenizer: Option<TokenizerInfo>,
@@ -209,15 +209,15 @@ pub struct ModelInfo {
 /// The tokenizer of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenizerInfo {
-    /// The entries of its vocabulary that it gives back when it reads them.
+    /// Test of the vocabulary: how many entries the tokenizer encodes as themselves.
     pub round_trip: RoundTrip,
-    /// How sequences are parted for it: letters, spaced, or kmer with the length of words and, unless it is 1, their stride; null
-    /// if its tokens are no residues.
+    /// How protein sequences are cut for the tokenizer: letters, spaced, or kmer with the length of words and, unless it is 1,
+    /// their stride. Null if its tokens are no residues.
     pub residues: Option<Parting>,
 }
 
 impl ModelInfo {
-    /// The heads that write a constant; empty if all heads do, as in a model built for its attention.
+    /// The heads that write a constant; empty if all heads do, as in a model built only for its attention.
     pub fn constant_beside_others(&self) -> &[HeadPlace] {
         let present = self.grid().count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
@@ -260,7 +260,7 @@ impl ModelInfo {
         HeadGrid { layers: self.layers, heads: self.heads }
     }
 
-    /// The first fault of a description that another program may have written, if there is any.
+    /// The first fault in the lists of heads, which another program may have written; `None` if there is none.
     pub fn defect(&self) -> Option<String> {
         let defect = |(key, heads): (&str, &[HeadPlace])| {
             let stray = self.grid().stray_head_defect(&format!("model.{key}"), heads.iter().copied());
@@ -277,7 +277,7 @@ impl ModelInfo {
         Some(self.heads / groups)
     }
 
-    /// Nouns for the input and its parts: sentences of words, proteins of residues, or sequences of k-mers.
+    /// `[input, part]`: the nouns for an input of the model and for its parts, such as sentence and word, or protein and residue.
     pub fn text_units(&self) -> [&'static str; 2] {
         let parting = self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.residues);
         match parting {
@@ -293,22 +293,22 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Facts about the run that the numbers do not depend on.
+/// Facts about the run that the numbers do not depend on: time, threads and host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
-    /// How many shards were run and merged; 1 for a run over everything.
+    /// Number of shards that were run and merged; 1 for a run over everything.
     pub shards: u32,
-    /// When it began, or the first of the shards, RFC 3339, UTC.
+    /// Start of the run, or of its first shard (RFC 3339, UTC).
     pub started_at: String,
-    /// How long it took, or all shards and the merging together, in seconds.
+    /// Duration of the run, or of all shards and the merging together, in seconds.
     pub duration_seconds: f64,
-    /// The part of that time after the model was loaded: all sentences, and the intervals and labels.
+    /// Part of `duration_seconds` after the model was loaded, in seconds: all sentences, and the intervals and labels.
     pub analysis_seconds: f64,
-    /// Worker threads, or the most that a shard had.
+    /// Number of worker threads, or the largest number in any shard.
     pub threads: usize,
-    /// Operating system; of shards on several, all of them.
+    /// Operating system of the run; if shards ran on several, all of them.
     pub os: String,
-    /// Processor architecture; of shards on several, all of them.
+    /// Processor architecture of the run; if shards ran on several, all of them.
     pub arch: String,
 }
 
@@ -334,20 +334,20 @@ impl RunInfo {
         }
     }
 
-    /// Adds to both durations.
+    /// Adds the time `more` to both durations.
     pub fn and(self, more: Duration) -> Self {
         let more = more.as_secs_f64();
         let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);
         Self { duration_seconds, analysis_seconds, ..self }
     }
 
-    /// Combines the runs of two stages; the number of shards is that of the first.
+    /// Combines the facts of the two stages of a run; the number of shards is that of the first stage.
     pub fn followed_by(self, after: &Self) -> Self {
         let shards = self.shards;
         Self { shards, ..self.merged(after) }
     }
 
-    /// The facts of two shards' runs together: the earlier start, the time that both took.
+    /// Merges the facts of two shards: the earlier start, the summed durations, the larger number of threads.
     pub fn merged(self, other: &Self) -> Self {
         let both = |here: String, there: &str| {
             let known = here.split(", ").any(|one| one == there);
@@ -367,7 +367,8 @@ impl RunInfo {
 }
 
 impl Identity {
-    /// The first difference from another identity, with both values: the model, the corpus, a setting, or anything else.
+    /// Describes the first difference from another identity, with both values: the model, the corpus, a setting, or anything
+    /// else. `None` if the two are equal.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let named = |what: &str, here: &str, there: &str| {
             (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))

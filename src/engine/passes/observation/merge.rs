@@ -12,14 +12,14 @@ use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 
-/// How many missing shards a message names.
+/// Most missing shards that a message names.
 const NAMED: usize = 10;
 
 /// The existing shards of one stage of a run.
 struct Shards<'a> {
     of: u32,
     stage: Stage,
-    /// Files by shard number.
+    /// The files of the existing shards, by shard number.
     given: BTreeMap<u32, &'a Path>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Shards<'a> {
         Ok(())
     }
 
-    /// The file of the first existing shard.
+    /// The file of the existing shard with the lowest number.
     fn some(&self) -> &'a Path {
         self.given.values().next().expect("there is one")
     }
@@ -85,8 +85,8 @@ pub struct MissingShards {
     pub damaged: Vec<String>,
 }
 
-/// Finds which of the `of` shards have no partial from one stage of a run; sums are not read. Fails if two partials are from
-/// different runs or stages or are one shard, one has another number of shards, or a file was never a partial.
+/// Finds which of the `of` shards of a run have no partial; sums are not read. Fails if two partials are from different runs or
+/// stages, or are one shard. Fails if a partial has another number of shards, or a file was never a partial.
 pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
@@ -128,7 +128,7 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
 }
 
 /// Adds up the partials of all shards, given in any order. In a run of two stages they are the partials of the first stage, or of
-/// both. Fails if a partial cannot be used, two are from different runs or are one shard, or a shard is missing.
+/// both. Fails if a partial cannot be used, a shard is missing, or two partials are one shard or from different runs.
 pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     let mut stages: [Option<(Shards<'_>, Observation)>; 2] = [None, None];
     let mut first: Option<(&Path, Identity)> = None;

@@ -16,13 +16,13 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use identity::{Identity, RunInfo};
 
-/// The sums of all passes, with their identity.
+/// The sums of all passes of a run or of one shard, with the identity of the run.
 pub struct Observation {
     pub identity: Identity,
     pub tally: Tally,
     pub stage: Stage,
     pub passes: Vec<PassSums>,
-    /// Facts about the run, unless they were not wanted.
+    /// Time, threads and host of the run; `None` if they were not wanted.
     pub run: Option<RunInfo>,
 }
 
@@ -37,12 +37,12 @@ pub enum Stage {
     After {
         /// The [digest](Observation::digest) of the first stage's sums over the whole corpus.
         sums: String,
-        /// The digest of the policy that labelled the heads.
+        /// The digest of the label policy under which the second stage ran.
         policy: String,
     },
     /// The passes of both stages.
     Followed {
-        /// The digest of the policy that labelled the heads before the second stage.
+        /// The digest of the label policy under which the second stage ran.
         policy: String,
     },
 }
@@ -69,12 +69,12 @@ pub struct PassSums {
     pub pass: Pass,
     /// Encoded sentences that are in no sequence of the pass.
     pub left_out: u64,
-    /// The sums of the pass's observers, in the order of planning.
+    /// The sums of the pass's observers, in the order of the plan.
     pub sums: Vec<Box<dyn Observer>>,
 }
 
 impl Observation {
-    /// Adds the sums over other sentences of the corpus. Panics if the identities differ.
+    /// Adds the sums over other sentences of the corpus. Panics if the identities or the stages differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
         self.tally.merge(&other.tally);

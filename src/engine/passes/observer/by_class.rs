@@ -11,11 +11,11 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
 /// One value for each class of layers. The [`Sums`] of a class count every sequence, by the keys that queries of the class see.
-/// They receive the head and mixing events of its layers, and all other events.
+/// They receive the head and mixing events of their layers, and all other events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByClass<T> {
     classes: LayerClasses,
-    /// In the order of [`LayerClasses::kinds`].
+    /// The value of each class, in the order of [`LayerClasses::kinds`].
     each: Vec<T>,
 }
 

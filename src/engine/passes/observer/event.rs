@@ -20,20 +20,20 @@ pub enum Event<'a> {
         layer: usize,
         states: Rows<'a>,
     },
-    /// The inputs of a layer's query and key projections, `[n, hidden]`, before its heads.
+    /// The inputs of a layer's query and key projections, `[n, hidden]`. The event comes before the events of the layer's heads.
     AttentionInputs {
         layer: usize,
         inputs: Rows<'a>,
         /// The encoder, whose heads can also attend from other inputs.
         encoder: &'a dyn Encoder,
     },
-    /// How much the heads of a layer mix other tokens into each token, after its heads.
+    /// How much a layer's heads mix other tokens into each token. The event comes after the events of these heads.
     Mixing {
         layer: usize,
         mixing: Mixing<'a>,
     },
-    /// The direct effects of a part of the residual stream, `[n, compared]`, before the scale of the final norm; heads' effects come
-    /// after all heads of their layer.
+    /// The direct effects of a part of the residual stream on the compared tokens' logits, `[n, compared]`, before the scale of
+    /// the final norm. Heads' effects come after all heads of their layer.
     DirectEffects {
         part: ResidualPart,
         effects: Rows<'a>,
@@ -48,19 +48,19 @@ pub enum Event<'a> {
     BaselineOver(Vec<PatchedRun>),
     /// The logits, `[classes]`, of a patched run at one of its predicted positions.
     PatchedLogits {
-        /// The place of the run among the requests.
+        /// Index of the patched run among the observer's requests for the sequence.
         run: usize,
         position: usize,
         logits: &'a [f32],
     },
-    /// The beginning of an ablation variant, by its place in [`FurtherRuns::Without`](super::FurtherRuns::Without).
+    /// The beginning of an ablation variant, by its index in [`FurtherRuns::Without`](super::FurtherRuns::Without).
     Variant(usize),
-    /// The beginning of the variant's direct run, in which only the residual stream changes
+    /// The beginning of the direct run of an ablation variant, in which only the residual stream changes
     /// ([`FurtherRuns::WithoutAndDirectly`](super::FurtherRuns::WithoutAndDirectly)).
     Direct(usize),
     /// The derivatives of the sequence's loss, summed over its predicted positions, by the gates of all heads.
     Gradient(&'a GateGradient),
-    /// The derivatives of that loss along the path from no head to all heads.
+    /// The derivatives of the sequence's loss along the path from no head to all heads.
     PathGradient(&'a PathGradient),
     /// The end of the pack, whose sequences ran in one batch. Each sequence has the event, so that sums which keep data of the
     /// whole pack release it with the first.
@@ -98,7 +98,7 @@ impl Event<'_> {
 
 /// One head over one sequence, as every observer of a pass receives it.
 pub struct HeadInput<'a> {
-    /// The attention of the head and the other activations that are needed.
+    /// The head's attention, and the other activations that observers need.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
     folded: &'a mut Folder,
@@ -131,7 +131,7 @@ impl<'a> HeadInput<'a> {
         self.view.attention
     }
 
-    /// The attention between words, `[words, words]`, folded by `from`; computed once.
+    /// The attention between words, `[words, words]`, split words pooled as `from` says; computed on first use.
     pub fn words(&mut self, from: FromToken) -> &WordAttention {
         let folded = &mut self.folded.words[usize::from(from == FromToken::First)];
         if !folded.done {
@@ -141,7 +141,7 @@ impl<'a> HeadInput<'a> {
         &folded.attention
     }
 
-    /// The attention between tokens of text; computed once.
+    /// The attention between tokens of text; computed on first use.
     pub fn text(&mut self) -> &TextAttention {
         let folded = &mut self.folded.text;
         if !folded.done {

@@ -47,8 +47,8 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>);
 
-    /// Whether the sums belong to a model of this grid and these classes of layers, and all lists have the right lengths. Sums that
-    /// were read from a file may be invalid.
+    /// Whether the sums belong to a model of this grid and these classes of layers, and all lists have the right lengths. Sums
+    /// that were read from a file may be invalid.
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 }
 
@@ -64,7 +64,7 @@ pub struct Demands {
 }
 
 impl Demands {
-    /// Attention alone.
+    /// Demands for attention weights alone.
     pub const ATTENTION: Self =
         Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
 
@@ -79,7 +79,7 @@ impl Demands {
 pub enum FurtherRuns {
     #[default]
     None,
-    /// One ablation variant without each of these sets of heads.
+    /// One ablation variant for each of these sets of heads, without the heads of the set.
     Without(Vec<HeadSet>),
     /// As `Without`, each followed by a direct run: only the residual stream changes, so that the heads are missing in the inputs
     /// of later layers and nowhere else.
@@ -106,23 +106,23 @@ impl FurtherRuns {
 
 /// The [`Sums`] of a study with their type erased, and their states for the sequences of a pack.
 pub trait Observer: Any + Send + Sync {
-    /// The activations that the sums read from here on.
+    /// The activations that the sums read in the current run of the pack.
     fn needs(&self) -> Needs;
 
     fn demands(&self) -> &Demands;
 
     fn begin_pass(&mut self, known: &PassSetup<'_>);
 
-    /// [`Sums::begin`], for the next sequence of the pack.
+    /// Calls [`Sums::begin`] for the next sequence of the pack.
     fn begin(&mut self, sequence: &Sequence);
 
     /// Whether the sums can gain from any sequence of the pack.
     fn is_relevant(&self) -> bool;
 
-    /// Begins a variant, or its direct run. Returns whether the sums requested it; they skip any other run.
+    /// Begins an ablation variant, or its direct run. Returns whether the sums requested it; they skip any other run.
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool;
 
-    /// [`Sums::observe`], for this sequence of the pack, if the sums need the event.
+    /// Calls [`Sums::observe`] for this sequence of the pack, if the sums need the event.
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>);
 
     /// Ends the pack, with [`Event::PackOver`] for each sequence.
@@ -145,7 +145,7 @@ struct ObserverAdapter<S: Sums> {
     demands: Demands,
     /// The states of the pack's sequences; `None` for a sequence from which the sums gain nothing.
     states: Vec<Option<S::SequenceState>>,
-    /// The index of each variant among those that the sums request.
+    /// The index of each ablation variant among the variants that the sums request, by its removed heads.
     variants: BTreeMap<HeadSet, usize>,
     /// Whether the current variant was requested by other observers only.
     is_skipped: bool,
@@ -157,15 +157,15 @@ pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
     Box::new(ObserverAdapter { sums, demands, states: Vec::new(), variants, is_skipped: false })
 }
 
-/// Restores an observer from the bytes of [`Observer::to_bytes`]. Fails if they are no such sums, or a sum is too large to be
-/// added to others.
+/// Restores an observer from the bytes of [`Observer::to_bytes`]. Fails if the bytes are no sums of this type, or a sum is too
+/// large to be added to others.
 pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
     ensure_countable(&sums)?;
     Ok(observer_of(sums))
 }
 
-/// The sums of an observer, if they are of this type.
+/// The sums of an observer; `None` if they are of another type.
 pub fn sums_if<S: Sums>(observer: &dyn Observer) -> Option<&S> {
     (observer as &dyn Any).downcast_ref::<ObserverAdapter<S>>().map(|adapter| &adapter.sums)
 }
@@ -245,12 +245,12 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 }
 
-/// The largest count: 2^46, 70 million million. All shards of a corpus, 2^16 at most, then add up below 2^63; the
-/// largest corpora have some 2^44 tokens.
+/// The largest count accepted from a file: 2^46, 70 million million. All shards of a corpus, 2^16 at most, then add up below
+/// 2^63; the largest corpora have some 2^44 tokens.
 const MOST: u64 = 1 << 46;
 
-/// Fails if a count or sum from a file is too large to be added to others. Fixed-point sums
-/// ([`ExactSum`](crate::stats::exact::ExactSum)) have that bound on their whole part.
+/// Fails if a count or sum from a file is too large to be added to others. For fixed-point sums
+/// ([`ExactSum`](crate::stats::exact::ExactSum)) the whole part is bounded.
 pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
     // Visits all numbers, and writes nothing.
     read.serialize(&mut Serializer::with_formatter(io::sink(), Bounded)).context("it holds what no run counts")

@@ -25,7 +25,7 @@ pub fn all_heads(grid: HeadGrid) -> HeadSet {
     grid.places().collect()
 }
 
-/// Every head alone, in order, then all heads together; a model with one head has one such set.
+/// The sets of one head each, in order, then the set of all heads. A model with one head has a single set.
 pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
     each_head(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
 }
@@ -41,11 +41,11 @@ pub struct PatchedRun {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedRun {
-    /// The place of the observer in its set.
+    /// Index of the observer in its observer set.
     pub observer: usize,
-    /// The sequence of the pack.
+    /// Index of the sequence in its pack.
     pub sequence: usize,
-    /// The place of the run among the observer's requests for this sequence.
+    /// Index of the run among the observer's requests for this sequence.
     pub number: usize,
     pub run: PatchedRun,
 }

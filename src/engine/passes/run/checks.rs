@@ -7,8 +7,8 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::{Context as Reads, WINDOW_TOKENS};
 use crate::system::errors::Facts;
 
-/// Most tokens of a sequence: the option, else the positions of the model, in windows at most [`WINDOW_TOKENS`]. Fails if the
-/// option exceeds the positions of the model.
+/// The most tokens of a sequence: `requested`, else the positions of the model, or for windows of documents at most
+/// [`WINDOW_TOKENS`]. Fails if `requested` exceeds the positions of the model.
 pub fn token_limit(config: &Config, requested: Option<usize>, context: Reads) -> Result<usize> {
     let positions = config.positions();
     let most = if context == Reads::Document { WINDOW_TOKENS.min(positions) } else { positions };
@@ -21,7 +21,7 @@ pub fn token_limit(config: &Config, requested: Option<usize>, context: Reads) ->
     Ok(limit)
 }
 
-/// Checks the heads to remove. Fails if the model lacks one.
+/// Checks and returns the heads to remove. Fails if the model lacks one.
 pub fn heads_of(grid: HeadGrid, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
     if let Some(head) = grid.stray(removed.iter().copied()) {
         let error = anyhow!("--remove {head}: the model has {grid}, both counted from 0");

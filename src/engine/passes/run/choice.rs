@@ -1,4 +1,4 @@
-//! Chooses the heads to ablate one by one, if not all are: by the first-order sensitivity of the loss to each head.
+//! Chooses the heads that are ablated one by one, by the first-order sensitivity of the loss to each head.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ impl Choice {
 pub struct Sensitivity {
     grid: HeadGrid,
     sums: Vec<ExactSum>,
-    /// The derivatives of each item of a task, by its number, `[heads]`.
+    /// The summed derivatives of each item of a task, `[heads]`, by the number of the item.
     items: BTreeMap<u64, Vec<ExactSum>>,
 }
 
@@ -51,7 +51,7 @@ impl Sensitivity {
         Self { grid, sums: vec![ExactSum::default(); grid.count()], items: BTreeMap::new() }
     }
 
-    /// The sensitivity of each head, `[heads]`.
+    /// The sensitivity of the loss to each head, `[heads]`.
     pub fn values(&self) -> Vec<f64> {
         let of_items = |head: usize| self.items.values().map(|item| item[head].value().abs()).sum::<f64>();
         self.sums.iter().enumerate().map(|(head, sum)| sum.value() + of_items(head)).collect()
@@ -61,7 +61,7 @@ impl Sensitivity {
 merge_fields!(Sensitivity[grid] { sums, items });
 
 impl Sums for Sensitivity {
-    /// The number of scored tokens, and the number of the item if the sequence is part of a task.
+    /// `(tokens, item)`: the number of scored tokens, and the index of the item if the sequence is part of a task.
     type SequenceState = (usize, Option<u64>);
 
     fn demands(&self) -> Demands {

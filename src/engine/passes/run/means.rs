@@ -22,8 +22,8 @@ use crate::stats::exact::ExactSum;
 pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 
 impl MeanContexts {
-    /// The gates of all heads in a pass, `[layers * heads]`, computed on the first call.
-    /// Fails if `work_out` fails.
+    /// The gates that replace heads by their mean contexts in a pass, `[layers * heads]`, computed on the first call. Fails if
+    /// `work_out` fails.
     pub fn of(&self, pass: &Pass, work_out: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
         let known = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,13 +36,13 @@ impl MeanContexts {
     }
 }
 
-/// The contexts of every head, summed over the tokens of each class.
+/// The contexts of every head, summed over the tokens of each token class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextSums {
     grid: HeadGrid,
     head_dim: usize,
     tokens: [u64; TokenClass::COUNT],
-    /// `[heads, classes, head_dim]`
+    /// Summed contexts, `[heads, classes, head_dim]`.
     sums: Vec<ExactSum>,
 }
 
@@ -52,7 +52,7 @@ impl ContextSums {
         Self { grid, head_dim, tokens: [0; TokenClass::COUNT], sums }
     }
 
-    /// The mean context of each head by class, `[heads]`; zeros for a class without a token.
+    /// The mean context of each head for each token class, `[heads]`; zeros for a class without a token.
     pub fn means(&self) -> Vec<Replacement> {
         let of_class = |head: &[ExactSum], class: usize| -> Vec<f32> {
             head[class * self.head_dim..][..self.head_dim].iter().map(|sum| mean(sum, self.tokens[class])).collect()
@@ -61,8 +61,8 @@ impl ContextSums {
         heads.map(|head| std::array::from_fn(|class| of_class(head, class))).collect()
     }
 
-    /// The mean context of each head over all tokens, `[heads]`. Layers that share their weights, and so their stem in `stems`,
-    /// share the mean.
+    /// The mean context of each head over all tokens, `[heads]`. Layers with equal `stems` (names of weights) share their
+    /// weights, and so the mean.
     pub fn constants(&self, stems: &[String]) -> Vec<Replacement> {
         let heads: Vec<&[ExactSum]> = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim).collect();
         let constant = |place: HeadPlace| -> Replacement {

@@ -61,9 +61,9 @@ use workers::{CorpusPart, TokenizedSentences, sum_up};
 /// The inputs that all passes over one shard of a corpus share.
 pub struct Runner<'a> {
     pub corpus: &'a [Input],
-    /// The links from outside the corpus.
+    /// The options for links between words, such as a file of links beside the corpus.
     pub links: &'a LinkOptions,
-    /// Which sentences are read, as the first pass decides.
+    /// The sentences to read; the first pass over the corpus decides which.
     pub scope: &'a Scope,
     /// The index of the corpus, by which a shard reads only its own part.
     pub index: Option<&'a Arc<Index>>,
@@ -72,7 +72,7 @@ pub struct Runner<'a> {
     /// The tokenizer of the model, with the beginning-of-text token if the run asks for it.
     pub tokenizer: &'a ModelTokenizer,
     pub protocol: &'a Protocol,
-    /// Whether a sentence that must be left out is an error.
+    /// Whether a sentence that cannot be analysed is an error.
     pub strict: bool,
     pub threads: NonZeroUsize,
     /// The task, if some study needs it.
@@ -190,7 +190,7 @@ impl Runner<'_> {
         self.protocol.ablation.unwrap_or_default()
     }
 
-    /// How many variants of each sentence have words masked or replaced.
+    /// The number of variants of each sentence, each with other words masked or replaced.
     fn phases(&self, phases: Phases) -> u8 {
         match phases {
             // Every token of a decoder is predicted at once.
@@ -310,7 +310,8 @@ impl Runner<'_> {
         self.progress.begin(self.work(run.pass, &removed), measure);
     }
 
-    /// The corruption of the sentences, from which the model predicts the true tokens.
+    /// How sentences are corrupted for the model's prediction task. Fails if the model predicts no token, or a mask token or
+    /// token counts are lacking.
     fn corruption(&self, phases: Phases) -> Result<Corruption> {
         let (tokenizer, Model { id, objective, .. }) = (self.tokenizer, self.model);
         let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
@@ -347,7 +348,8 @@ impl Runner<'_> {
         })
     }
 
-    /// The first 50 sentences of the corpus, by themselves, whatever the shard: they decide how sharply each layer attends.
+    /// The first 50 sentences of the corpus, each by itself, whatever the shard. On them, a sharpened untrained model attends as
+    /// sharply as the trained one.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
         let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
@@ -410,7 +412,7 @@ impl Runner<'_> {
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
-/// A part of a corpus, and the number of its sequences if it is known.
+/// A part of a corpus, and the number of its sequences; `None` if that is unknown.
 type CountedPart = (CorpusPart, Option<u64>);
 
 struct PassRun<'a> {

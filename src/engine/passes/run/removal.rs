@@ -19,14 +19,14 @@ use crate::sequences::derived::task::TaskKind;
 use crate::sequences::shard::Shard;
 
 impl Runner<'_> {
-    /// The sampled pass that is run: heads chosen on the even-numbered blocks are ablated on the odd-numbered ones.
+    /// The sampled pass as it runs. If its heads are chosen on the even-numbered blocks, it covers only the odd-numbered ones.
     pub(super) fn as_run(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
         let chooses = self.chooses(pass) && !removed.is_empty();
         Pass { portion: if chooses { Portion::OddSample } else { pass.portion }, ..pass.clone() }
     }
 
-    /// The variants of a sampled pass, in which these sets of heads are removed. Passes with derivatives use only the baseline, with
-    /// every gate fully open.
+    /// The variants of a sampled pass, in which these sets of heads are removed. Passes with derivatives use only the baseline,
+    /// with every gate fully open.
     pub(super) fn variants(
         &self,
         corpus: &CorpusIdentity,
@@ -62,7 +62,7 @@ impl Runner<'_> {
         Ok(once.without(removed, grid, &gates))
     }
 
-    /// Whether a pass ablates only some of the heads one by one.
+    /// Whether a pass ablates a chosen part of the heads one by one, not every head.
     pub(super) fn chooses(&self, pass: &Pass) -> bool {
         let has_derivatives = match pass.sequences {
             Sequences::Corrupted(_) => true,
@@ -83,7 +83,7 @@ impl Runner<'_> {
         Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
     }
 
-    /// The replacement of each head when it is removed, `[layers * heads]`.
+    /// The gate by which each head is replaced when it is removed, `[layers * heads]`.
     fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
         let removal = self.ablation().removal;

@@ -7,19 +7,19 @@ use crate::sequences::pack::Pack;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
-/// Attention weights of a pack above which the user is told of a wait of a minute or more. With the default studies a weight
-/// takes 0.3 µs of one core, measured over a sentence of 1,500 words.
+/// Number of attention weights of a pack above which the user is told of a wait of a minute or more. With the default studies a
+/// weight takes 0.3 µs of one core, measured over a sentence of 1,500 words.
 const MANY_WEIGHTS: u64 = 1 << 28;
 
-/// The cost of a pass over sequences of these lengths side by side.
+/// Computes the cost (memory, attention weights) of a pass over sequences of these lengths side by side.
 pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
-/// The memory of a pass, divided among packs. Half of what is free and not reserved is shared by the packs that workers
-/// run at the same time. A larger pack waits until those are done, and then runs beside as many others as fit. Sums are
-/// exact, so the order does not matter.
+/// The memory of a pass, divided among packs. Half of what is free and not reserved is shared by the packs that workers run at
+/// the same time. A larger pack waits until these packs are done, and then runs beside as many others as fit. Sums are exact, so
+/// the order does not matter.
 pub(super) struct Room<'a> {
     cost: &'a CostOf<'a>,
-    /// How many observers keep all weights of attention of a pack.
+    /// Number of observers that keep all attention weights of a pack.
     keeping: usize,
     free: u64,
     threads: usize,
@@ -44,12 +44,12 @@ impl<'a> Room<'a> {
         self.cost_of(&lengths)
     }
 
-    /// Whether all workers can run such a pack at the same time.
+    /// Whether all workers can run a pack of this size at the same time.
     pub(super) fn is_small(&self, pack: &Pack) -> bool {
         !memory::is_too_much(self.cost_of_pack(pack).bytes, self.free / 2 / self.threads as u64)
     }
 
-    /// How many workers can run these packs at the same time.
+    /// The number of workers that can run these packs at the same time.
     pub(super) fn threads(&self, packs: &[(usize, Pack)]) -> usize {
         let largest = packs.iter().map(|(_, pack)| self.cost_of_pack(pack).bytes).max().unwrap_or(0).max(1);
         usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
@@ -67,7 +67,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Fails if there is no room for a pack, even without others beside it.
+    /// Fails if a pack has no room in memory, even without other packs beside it.
     pub(super) fn ensure(&self, pack: &Pack) -> Result<()> {
         let needed = self.cost_of_pack(pack).bytes;
         if !memory::is_too_much(needed, self.free) {

@@ -25,9 +25,8 @@ pub struct WorkerBuffers {
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
 type LayerInputs = Vec<Vec<f32>>;
 
-/// Shows a pack to the observers: the baseline, whose activations are kept for a later pass, then the patched runs that they request, then
-/// each ablation variant.
-/// Fails if a forward pass fails.
+/// Shows a pack to the observers: the baseline, then the patched runs that they request, then each ablation variant. The
+/// activations of the baseline are kept in `for_later`. Fails if a forward pass fails.
 pub fn show(
     observers: &mut ObserverSet,
     pack: &Pack,
@@ -105,8 +104,8 @@ fn run_patched(
     encoder.forward_from(start, &copies, &gates, scratch, &mut PatchedVisitor { observers, group })
 }
 
-/// Passes the activations to the observers. If needed, keeps the inputs and the writes of each layer for later runs of the pack,
-/// and activations for a later pass.
+/// Passes the activations of a pack to the observers. If needed, keeps the inputs and the writes of each layer for later runs of
+/// the pack, and activations for a later pass.
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,

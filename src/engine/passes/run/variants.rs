@@ -11,11 +11,11 @@ pub struct Variants {
     /// The interventions of the baseline, which runs from the embeddings.
     pub first: Gates,
     pub others: Vec<Variant>,
-    /// The gates that replace heads, `[layers * heads]`; empty where none are removed.
+    /// The gates that replace removed heads, `[layers * heads]`; empty if none are removed.
     replacements: Vec<Gate>,
 }
 
-/// A forward pass that starts from the hidden states that entered a layer in the baseline.
+/// An ablation variant: a forward pass that starts from the hidden states that entered a layer in the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     /// The removed or exchanged heads.
@@ -48,12 +48,12 @@ impl Variants {
         self
     }
 
-    /// Adds one variant for each of these sets of heads, whose contexts are exchanged between sequences.
+    /// Adds one variant for each of the sets of heads `exchanged`, whose contexts are exchanged between sequences.
     pub fn exchanging(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
         self.varied(exchanged, |gates, HeadPlace { layer, head }| gates.exchange(layer, head))
     }
 
-    /// Adds one variant without each of these sets of heads; `gates`, `[layers * heads]`, replace the removed heads. Every
+    /// Adds one variant for each of the sets of heads `removed`; `gates`, `[layers * heads]`, replace the removed heads. Every
     /// variant also has the interventions of the baseline.
     pub fn without(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
         let varied = self.varied(removed, |own, HeadPlace { layer, head }| {
@@ -65,7 +65,7 @@ impl Variants {
         Self { replacements: gates.to_vec(), ..varied }
     }
 
-    /// Adds one variant for each of these sets of heads, with `change` applied to each head.
+    /// Adds one variant for each of the `sets` of heads, with `change` applied to each head.
     fn varied(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
         let variant = |removed: HeadSet| {
             let mut gates = self.first.clone();

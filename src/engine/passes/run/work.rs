@@ -9,10 +9,10 @@ use crate::passes::pass::{Pass, Portion, Sequences, Shown};
 use crate::sequences::derived::task::Task;
 use crate::system::progress::run::{PassWork, WorkExtent};
 
-/// Forward passes that cost as much as one loss with its derivatives.
+/// Cost of one loss with its derivatives, in forward passes.
 const DERIVATIVE: f64 = 3.0;
 
-/// Expected evaluations of one gate fit.
+/// Expected number of evaluations of one gate fit.
 const EVALUATIONS: f64 = 25.0;
 
 impl Runner<'_> {

@@ -24,22 +24,22 @@ use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::run::RunProgress;
 
-/// The part of a corpus that is run: the sentences, or the windows by their first sentence, that meet all three conditions.
+/// The sentences of a corpus that are run: those in a shard, a sample and blocks of one parity; windows go by their first.
 #[derive(Clone, Copy)]
 pub struct CorpusPart {
     pub shard: Shard,
     pub sample: Sample,
-    /// Parity of the blocks; `None` for all blocks.
+    /// Parity of the blocks, 0 or 1; `None` for all blocks.
     pub parity: Option<usize>,
 }
 
 impl CorpusPart {
-    /// All of a shard.
+    /// All sentences of a shard.
     pub fn of(shard: Shard) -> Self {
         Self { shard, sample: Sample::ALL, parity: None }
     }
 
-    /// Whether the part has the sentence with this number, in the family or document `family`.
+    /// Whether the part has the sentence with this number, whose group or document has the number `family`.
     pub fn takes(self, sentence: u64, family: u64) -> bool {
         let is_of_it = |parity: usize| block_of(family) % 2 == parity;
         self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(is_of_it)
@@ -96,7 +96,7 @@ impl Iterator for TokenizedSentences<'_> {
     }
 }
 
-/// Shows all sequences, in all variants, to fresh observers. Packs kept by an earlier pass are replayed; from other packs, the
+/// Shows all sequences, in all variants, to fresh observers. Packs that an earlier pass kept are replayed. From other packs, the
 /// activations that a later pass needs are kept. Fails if the corpus cannot be read on, or a forward pass fails.
 pub fn sum_up(
     observers: ObserverSet,
@@ -184,7 +184,7 @@ pub(super) fn over_packs<B: Default>(
     Ok(whole)
 }
 
-/// Tells the other workers to stop when this one ends early, by an error or a panic.
+/// Tells the other workers to stop when a worker ends early, by an error or a panic.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {

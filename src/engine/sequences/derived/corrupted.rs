@@ -10,7 +10,7 @@ use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
-/// One of this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
+/// One in this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
 pub const PERIOD: u8 = 7;
 
 #[derive(Clone, Debug)]
@@ -23,18 +23,18 @@ pub struct Corruption {
 
 #[derive(Clone, Debug)]
 pub enum Noise {
-    /// The mask of this id; the model predicts the true tokens there.
+    /// The mask token of this id; the model predicts the true tokens there.
     Mask(u32),
-    /// Tokens drawn by their frequency (Clark et al. 2020, section 3.2); the model predicts for every token whether it was
-    /// replaced.
+    /// Replacement tokens drawn by their frequency (Clark et al. 2020, section 3.2). The model predicts for every token whether
+    /// it was replaced.
     Replace(Arc<Unigrams>),
-    /// Nothing: a decoder predicts every token but the first from the tokens before it, all in one run.
+    /// No noise: a decoder predicts every token but the first from the tokens before it, all in one run.
     Nothing,
 }
 
 impl Corruption {
-    /// The sentence with all tokens of each word `u` masked or replaced for which `(u + s) mod 7` is the phase, `s` being the
-    /// number of the sentence. `None` if there is no such word, or no token to score.
+    /// The variant of a sentence for a phase: all tokens of a word `u` are masked or replaced if `(u + s) mod 7` is the phase,
+    /// `s` being the sentence's number. `None` if there is no such word, or no token to score.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
             return predicting_next(sentence, self.unknown);
@@ -71,7 +71,7 @@ impl Corruption {
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// The variants of a sentence, by phase. They are not independent, so only the first can begin a family.
+    /// The variants of a sentence, by phase. They are not independent, so only the first can count as the first of its group.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
@@ -82,7 +82,7 @@ impl Corruption {
 }
 
 /// The sequence with a prediction for each token of its words except the first token. Unknown tokens are not scored; `None` if no
-/// token is.
+/// token is scored.
 pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
     let words = sequence.word_of_tokens().into_iter().enumerate().skip(1);
     let predicted = words.filter_map(|(place, word)| {
@@ -119,7 +119,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
     }
 
-    /// The sentences read so far that have no token to score.
+    /// Number of sentences read so far that have no token to score.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

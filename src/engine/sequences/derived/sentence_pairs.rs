@@ -1,5 +1,5 @@
 //! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third and
-//! fourth, and so on. In [`pairs`](super::pairs) either side may have several sentences.
+//! fourth, and so on. In [`pairs`](super::pairs) a segment may have several sentences.
 
 use std::iter::Peekable;
 
@@ -21,12 +21,12 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
         Self { sentences: sentences.peekable(), frame, max_tokens, left_out: 0 }
     }
 
-    /// Sentences in no pair, of those read so far: without a partner in their document, or in a pair that is too long.
+    /// Number of sentences read so far that are in no pair: without a partner in their document, or in a pair that is too long.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The sentence after `first`, if the two are a pair: the first of them has an even number in its document.
+    /// The sentence after `first`, if the two are a pair; else `None`. Pairs begin at even numbers in their document.
     fn partner(&mut self, first: &Sequence) -> Result<Option<Sequence>> {
         let wanted = (first.index - first.document).is_multiple_of(2).then_some(first.index + 1);
         let is_wanted = |next: &Sequence| Some(next.index) == wanted && next.document == first.document;

@@ -26,7 +26,7 @@ impl Even {
         1.0 / self.visibility.count(query, self.tokens) as f64
     }
 
-    /// The entropy of a query's row, nats.
+    /// The entropy of a query's row of uniform attention, in nats.
     #[inline]
     pub fn entropy(self, query: usize) -> f64 {
         (self.visibility.count(query, self.tokens) as f64).ln()

@@ -9,8 +9,8 @@ use crate::sequences::span::WordSpan;
 /// Factors that turn attention between words into its lift, the ratio to uniform attention over the visible keys.
 ///
 /// A row of causal attention sums to 1 over the keys up to its query, and a word gets the attention of all its tokens. Without
-/// the factors, a uniform head would choose the word after `d`, or the longest word before it, as the head of `d`
-/// (docs/methodology/causal.md). For bidirectional attention all factors are 1.
+/// the factors, a uniform head would choose the word after a word `d`, or the longest word before it, as the syntactic head of
+/// `d` (docs/methodology/causal.md). For bidirectional attention all factors are 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lifts {
     words: usize,

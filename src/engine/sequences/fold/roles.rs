@@ -6,7 +6,7 @@ use crate::linalg::lanes::LANES;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The largest offset that is counted separately: metrics by offset run over -8..=8.
+/// The largest offset, in tokens, that is counted separately: metrics by offset run over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
 
 pub const REACH: usize = MAX_OFFSET as usize;
@@ -15,7 +15,7 @@ pub const WINDOW: usize = 2;
 
 pub const OFFSETS: usize = 2 * REACH + 1;
 
-/// The offset of a slot, -8 first.
+/// The offset, in tokens, of a slot of the counts by offset; slot 0 is offset -8.
 pub fn offset_at(slot: usize) -> i32 {
     i32::try_from(slot).expect("one of few slots") - MAX_OFFSET
 }
@@ -28,13 +28,13 @@ pub struct TokenRoles {
     /// The runs of tokens that are not special: one in a single sentence, two in a pair.
     pub text: Vec<Range<usize>>,
     pub first_special: Option<usize>,
-    /// The place of the first token, in a decoder.
+    /// Position of the first token of a decoder's sequence; `None` in an encoder.
     pub first_token: Option<usize>,
     pub separators: Vec<usize>,
     pub punctuation: Vec<usize>,
     /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
     pub is_text: Vec<f32>,
-    /// 1 for tokens that are not separators, 0 for others; rounded up likewise.
+    /// 1 for tokens that are not separators, 0 for others; `[tokens]` rounded up to whole vectors.
     pub is_unseparated: Vec<f32>,
 }
 
@@ -61,7 +61,7 @@ impl TokenRoles {
         self.text.iter().cloned().flatten()
     }
 
-    /// The tokens of text within `distance` of `query`, itself included.
+    /// The ranges of text tokens within `distance` tokens of `query`, itself included.
     pub fn neighbours(&self, query: usize, distance: usize) -> impl Iterator<Item = Range<usize>> {
         let near = query.saturating_sub(distance)..query + distance + 1;
         self.text
@@ -70,7 +70,7 @@ impl TokenRoles {
             .filter(|overlap| overlap.start < overlap.end)
     }
 
-    /// The number of queries that see a text token at each offset, -8 first.
+    /// The number of queries that see a text token at each offset, from -8 to 8.
     pub fn offset_queries(&self, visibility: Visibility) -> [u64; OFFSETS] {
         let mut counts = [0; OFFSETS];
         for query in self.queries() {

@@ -13,13 +13,13 @@ pub struct TextAttention {
     is_text: Vec<f32>,
     /// The length of a row, rounded up to whole vectors.
     width: usize,
-    /// Rows with [`REACH`] zeros before and after them.
+    /// The rows of weights, each with [`REACH`] zeros before and after it.
     rows: Vec<f32>,
     masses: Vec<f64>,
 }
 
 impl TextAttention {
-    /// Takes the rows of a head over tokens of these kinds.
+    /// Copies a head's rows over tokens of these kinds, without special tokens and the query's own place.
     pub fn fold(&mut self, view: AttentionView<'_>, kinds: &[TokenKind]) {
         self.is_text.clear();
         self.is_text.extend(kinds.iter().map(|kind| f32::from(u8::from(!kind.is_special()))));
@@ -40,12 +40,12 @@ impl TextAttention {
         self.masses.len()
     }
 
-    /// The weights of a query; 0 for the query itself, special tokens and the padding of the last vector.
+    /// The attention weights of a query; 0 for the query itself, special tokens and the padding of the last vector.
     pub fn row(&self, query: usize) -> &[f32] {
         &self.rows[query * self.stride() + REACH..][..self.width]
     }
 
-    /// The weights at the offsets -8 to 8 from a query, which must exist; 0 where there is no token.
+    /// The attention weights at the offsets -8 to 8 from a query, which must exist; 0 where there is no token.
     pub fn window(&self, query: usize) -> &[f32; OFFSETS] {
         // The row begins REACH weights on, so the weight REACH before the query is at the query's own place.
         self.rows[query * self.stride() + query..][..OFFSETS].try_into().expect("a slice of this length")

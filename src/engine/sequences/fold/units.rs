@@ -3,7 +3,7 @@
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 
-/// The words of a sentence and its special tokens, in the order of the sentence, to be folded as words are.
+/// The units of attention in a drawing: the words of a sentence and its special tokens, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Units {
     /// The tokens of each unit, `[units]`.
@@ -45,7 +45,7 @@ impl Units {
         Self::of(units, vec![last_before; sequence.words.len()])
     }
 
-    /// `of_word` has the unit of each word that is outside `units`.
+    /// Collects units with their words. `of_word` has the unit of each word that is outside `units`.
     fn of(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {
@@ -56,12 +56,12 @@ impl Units {
         Self { spans, words, of_word }
     }
 
-    /// The first unit that has this token.
+    /// The first unit that has this token; `None` if no unit has it.
     pub fn of_token(&self, token: usize) -> Option<usize> {
         self.spans.iter().position(|span| span.tokens.contains(&token))
     }
 
-    /// The text of each unit, `[units]`: words as the corpus has them, special tokens as `special` names their place.
+    /// The text of each unit, `[units]`: words as the corpus has them, special tokens as `special` names their position.
     pub fn texts(&self, sequence: &Sequence, special: impl Fn(usize) -> String) -> Vec<String> {
         let text = |(span, word): (&WordSpan, &Option<usize>)| match word {
             Some(word) => sequence.form(*word).to_owned(),
@@ -70,7 +70,7 @@ impl Units {
         self.spans.iter().zip(&self.words).map(text).collect()
     }
 
-    /// The gold head of each unit, `[units]`, as a unit; `None` where there is none. Empty without a tree.
+    /// The gold syntactic head of each unit, as a unit's index, `[units]`; `None` for a unit without one. Empty without a tree.
     pub fn heads(&self, sequence: &Sequence) -> Vec<Option<usize>> {
         let Some(tree) = &sequence.tree else { return Vec::new() };
         let head = |word: &Option<usize>| tree[(*word)?].head.word().map(|head| self.of_word[head]);

@@ -32,11 +32,11 @@ pub struct WordAttention {
 struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
-    /// The token shares of a word that shares a token; `None` for other words.
+    /// The span of a word that shares a token with another word, with its shares; `None` for other words.
     shared: Option<WordSpan>,
 }
 
-/// Cuts words into as few runs as there can be, into `runs`.
+/// Joins words into as few runs as possible, and writes these to `runs`.
 fn cut_into_runs(spans: &[WordSpan], runs: &mut Vec<WordRun>) {
     runs.clear();
     for (word, span) in spans.iter().enumerate() {
@@ -93,7 +93,7 @@ impl WordAttention {
     }
 }
 
-/// Adds `share` times a token's attention to each word.
+/// Adds `share` times the attention of one token, `weights`, to the attention of its word to each word, `row`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_folded(row: &mut [f64], runs: &[WordRun], weights: &[f32], share: f64) {
     for WordRun { words, tokens, shared } in runs {

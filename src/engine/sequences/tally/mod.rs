@@ -20,7 +20,7 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// More tokens than the limit.
+    /// The sentence has more tokens than the limit.
     TooManyTokens,
     /// Some word has no token of its own: the tokenizer made nothing of it.
     WordWithoutTokens,
@@ -41,7 +41,7 @@ impl SkipReason {
         }
     }
 
-    /// Adds the hint for this reason, if there is one.
+    /// Adds the hint for this reason to an error, if there is a hint.
     pub fn with_way_out(self, error: Error) -> Error {
         if self != Self::TooManyTokens {
             return error;
@@ -62,9 +62,9 @@ impl fmt::Display for SkipReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WordSkip {
-    /// The surface of its multiword token has no character of it, as the French "au" has none of "le".
+    /// No character of its multiword token belongs to the word, as none of the French "au" belongs to "le".
     NoCharacters,
-    /// The tokenizer made nothing of it.
+    /// The tokenizer made nothing of the word.
     NoTokens,
 }
 
@@ -85,9 +85,9 @@ impl WordSkip {
 pub struct LeftOutWords {
     /// Number of left-out words, by reason.
     pub skipped: BTreeMap<WordSkip, u64>,
-    /// Words whose head was left out.
+    /// Number of words whose syntactic head was left out.
     pub heads: u64,
-    /// The first word that the tokenizer made nothing of: its place in its sentence, and its form.
+    /// The first word that the tokenizer made nothing of: its index in the sentence, and its form.
     #[serde(skip)]
     pub unread: Option<(usize, String)>,
 }
@@ -113,19 +113,19 @@ pub struct Tally {
     pub skipped: BTreeMap<SkipReason, u64>,
     #[serde(default)]
     pub left_out: LeftOutWords,
-    /// Tokens of the encoded sentences that words share.
+    /// Tokens of the encoded sentences that several words share.
     #[serde(default)]
     pub shared_tokens: u64,
     /// Counts of how well the tokenizer could read the encoded sentences.
     #[serde(default)]
     pub legibility: Legibility,
-    /// Sentences of plain text that were cut to the limit.
+    /// Sentences of plain text that were cut to the token limit.
     pub truncated: u64,
-    /// Encoded sentences of words in which some word has no annotated head.
+    /// Encoded sentences of words in which some word has no annotated syntactic head.
     pub unannotated: u64,
     /// Encoded sentences of words in which some word has no universal part of speech.
     pub untagged: u64,
-    /// Files and folders that are no corpus files; the least number over all shards, since the run itself may write some.
+    /// Ignored files and folders, which are no corpus files: the least number over all shards, since a run may write some.
     #[serde(default)]
     pub passed_over: u64,
     #[serde(default)]
@@ -167,7 +167,7 @@ impl Tally {
         Some(self.windows).filter(|windows| windows.windows > 0)
     }
 
-    /// Tokens of all sequences, and of the longest sequence, special tokens included.
+    /// `(all, longest)`: the tokens of all sequences, and of the longest sequence, special tokens included.
     pub fn read(&self) -> (u64, u64) {
         self.in_windows().map_or((self.tokens, self.longest), |windows| (windows.tokens, windows.longest))
     }
@@ -179,7 +179,8 @@ impl Tally {
         &mut self.files[number]
     }
 
-    /// Counts a sequence of a sentence of this file, with its special tokens if `special`; `unknown` is the unknown token.
+    /// Counts the sequence of a sentence from the file of this number; special tokens count if `special`. `unknown` is the id of
+    /// the unknown token.
     pub(super) fn count(
         &mut self,
         file: usize,
@@ -222,7 +223,7 @@ pub struct Legibility {
     /// Words whose capitals are lower-cased although the vocabulary is cased.
     pub lower_cased: u64,
     pub of_one_token: u64,
-    /// Sentences with a word that is longer than every entry and is one unknown token, for vocabularies of letters or k-mers.
+    /// Sentences with a word longer than every vocabulary entry that is one unknown token (vocabularies of letters or k-mers).
     pub unparted: u64,
 }
 

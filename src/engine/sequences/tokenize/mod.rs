@@ -24,7 +24,7 @@ use crate::system::time_limit;
 #[cfg(test)]
 mod tests;
 
-/// The kind of word class for the tokens of a small vocabulary.
+/// The key of the word classes that are the tokens of a small vocabulary.
 pub const TOKEN_CLASSES: &str = "token";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub struct SentenceTokenizer<'a> {
 }
 
 impl<'a> SentenceTokenizer<'a> {
-    /// A tokenizer that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
+    /// A tokenizer that leaves out sentences of more than `max_tokens` tokens; with `truncate` it cuts plain text instead.
     pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
         let key: Arc<str> = TOKEN_CLASSES.into();
         let class = |(id, token): &(u32, String)| {
@@ -84,7 +84,7 @@ impl<'a> SentenceTokenizer<'a> {
         Self { last_segment: u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1), ..self }
     }
 
-    /// If `strict`, a left-out sentence is an error, and so is a word that the tokenizer makes nothing of.
+    /// Sets whether a left-out sentence, or a word that the tokenizer makes nothing of, is an error.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
@@ -163,8 +163,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(Tokenized::Sequence(Box::new(sequence)))
     }
 
-    /// Turns links between residues into links between the words of a sequence, one word for each residue; the sequence may have
-    /// been cut.
+    /// Turns links between residues into links between the words of a sequence, which may have been cut. Fails unless each
+    /// residue is one word.
     fn link_residues(&self, links: &mut [LinkSet], residues: usize, sequence: &Sequence) -> Result<()> {
         let words = sequence.words.len();
         let is_cut = self.truncate && sequence.ids.len() == self.max_tokens && words < residues;
@@ -263,7 +263,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(())
     }
 
-    /// `given` are the pre-split words; `None` for running text.
+    /// Makes a sequence of an encoding. `given` are the pre-split words; `None` for running text. Fails with the reason if the
+    /// sentence is skipped.
     fn finish(&self, encoding: &Encoding, given: Option<Vec<Word>>) -> Result<Sequence> {
         let words = word_spans(encoding);
         ensure!(!words.is_empty(), SkipReason::NoTokens);

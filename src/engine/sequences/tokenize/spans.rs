@@ -1,4 +1,4 @@
-//! Assigns tokens to words, by the bytes of both in the text.
+//! Assigns tokens to words, by the byte ranges of both in the text.
 
 use std::ops::Range;
 

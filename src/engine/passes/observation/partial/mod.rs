@@ -1,4 +1,4 @@
-//! The partial: a file with one shard's [`Observation`], which `headscope merge` adds to the others'.
+//! The partial: a file with one shard's [`Observation`], which `headscope merge` adds to the other shards' files.
 //!
 //! | bytes | what they are |
 //! |---|---|
@@ -32,12 +32,12 @@ pub const EXTENSION: &str = "headscope";
 /// The beginning of every partial, before the version of its format.
 const MAGIC: &str = "headscope partial ";
 
-/// Whether these are the bytes of a partial.
+/// Whether a file with these bytes is a partial, by its beginning.
 pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC.as_bytes())
 }
 
-/// Raised when the header or the sums change after a release with this version; a test guards their layout.
+/// The version of the format of partials. It is raised when header or sums change after a release; a test guards them.
 pub const FORMAT_VERSION: u32 = 11;
 
 const CHECKSUM_BYTES: usize = 32;
@@ -45,15 +45,15 @@ const CHECKSUM_BYTES: usize = 32;
 /// The longest partial that is read, in bytes: 1 GiB. A partial of BERT-large's 384 heads has 5 MB.
 const LONGEST: u64 = 1 << 30;
 
-/// Decompressed bytes that are always allowed. The sums of an empty shard are zeros, which compress without limit: 9 MiB of them
-/// for 3000 heads.
+/// Number of decompressed bytes that is always allowed. The sums of an empty shard are zeros, which compress without limit: 9 MiB
+/// of them for 3000 heads.
 const SMALLEST_UNPACKED_LIMIT: u64 = 64 << 20;
 
 /// Largest ratio of decompressed to compressed bytes. Sums of attention hardly compress, and counts of relations to about a
 /// tenth.
 const LARGEST_RATIO: u64 = 256;
 
-/// The facts about a shard in addition to its sums.
+/// The header of a partial: all facts about a shard besides its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub shard: Shard,
@@ -99,12 +99,12 @@ pub fn file_name(shard: Shard, is_after: bool) -> String {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PassBytes {
-    /// [`PassSums::left_out`](super::PassSums)
+    /// Number of encoded sentences that are in no sequence of the pass.
     pub left_out: u64,
     pub sums: Vec<Vec<u8>>,
 }
 
-/// Serialises a shard as a partial. Fails if it cannot be expressed in the format.
+/// Serialises a shard as a partial. Fails if the header or the sums cannot be serialised.
 pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
     let Observation { identity, tally, stage, passes, run } = observation;
     let (stage, identity, tally, run) = (stage.clone(), identity.clone(), tally.clone(), run.clone());
@@ -117,8 +117,8 @@ pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
     seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
 }
 
-/// Compresses `sums` and assembles the file without checks, so that fuzzing can make files with a right checksum. Never fails
-/// because of its arguments.
+/// Compresses `sums` and assembles the file without checks, so that fuzzing can make files with a right checksum. No argument
+/// makes it fail.
 pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
     let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
@@ -143,13 +143,13 @@ pub fn read_header(path: &Path) -> Result<Header> {
     bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(USE, path.display())
 }
 
-/// The header of an existing partial that may be overwritten, if there is one; it is no input. Fails as [`read_header`].
+/// The header of the partial that an output file already holds; `None` if there is no file. Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::earlier_bytes(path, LONGEST).map_err(Error::new);
     bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(USE, path.display())
 }
 
-/// The header of a partial from its bytes; errors name it `shown`. Fails as [`read_header`].
+/// The header of a partial from its bytes. Errors call the partial `shown`. Fails as [`read_header`].
 pub fn header_of(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
     checked(bytes).map(|(header, _)| header).cannot(USE, shown)
 }
@@ -165,8 +165,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fails unless a file begins as a partial. Zeros count as damage: they are left when the machine fails before the bytes are on
-/// the disk.
+/// Fails unless a file begins as a partial. Zeros count as damage: a crash before the bytes reach the disk leaves them.
 fn ensure_begun(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
     ensure!(beginning.iter().any(|&byte| byte != 0), damaged());
@@ -205,7 +204,7 @@ fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
     Ok((header, packed))
 }
 
-/// The first line, without its end, and what follows.
+/// `(line, remainder)`: the first line without its end, and the bytes after it.
 fn line(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b'\n').ok_or_else(damaged)?;
     Ok((&bytes[..end], &bytes[end + 1..]))

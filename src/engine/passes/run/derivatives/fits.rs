@@ -37,14 +37,15 @@ pub struct GatedHeads<'a> {
     grid: HeadGrid,
     /// Fully open gates with the replacement of each head, and the gates of removed heads.
     whole: &'a Gates,
-    /// The places that share a gate, because their layers share weights.
+    /// Groups of heads that share a gate because their layers share weights; a head with its own weights is a group by itself. A
+    /// head is its index, layer by layer.
     groups: Vec<Vec<usize>>,
-    /// Number of heads in the model, by which [`band`] divides.
+    /// Number of heads in the model, by which the equivalence margin ([`band`]) divides.
     present: usize,
 }
 
 impl<'a> GatedHeads<'a> {
-    /// The heads of a model, without absent ones and those at the places `removed`.
+    /// The heads of a model, except absent heads and the heads with the indices `removed`.
     pub fn new(architecture: &Architecture, whole: &'a Gates, removed: &[usize]) -> Self {
         let (grid, absent, stems) = (architecture.grid(), &architecture.config.absent, &architecture.names.layers);
         let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -61,7 +62,7 @@ impl<'a> GatedHeads<'a> {
         &self.groups
     }
 
-    /// The gates, opened to `shares`, `[groups]`.
+    /// The gates of all heads, each opened to the share of its group; `shares` is `[groups]`.
     #[expect(clippy::cast_possible_truncation, reason = "shares are from 0 to 1")]
     fn open(&self, shares: &[f64]) -> Gates {
         let mut gates = self.whole.clone();
@@ -74,7 +75,7 @@ impl<'a> GatedHeads<'a> {
         gates
     }
 
-    /// The share of each head, `[layers * heads]`.
+    /// The gate of each head, `[layers * heads]`, from the `shares` of the groups; `None` for a head without a gate.
     fn by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
         let mut gates = vec![None; self.grid.count()];
         for (group, &share) in self.groups.iter().zip(shares) {
@@ -84,8 +85,8 @@ impl<'a> GatedHeads<'a> {
     }
 }
 
-/// Fits gates from each starting point of a fold. The objective is the mean loss plus the price of a band for each open gate.
-/// Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
+/// Fits gates from each starting point of a fold. The objective is the mean loss plus one equivalence margin ([`band`]) for each
+/// open gate. Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
 pub fn fit(
     (model, encoder): (&str, &dyn Differentiable),
     heads: &GatedHeads<'_>,
@@ -144,7 +145,7 @@ pub fn fit(
     Ok(GateFits { known, fits })
 }
 
-/// The sequences without the fields that only other observers read. Fails if they exceed the memory.
+/// Collects the sequences without the fields that only other observers read. Fails if they exceed the free memory.
 fn kept(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequence>> {
     let free = memory::available().unwrap_or(u64::MAX);
     let (mut all, mut bytes) = (Vec::new(), 0);
@@ -171,7 +172,7 @@ fn units(sequences: &[Sequence]) -> u64 {
 struct LossSums {
     grid: HeadGrid,
     loss: ExactSum,
-    /// `[heads]`
+    /// Summed derivatives of the loss by the gate of each head, `[heads]`.
     gates: Vec<ExactSum>,
 }
 

@@ -16,7 +16,7 @@ use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::run::RunProgress;
 
 /// Shows the gradient of every sequence with a token to predict to fresh observers. `gates` has the gate of each head and its
-/// replacement. Heads at the places `removed` get derivatives of 0. Observers that need the path from no head to all heads get
+/// replacement. Heads with the indices `removed` get derivatives of 0. Observers that need the path from no head to all heads get
 /// its derivatives in `steps` steps. Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
 pub fn differentiate(
     observers: ObserverSet,
@@ -60,8 +60,8 @@ pub fn differentiate(
     over_packs(observers, (model, &cost, 0), sequences, (threads, progress), show)
 }
 
-/// The loss at a position with the class `truth`, whose derivatives replace the logits. It is the surprisal, or for an item minus
-/// the logits' contribution to its score.
+/// The loss at a position with the true class `truth`: the surprisal, or for an item of a task minus the position's contribution
+/// to its score. Its derivatives overwrite `logits`.
 fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
     match rule {
         Some(ScoreRule::Against(foil)) => {

@@ -12,13 +12,13 @@ use crate::sequences::sequence::{Sequence, Token, TokenKind};
 #[cfg(test)]
 mod tests;
 
-/// The longest sequence, special tokens included: `--max_sequence_length` of the released code.
+/// The longest sequence, special tokens included: `--max_sequence_length` of the code of Clark et al. 2019.
 pub const MAX_TOKENS: usize = 128;
 
-/// `[CLS]`, `[SEP]` and `[SEP]`.
+/// Number of special tokens in a sequence: `[CLS]`, `[SEP]` and `[SEP]`.
 const SPECIAL: usize = 3;
 
-/// The seed of the released code, which uses it for Python's random numbers; here it is for [`ChaCha8Rng`].
+/// The seed of the code of Clark et al. 2019, which uses it for Python's random numbers; here it is for [`ChaCha8Rng`].
 const SEED: u64 = 0;
 
 /// Packs sentences into pairs, each within one document ([`Sequence::document`]).
@@ -33,7 +33,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Self { sentences: sentences.peekable(), max_tokens, dropped: 0 }
     }
 
-    /// The sentences read so far that are in no sequence; all such sentences once the iterator has ended.
+    /// Number of sentences read so far that are in no sequence; final once the iterator has ended.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -43,7 +43,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         self.sentences.next_if(|sentence| sentence.as_ref().map_or(true, is_in))
     }
 
-    /// Consecutive sentences until they fill a sequence or their document ends.
+    /// Takes consecutive sentences until they fill a sequence or their document ends.
     fn chunk(&mut self) -> Result<Vec<Sequence>> {
         let mut chunk: Vec<Sequence> = Vec::new();
         let mut length = 0;
@@ -57,8 +57,8 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Ok(chunk)
     }
 
-    /// Splits a chunk into a pair. `None` for a chunk of one sentence: the rest of its document is dropped, as in the released
-    /// code.
+    /// Splits a chunk into a pair. `None` for a chunk of one sentence: the remainder of its document is dropped, as in the code
+    /// of Clark et al. 2019.
     fn pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
         let first = &chunk[0];
         if chunk.len() == 1 {

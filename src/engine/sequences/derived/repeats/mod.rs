@@ -17,17 +17,17 @@ use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::BLOCKS;
 
-/// Tokens of a copy: long enough for a null far from the key, short enough for models with 128 positions.
+/// Range of the number of tokens of a copy: enough for null keys far from the target, few enough for 128 positions.
 const LENGTHS: RangeInclusive<usize> = 16..=32;
 
-/// The tokens between the copies.
+/// Range of the number of tokens between the copies.
 const FILLERS: RangeInclusive<usize> = 0..=8;
 
 /// Most tokens of a sequence without its second copy: the number of words that should differ.
 const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
 
-/// Fewest words of a vocabulary, as of nucleotides: the shortest copy, with one token masked, recurs by accident with a chance of
-/// 4^-15.
+/// Fewest words of a vocabulary that repeats are made of, as of nucleotides: the shortest copy, with one token masked, recurs by
+/// accident with a chance of 4^-15.
 const FEWEST_WORDS: usize = 4;
 
 const MASKED: usize = 8;
@@ -37,9 +37,9 @@ const SEED: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {
     Plain,
-    /// With a token of the second copy masked: eight variants of each sequence, each with one mask.
+    /// The two copies, with a token of the second one masked: eight variants of each sequence, each with one mask.
     Masked,
-    /// The copies as they are; every token is predicted from the tokens before it.
+    /// The two copies as they are; every token is predicted from the tokens before it.
     Predicted,
 }
 
@@ -51,7 +51,7 @@ impl Repeats {
         (BLOCKS * variants) as f64 * (2.0 * mean(&LENGTHS) + mean(&FILLERS) + 2.0)
     }
 
-    /// The sequences for a model with this many positions; none if positions or words are too few, or the mask token is missing.
+    /// The sequences for a model with this many positions; none if positions or words are too few, or the mask is missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
@@ -110,7 +110,7 @@ fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     keyed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// The copies, with the filler between them, in the frame; `tokens` are the tokens of a copy and then of the filler.
+/// A sequence of two copies with the filler between them, in the frame; `tokens` are the tokens of a copy and then of the filler.
 fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
     let (copy, filler) = tokens.split_at(draw.length);
     let text: Vec<Token> =
@@ -141,11 +141,11 @@ fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
 pub struct Copies {
     /// The tokens of the text, both copies and the tokens between them.
     pub text: Range<usize>,
-    /// The tokens of one copy.
+    /// Number of tokens of one copy.
     pub length: usize,
-    /// How far the second copy is from the first, in tokens.
+    /// Distance of the second copy from the first, in tokens.
     pub shift: usize,
-    /// The token that is masked, if one is.
+    /// Position of the masked token; `None` if no token is masked.
     pub masked: Option<usize>,
 }
 
@@ -172,13 +172,13 @@ impl Copies {
         [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
     }
 
-    /// The index of a token, or of its earlier twin, among the tokens of the first copy and the filler.
+    /// The index of a token in the first copy with filler; a token of the second copy has the index of its twin.
     pub fn place(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.shift { place } else { place - self.shift }
     }
 
-    /// The tokens of both copies, each with its twin.
+    /// `(token, twin)` for each token of both copies; the twin is the equal token of the other copy.
     pub fn twins(&self) -> impl Iterator<Item = (usize, usize)> {
         let (start, shift) = (self.text.start, self.shift);
         let first = (start..start + self.length).map(move |token| (token, token + shift));

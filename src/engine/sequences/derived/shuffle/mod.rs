@@ -33,7 +33,8 @@ fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
     groups
 }
 
-/// The sequence with its words in this order, `order[0]` first; words that share tokens follow each other in it as in the sequence.
+/// The sequence with its words in this order, `order[0]` first; words that share tokens follow each other in it as in the
+/// sequence.
 ///
 /// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens and segments stay where they
 /// are. A token of text that belongs to no word goes with the word before it.
@@ -69,12 +70,12 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     reordered
 }
 
-/// The items in this order of their words; none if there are none.
+/// One item per word, in the order `order` of the words; empty if `items` is empty.
 fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
     if items.is_empty() { Vec::new() } else { order.iter().map(|&word| items[word].clone()).collect() }
 }
 
-/// The tokens of each word that the word before lacks, and the following text tokens outside words.
+/// The tokens that move with each word: its tokens that the word before lacks, and the following text tokens outside words.
 fn pieces(sentence: &Sequence) -> Vec<Range<usize>> {
     let of_word = sentence.word_of_tokens();
     let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();

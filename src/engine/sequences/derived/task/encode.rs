@@ -26,13 +26,13 @@ pub struct TaskReader<'a> {
     pub max_tokens: usize,
     /// The mask that the model fills in; `None` if it predicts the next token.
     pub mask: Option<u32>,
-    /// Labels of the model's classification head, if it has one.
+    /// Labels of the model's classification layer; `None` if it has none.
     pub labels: Option<&'a Labels>,
-    /// How the model pools the states of a text, or why that is unknown.
+    /// How the model pools the states of a text into one vector, or why that is unknown.
     pub pooling: &'a Result<Pooling, String>,
     pub segments: usize,
     pub strict: bool,
-    /// Where heads exchange their contexts between the texts of an item and its corrupted text; `None` if none do.
+    /// Positions at which heads exchange contexts between the texts of an item and its corrupted text; `None` if none do.
     pub exchanged: Option<ExchangedPositions>,
 }
 
@@ -139,7 +139,7 @@ fn counts(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
 struct ItemReader<'a> {
     task: &'a TaskReader<'a>,
     item: &'a Item,
-    /// Number among the items that can be scored.
+    /// Number of the item among the items that can be scored.
     index: u64,
     family: SentenceFamily,
     path: &'a str,
@@ -187,7 +187,7 @@ impl ItemReader<'_> {
         Sequence { item: Some(part), ..sequence }
     }
 
-    /// The sequence of words; each labelled word is scored at its first token.
+    /// The sequence of a tagging item, whose labelled words are scored at their first token.
     fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
         let sequence = self.sequence(words.clone())?;
@@ -256,7 +256,7 @@ impl ItemReader<'_> {
         Ok(Sequence { index: self.index, family: self.family, ..both })
     }
 
-    /// The sequence of a text with one mask, with the ids of answer and foil.
+    /// `(sequence, answer id, foil id)` of a text with one mask.
     fn filled_in(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
@@ -275,7 +275,7 @@ impl ItemReader<'_> {
         Ok((Sequence { predictions, ..masked }, answer, foil))
     }
 
-    /// The sequence of a prompt, with the ids of answer and foil.
+    /// `(sequence, answer id, foil id)` of a prompt.
     fn continued(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
         let begun = self.text(prompt)?;
@@ -297,7 +297,7 @@ impl ItemReader<'_> {
         Ok((Sequence { predictions, ..begun }, answer, foil))
     }
 
-    /// Both texts; for a model that predicts the next token, with their predictions.
+    /// Checks the good and the bad text of a pair, and adds the predictions of a model that predicts the next token.
     fn pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
@@ -329,14 +329,14 @@ impl ItemReader<'_> {
     }
 }
 
-/// The class of a foil. Fails if it is the label's class.
+/// The class of a foil. Fails if the model lacks it, or it is the label's class.
 fn other_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
     let foil = labels.number(foil).ok_or(ItemSkip::UnknownLabel)?;
     ensure!(foil != label, ItemSkip::NothingDiffers);
     Ok(foil)
 }
 
-/// The tokens of answer and foil. Fails if both are one token.
+/// The token ids of answer and foil. Fails if both are one token.
 fn different([answer, foil]: [Result<u32>; 2]) -> Result<[u32; 2]> {
     let (answer, foil) = (answer?, foil?);
     if answer == foil { Err(ItemSkip::NothingDiffers.into()) } else { Ok([answer, foil]) }

@@ -30,9 +30,9 @@ pub struct TaskFile {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// Line, counted from 1.
+    /// Line of the item in the file, counted from 1.
     pub line: u64,
-    /// Number of its sampling unit, which items made from one template share.
+    /// Number of the item's sampling unit, which items made from one template share.
     pub unit: u64,
     pub group: Option<Arc<str>>,
     pub content: ItemContent,
@@ -45,11 +45,11 @@ pub enum ItemContent {
     Classify { text: Content, pair: Option<String>, label: String, foil: Option<String> },
     /// Words with their classes (`None` for words that are not scored), and a foil class for each word; `foils` may be empty.
     Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
-    /// A text that should be nearer to a second one than to a third one.
+    /// Three texts: the first should be nearer to the second than to the third.
     Triple { texts: [String; 3] },
-    /// One token to be filled in, against another one.
+    /// A context in which the token `answer` should be more probable than the token `foil`.
     Cloze { context: ClozeContext, answer: String, foil: String, corrupted: Option<CorruptedContext> },
-    /// A text that should be more probable than another one.
+    /// Two texts: `good` should be more probable than `bad`.
     Pair { good: String, bad: String },
 }
 
@@ -63,7 +63,7 @@ pub enum ClozeContext {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptedContext {
-    /// The corrupted text, with a mask or up to the answer, as in the context.
+    /// The corrupted text; like the text, it has one mask or ends before the answer.
     pub text: String,
     pub name: Option<Arc<str>>,
 }
@@ -80,7 +80,7 @@ struct Line {
     negative: Option<String>,
     prompt: Option<String>,
     answer: Option<String>,
-    /// Text of a cloze item, or a class.
+    /// The foil of an answer (a text), or of a label (a class).
     foil: Option<ItemName>,
     foils: Option<Vec<Option<ItemName>>>,
     corrupted: Option<String>,
@@ -96,7 +96,7 @@ struct Line {
     linguistics_term: Option<String>,
 }
 
-/// The keys that tell each kind of item, and their description for messages, in the order of [`TaskKind`].
+/// The keys by which each kind of item is recognised, and their description for messages, in the order of [`TaskKind`].
 const KINDS: [(&[&str], &str); 5] = [
     (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
     (&["labels", "words", "foils"], "`words` with `labels` (tag)"),
@@ -189,7 +189,7 @@ impl ItemContent {
     }
 }
 
-/// Sampling units by the name of the family, or else of the document.
+/// Numbers of the sampling units, by the value of the key `family`, or else of `document`.
 #[derive(Default)]
 struct Units {
     named: HashMap<(bool, Box<str>), u64>,
@@ -197,7 +197,7 @@ struct Units {
 }
 
 impl Units {
-    /// The number of a unit; without a name it is a new one.
+    /// The number of the sampling unit with this name. A new name, or no name, gets a new number.
     fn number(&mut self, name: Option<(bool, Box<str>)>) -> u64 {
         let next = self.next;
         let number = name.map_or(next, |name| *self.named.entry(name).or_insert(next));
@@ -206,7 +206,7 @@ impl Units {
     }
 }
 
-/// The item of a line, in a file whose items are of a `known` kind.
+/// Parses the item of a line, in a file whose items are of a `known` kind.
 fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Result<Item> {
     // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));

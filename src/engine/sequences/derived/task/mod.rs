@@ -18,7 +18,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::shortened;
 
-/// A kind of task.
+/// A kind of task, with the score of its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskKind {
@@ -70,13 +70,13 @@ pub enum ItemSkip {
     NoTokens,
     /// The text of a cloze item does not have exactly one mask.
     NotOneMask,
-    /// A prompt, and the model predicts masked tokens.
+    /// The item is a prompt, but the model predicts masked tokens.
     NeedsMask,
-    /// A text with a mask, and the model predicts the next token.
+    /// The item is a text with a mask, but the model predicts the next token.
     NeedsPrompt,
     /// The answer or the foil is not exactly one token, or changes the tokens before it.
     NotOneToken,
-    /// As `NotOneToken`, of a prompt that ends with a space.
+    /// The answer or the foil is not exactly one token, and the prompt ends with a space.
     SpaceAfterPrompt,
     /// The answer or the foil continues the last word of the prompt.
     JoinedToPrompt,
@@ -88,17 +88,17 @@ pub enum ItemSkip {
     FirstToken,
     /// The model has no such label.
     UnknownLabel,
-    /// A pair of texts, and the tokenizer makes no sequence of two.
+    /// The item is a pair of texts, but the tokenizer makes no sequence of two texts.
     NoPairs,
     /// No word has a label that is scored.
     NoLabels,
-    /// No corrupted text.
+    /// The item has no corrupted text.
     NotCorrupted,
-    /// The corrupted text has another number of tokens.
+    /// The corrupted text has another number of tokens than the text.
     OtherLength,
-    /// The corrupted text has the mask at another place.
+    /// The corrupted text has the mask at another position than the text.
     OtherPlace,
-    /// Answer or foil is another token in the corrupted text.
+    /// Answer or foil is another token in the corrupted text than in the text.
     OtherAnswer,
 }
 
@@ -131,7 +131,7 @@ impl fmt::Display for ItemSkip {
 }
 
 impl ItemSkip {
-    /// The hint; `mask` is the model's mask, `labels` are the labels of its head.
+    /// The hint on how to mend the item; `mask` is the model's mask, `labels` are the labels of its classification layer.
     fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
         let way_out = match self {
             Self::NotOneMask | Self::NeedsMask => {
@@ -166,9 +166,9 @@ pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedItem {
     pub reason: ItemSkip,
-    /// 1-based line of the file.
+    /// Line of the item in the task file, counted from 1.
     pub line: u64,
-    /// The label that the model does not have, if that is the reason.
+    /// The unknown label, if the reason is that the model does not have it.
     pub label: Option<String>,
 }
 
@@ -189,25 +189,25 @@ pub fn reasons(skipped: &[SkippedItem]) -> String {
     by_reason.iter().map(reason).collect::<Vec<_>>().join(", ")
 }
 
-/// A task as a run reads it; whatever the sums depend on.
+/// The user's task as a run reads it: all that the sums depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskInfo {
-    /// Name of the file.
+    /// Name of the task file.
     pub name: String,
-    /// SHA-256 of the file.
+    /// SHA-256 of the task file.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub sha256: String,
-    /// Kind of its items.
+    /// Kind of the task's items.
     pub kind: TaskKind,
     /// How the states of each text of a triple become one vector; absent for other kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Pooling")]
     pub pooling: Option<Pooling>,
-    /// Items of the file.
+    /// Number of items in the task file.
     pub items: u64,
-    /// Items that cannot be scored, by reason.
+    /// Number of items that cannot be scored, by reason.
     pub skipped: BTreeMap<ItemSkip, u64>,
-    /// How heads exchange their contexts between text and corrupted text; absent where no study asks.
+    /// How heads exchange their contexts between text and corrupted text; absent if no study needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "InterchangeInfo")]
     pub interchange: Option<InterchangeInfo>,
@@ -216,9 +216,9 @@ pub struct TaskInfo {
 /// How heads exchange their contexts between the texts of a task and their corrupted texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterchangeInfo {
-    /// Where contexts are exchanged.
+    /// Positions at which contexts are exchanged.
     pub positions: ExchangedPositions,
-    /// Items that cannot be run with their corrupted text, by reason.
+    /// Number of items that cannot be run with their corrupted text, by reason.
     pub skipped: BTreeMap<ItemSkip, u64>,
 }
 
@@ -246,14 +246,14 @@ impl fmt::Display for ExchangedPositions {
 pub struct Task {
     pub info: TaskInfo,
     pub texts: ItemTexts,
-    /// The text of each item and its corrupted text, one after the other; empty where no study asks.
+    /// The text of each item and its corrupted text, one after the other; empty if no study needs them.
     pub interchanged: ItemTexts,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemTexts {
     items: Vec<Vec<Sequence>>,
-    /// The mask for texts that are scored token by token.
+    /// Id of the mask token for texts that are scored token by token; `None` if none are.
     mask: Option<u32>,
     pub skipped: Vec<SkippedItem>,
 }
@@ -272,7 +272,7 @@ impl ItemTexts {
         self.items.iter().flatten().map(|sequence| self.texts(sequence) * sequence.ids.len()).sum()
     }
 
-    /// How many texts run for a sequence.
+    /// The number of texts, with or without a mask, that run for a sequence.
     fn texts(&self, sequence: &Sequence) -> usize {
         if self.mask.is_some() { sequence.text_places().count() } else { 1 }
     }

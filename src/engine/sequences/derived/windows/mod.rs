@@ -1,4 +1,4 @@
-//! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment (docs/methodology/causal.md).
+//! Windows of a document: as many whole consecutive sentences as fit, in one sequence and segment (docs/methodology/causal.md).
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 mod tests;
 
 /// Joins sentences of one document into windows, `[CLS] s1 s2 ... [SEP]`, without overlap. A window ends where a sentence was
-/// left out, so that distances in it are distances in the text. It has the number and the block of its first sentence.
+/// left out, so that distances in it are distances in the text. A window has the number and the block of its first sentence.
 pub struct Windows<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
@@ -50,14 +50,14 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
     }
 }
 
-/// The tokens between the special ones at either end.
+/// The range of tokens between the special tokens at either end.
 fn text(sequence: &Sequence) -> Range<usize> {
     let is_text = |kind: &TokenKind| !kind.is_special();
     let start = sequence.kinds.iter().position(is_text).unwrap_or(0);
     start..sequence.kinds.iter().rposition(is_text).map_or(start, |last| last + 1)
 }
 
-/// Adds a sentence's text after that of the window, before the special tokens at its end.
+/// Appends the text of a sentence to that of a window, before the special tokens at the window's end.
 fn append(window: &mut Sequence, sentence: Sequence) {
     let (at, words) = (text(window).end, window.words.len());
     let own = text(&sentence);
