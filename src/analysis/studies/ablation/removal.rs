@@ -72,7 +72,7 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
 pub trait PerToken {
     fn tokens(&self) -> u64;
 
-    /// Rise of the quantity in an ablation variant over the run with all heads, summed over tokens.
+    /// Change from the run with all heads to an ablation variant (rise of the loss, or shift of the output), summed over tokens.
     fn change(&self, variant: usize) -> f64;
 }
 

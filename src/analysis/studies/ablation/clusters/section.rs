@@ -64,7 +64,7 @@ pub struct ClusterEffects {
     pub q: Option<f64>,
     /// Whether the heads of the cluster stand in for each other.
     pub verdict: Interplay,
-    /// p-value of one head sufficing (intersection–union test): the largest equivalence p-value over the heads that can be kept.
+    /// p-value that one head suffices (intersection–union test): the largest equivalence p-value over the heads that can be kept.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p_one_will_do: Option<f64>,
@@ -88,10 +88,10 @@ pub struct ClusterEffects {
 pub struct RandomSet {
     /// Heads of the set, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// p-value of one head of the set sufficing, as `p_one_will_do` of the cluster.
+    /// p-value that one head of the set suffices, as `p_one_will_do` of the cluster.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value of one head of the set sufficing, as `q_one_will_do`, with the set in place of the cluster.
+    /// q-value that one head of the set suffices, as `q_one_will_do`, with the set in place of the cluster.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
@@ -131,10 +131,10 @@ pub struct OutputShifts {
     pub clusters: Vec<Removed>,
 }
 
-/// Change of a mean by removing heads, with its interval.
+/// Change of a mean when heads are removed, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Size of the change, with its sign.
+    /// Signed change of the mean.
     pub value: f64,
     /// 95 % interval of `value`.
     pub ci95: Option<Interval>,
@@ -149,7 +149,7 @@ pub struct Removed {
     pub together: Change,
     /// Change when each of `heads` is removed alone.
     pub alone: Vec<Change>,
-    /// Sum of `alone`.
+    /// Sum of the changes in `alone`.
     pub sum: Change,
     /// `together` minus `sum`.
     pub difference: Change,
@@ -194,7 +194,7 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
     }
 
-    /// Returns the p-value of one head sufficing, whichever is kept, and the p-value that is corrected. The second is `None`
+    /// Returns the p-value that one head suffices, whichever is kept, and the p-value to be corrected. The second is `None`
     /// unless all estimates are within the band.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> = self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();

@@ -65,13 +65,13 @@ pub struct RelationEffects {
     /// Number of scored tokens of words with this relation to their syntactic head. Words that are always masked together with
     /// their syntactic head are left out.
     pub masked_tokens: u64,
-    /// Number of sentences with such a scored token.
+    /// Number of sentences with a scored token of the relation.
     pub sentences: u64,
-    /// Mean loss of these tokens with all heads, in nats.
+    /// Mean loss of the relation's scored tokens with all heads, in nats.
     pub loss: f64,
-    /// Mean loss of these tokens with all heads removed, in nats.
+    /// Mean loss of the relation's scored tokens with all heads removed, in nats.
     pub loss_without_heads: f64,
-    /// Effect of removing each head on the loss of these tokens, layer by layer; null if the head was not removed alone.
+    /// Effect of removing each head on the loss of the relation's tokens, layer by layer; null if the head was not removed alone.
     pub effects: Vec<Option<f64>>,
     /// 95 % interval of each of `effects`; null if fewer than 10 blocks have a word with the relation.
     pub ci95: Vec<Option<Interval>>,

@@ -76,7 +76,7 @@ pub struct Agreement {
     pub metric: String,
     /// Metric of removal that `metric` is compared with.
     pub with: String,
-    /// Spearman's rank correlation over all heads, each metric estimated on blocks of the other parity.
+    /// Spearman's rank correlation over all heads, with the two metrics estimated on blocks of opposite parity.
     #[serde(flatten)]
     pub correlation: RankCorrelation,
 }

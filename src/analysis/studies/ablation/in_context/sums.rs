@@ -206,7 +206,7 @@ pub struct CopyingState {
     tokens: Vec<u32>,
     /// Scored queries of each head in the current layer, as (query position, index of the most attended token in `tokens`).
     queries: BTreeMap<usize, Vec<(usize, usize)>>,
-    /// (Head index, query position, direct effect before division by the final norm's scale).
+    /// List of (head index, query position, direct effect before division by the final norm's scale).
     effects: Vec<(usize, usize, f64)>,
 }
 

@@ -33,7 +33,7 @@ merge_fields!(Losses { arcs, kept, exchanged });
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
-    /// Losses over arcs whose syntactic head is at the relation's best offset from the dependent.
+    /// Losses over dependency arcs whose syntactic head is at the relation's best offset from the dependent.
     pub at_offset: Losses,
     pub off_offset: Losses,
 }

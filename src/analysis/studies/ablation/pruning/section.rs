@@ -53,7 +53,7 @@ pub struct Curves {
     pub orders: Vec<Curve>,
     /// Interaction of the heads with a negligible effect; null if there are none.
     pub interaction: Option<Interaction>,
-    /// Number of heads that share keys and values, which go with the last of them; absent if each head has its own.
+    /// Number of heads that share keys and values, which are pruned with the last of them; absent if each head has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub heads_per_key_value_group: Option<usize>,

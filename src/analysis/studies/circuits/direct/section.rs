@@ -36,7 +36,7 @@ pub struct DirectResult {
     pub embeddings: PartEffect,
     /// Direct effect of the biases of the final norm and of the prediction head.
     pub constants: PartEffect,
-    /// Direct effects of the parts of each layer.
+    /// Direct effects of attention heads, feed-forward block and biases, layer by layer.
     pub layers: Vec<LayerEffects>,
     /// Direct effect of each head, layer by layer; the value is the head's metric `direct_effect`.
     pub heads: Vec<HeadDirectEffect>,
@@ -69,7 +69,7 @@ pub struct HeadDirectEffect {
     /// Head that writes.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Direct effect of the head.
+    /// Direct effect of the head on the logit difference.
     #[serde(flatten)]
     pub effect: PartEffect,
 }

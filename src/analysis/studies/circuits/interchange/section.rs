@@ -58,9 +58,9 @@ pub struct CorruptionOfItems {
     pub name: Option<String>,
     /// Number of items with the corruption.
     pub items: u64,
-    /// Number of tokens in all their texts, without special tokens.
+    /// Number of tokens in the items' texts, without special tokens.
     pub tokens: u64,
-    /// Number of these tokens that differ in the corrupted texts.
+    /// Number of tokens of the items' texts that differ in the corrupted texts.
     pub changed: u64,
 }
 
@@ -119,8 +119,8 @@ pub struct ShareTests {
     /// One-sided p-value that the share is above 5 %; null if there is no standard error, or if the gap is not shown.
     #[schemars(range(min = 0, max = 1))]
     pub p_above: Option<f64>,
-    /// q-value: `2 p_above`, corrected by Benjamini & Hochberg for both shares of all heads that are above 5 %. Null if the share
-    /// is not above.
+    /// q-value: `2 p_above`, corrected by Benjamini & Hochberg for all restored and destroyed shares above 5 %. Null if the share
+    /// is not.
     #[schemars(range(min = 0, max = 1))]
     pub q_above: Option<f64>,
     /// One-sided p-value that the share is below -5 %; null if there is no standard error, or if the gap is not shown.
@@ -192,7 +192,7 @@ impl InterchangeResult {
         self
     }
 
-    /// Whether the items have several corruptions, so that a verdict would hold for none of them.
+    /// Whether the items have several corruptions. A verdict would then hold for none of the corruptions.
     pub fn is_mixed(&self) -> bool {
         self.corruptions.len() > 1
     }
@@ -224,7 +224,7 @@ impl InterchangeResult {
     }
 }
 
-/// Replaces the p-values of both shares of all heads by q-values.
+/// Replaces the p-values of the restored and destroyed shares of all heads by q-values.
 fn correct(heads: &mut [ExchangedHead], of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
     let both = |head: &mut ExchangedHead| [*of(&mut head.restored_tests), *of(&mut head.destroyed_tests)];
     let p: Vec<Option<f64>> = heads.iter_mut().flat_map(both).collect();

@@ -21,13 +21,13 @@ pub const RIDGES: [f64; 4] = [0.001, 0.01, 0.1, 1.0];
 pub struct LayerFit {
     /// Mean input of text tokens, `[hidden]`.
     pub mean: Vec<f32>,
-    /// Part of each position, `[positions, hidden]`; later positions use the last one.
+    /// Part of the input that each position adds to the mean, `[positions, hidden]`; later positions use the last one.
     pub positions: Vec<f32>,
     /// Regression weights of the embedding, `[embedding, hidden]`.
     pub weights: Vec<f32>,
     /// Mean of special first tokens, `[hidden]`; the mean of text if there are none.
     pub first: Vec<f32>,
-    /// Mean of other special tokens, by id.
+    /// Mean input of each other special token, by id.
     pub specials: BTreeMap<u32, Vec<f32>>,
     /// Index in [`RIDGES`] of the selected ridge.
     pub ridge: u8,
@@ -171,7 +171,7 @@ impl RowSums {
     }
 }
 
-/// Selection of a ridge within a fold: each half is fitted and tested on the other.
+/// Selection of a ridge within a fold: a fit on one half is tested on the other, both ways.
 struct Choosing<'a> {
     own: [&'a QuarterMoments; 2],
     sums: [&'a EmbeddingSums; 2],

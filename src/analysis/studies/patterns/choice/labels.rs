@@ -31,9 +31,9 @@ fn is_first_layer(evidence: &Evidence<'_>) -> bool {
     heads.get(evidence.place).is_some_and(|head| head.place.layer == 0)
 }
 
-/// Assesses `chooses:position` or `chooses:token`. The variant's share must be the larger of both, reach the threshold, and
-/// exceed the share of special tokens by the margin. The label's score is the share; its p-value is the larger of both tests
-/// (Berger 1982).
+/// Assesses `chooses:position` or `chooses:token`. The variant's share must be the larger one (position or token), reach the
+/// threshold, and exceed the share of special tokens by the margin. The label's score is the share; its p-value is the larger of
+/// both tests (Berger 1982).
 fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let (name, least) = (VARIANTS[variant], policy.rule(&REBUILT));
     let own = rebuilt(evidence, variant);

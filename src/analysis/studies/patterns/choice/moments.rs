@@ -34,7 +34,7 @@ pub struct Widths {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecialSums {
     pub tokens: u64,
-    /// Sum of these tokens' input rows, `[hidden]`.
+    /// Sum of the tokens' input rows, `[hidden]`.
     pub rows: VectorSums,
 }
 

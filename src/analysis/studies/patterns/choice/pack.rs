@@ -7,11 +7,11 @@ use crate::stats::blocks::block_of;
 /// Mean input that stands for a token when its context is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenPart {
-    /// Mean of text tokens, to which the parts of position and embedding are added.
+    /// Mean input of text tokens, to which parts for position and embedding are added.
     Text,
-    /// Mean of all first tokens, for a special token at the start of the sequence or a decoder's first token.
+    /// Mean input of all first tokens, for a special token at the start of the sequence or a decoder's first token.
     First,
-    /// Mean of the tokens with the same id, for any other special token.
+    /// Mean input of the tokens with the same id, for any other special token.
     Special,
 }
 

@@ -61,7 +61,7 @@ pub struct RebuiltBlock {
     pub sentences: u64,
     /// Sums of squares of each layer's inputs, `[layers]`.
     pub layers: Vec<InputShare>,
-    /// Distances of each head, `[layers * heads]`.
+    /// Distances of each head's attention from uniform attention and from [`VARIANTS`], `[layers * heads]`.
     pub heads: Vec<HeadDistances>,
 }
 
@@ -100,7 +100,7 @@ struct Between {
     position_token: QueriesKeys,
     /// Products of the parts of replaced inputs with a layer's query and key weights, one row per part.
     products: Vec<f32>,
-    /// Inputs made of position and token.
+    /// Replaced inputs, made of position and token.
     inputs: Vec<f32>,
     scratch: AttentionScratch,
 }

@@ -32,11 +32,11 @@ pub struct Made {
     pub of_token: bool,
 }
 
-/// Indices of parts, by the fold of the sequence and a key such as the position.
+/// Indices of input parts, by the fold of the sequence and a key such as the position.
 type Places<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
-    /// Computes the parts for a layer. Each sequence uses the fit of the other fold.
+    /// Computes the parts of replaced inputs for a layer. Each sequence uses the fit of the other fold.
     pub fn fill(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
         let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
         let Self { parts, tokens } = self;

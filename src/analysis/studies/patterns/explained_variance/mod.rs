@@ -73,10 +73,10 @@ impl Study for Explained {
 /// Explained variance in two forms: of attention over all keys, and of attention over other text tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summed {
-    /// Result for attention over all keys.
+    /// Explained variance of attention over all keys.
     #[serde(rename = "all-keys")]
     all_keys: FormSummed,
-    /// Result for attention over the other text tokens.
+    /// Explained variance of attention over the other text tokens.
     text: FormSummed,
 }
 

@@ -11,13 +11,14 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
 
-/// Buffers for column sums of attention in both forms, reused from head to head.
+/// Buffers for column sums of attention in both forms (all keys, text), reused from head to head.
 pub type Columns = [Vec<f64>; FORMS];
 
 /// Number of cues that depend on query and key, other than offsets.
 const OTHERS: usize = 1 + LISTED + 1;
 
-/// Returns, in both forms, the products of a head's attention (centred within rows) with each cue of a sentence, and its squares.
+/// Returns, in both forms (all keys, text), the products of a head's attention (centred within rows) with each cue of a sentence,
+/// and its squares.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn observe<'a>(
     cues: &'a SentenceCues,

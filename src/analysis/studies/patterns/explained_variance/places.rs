@@ -17,7 +17,7 @@ pub struct PlaceHeadSums {
     pub shared: ExactSum,
     /// Part of `shared` that offsets from query to key explain.
     pub offsets: ExactSum,
-    /// Mean of the squares of both sequences' attention rows.
+    /// Squares of both sequences' attention rows, averaged over the two sequences.
     pub squares: ExactSum,
 }
 

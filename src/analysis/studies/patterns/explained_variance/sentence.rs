@@ -16,7 +16,7 @@ use crate::sequences::fold::roles::{REACH, slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
-/// Number of forms of attention rows: over all keys, and over other text tokens, normalised to 1.
+/// Number of forms in which attention is explained: rows over all keys, and rows over other text tokens, normalised to 1.
 pub const FORMS: usize = 2;
 pub const ALL_KEYS: usize = 0;
 pub const TEXT: usize = 1;
@@ -49,7 +49,7 @@ pub struct SentenceCues {
     pub commonness: Vec<f64>,
     /// Cosine of each row's token with each key, rows padded to whole SIMD vectors. 0 unless the key is text with another id.
     pub cosines: Vec<f32>,
-    /// Number of tokens, padded to whole SIMD vectors.
+    /// Width of a row: number of tokens, rounded up to whole SIMD vectors.
     pub width: usize,
     /// Keys that have each of the [`LISTED`] cues, per row.
     pub listed: Vec<[Vec<usize>; LISTED]>,

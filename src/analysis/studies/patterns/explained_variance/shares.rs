@@ -20,7 +20,7 @@ pub const COUNT: usize = GROUPS.len();
 pub struct Shares<T> {
     pub all: T,
     pub alone: [T; COUNT],
-    /// Share of all cues minus the share of all other groups; below 0 if the group makes the fit worse.
+    /// Share explained by all cues minus the share explained by all other groups; below 0 if the group makes the fit worse.
     pub unique: [T; COUNT],
 }
 

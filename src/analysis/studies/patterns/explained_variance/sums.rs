@@ -30,7 +30,7 @@ merge_fields!(ExplainedHeadSums { products, squares });
 pub struct FormSums {
     pub rows: u64,
     pub keys: u64,
-    /// Number of sentences with rows; each group of dependent sentences counts once.
+    /// Number of sentences with attention rows; each group of dependent sentences counts once.
     pub sentences: u64,
     /// Products of cues with cues: the lower half of the symmetric matrix, `[PAIRS]`.
     pub cues: Vec<ExactSum>,

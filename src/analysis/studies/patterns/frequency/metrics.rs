@@ -18,7 +18,7 @@ pub(super) struct FrequencyInputs<'a> {
 pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
 
 impl FrequencyInputs<'_> {
-    /// Number of queries with a rarest token as argmax, as expected from offsets alone.
+    /// Number of queries whose most attended token is among the sentence's rarest, as expected from offsets alone.
     fn expected_argmax(&self) -> f64 {
         self.rates[0].expected(&self.sums.argmax_profile, &self.whole.argmax_profile)
     }

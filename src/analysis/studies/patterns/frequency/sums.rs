@@ -73,11 +73,11 @@ impl FrequencyHeadSums {
 /// Denominators of the frequency metrics, and sums under uniform attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyExposure {
-    /// Number of queries outside the rarest tokens that see one of them, in sentences that count.
+    /// Number of queries outside the rarest tokens that see one, in sentences whose rarest are not among the 500 commonest.
     pub others: Eligible,
     /// Number of queries that see another text token.
     pub queries: Eligible,
-    /// Number of queries among the rarest tokens, in sentences that count.
+    /// Number of queries among the rarest tokens, in sentences whose rarest are not among the 500 commonest.
     pub rarest: Eligible,
     /// Chance level of `argmax`: `|R|/|T|` summed over queries, with `R` the visible rarest tokens and `T` the visible text
     /// tokens.
@@ -132,10 +132,10 @@ pub struct SentenceFrequencies {
     common: Vec<f32>,
     /// Mean commonness of the other text tokens that each text token sees; `None` if it sees none.
     mean_of_others: Vec<Option<f64>>,
-    /// Whether each token is among the sentence's rarest; all false if the sentence does not count.
+    /// Whether each token is among the sentence's rarest; all false if these are among the 500 commonest of the corpus.
     is_rare: Vec<bool>,
     rare: Vec<usize>,
-    /// Text tokens outside the rarest that see one of them; empty if the sentence does not count.
+    /// Text tokens outside the rarest that see one of them; empty if the rarest are among the 500 commonest of the corpus.
     others: Vec<usize>,
     visibility: Visibility,
 }

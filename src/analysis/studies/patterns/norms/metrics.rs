@@ -32,7 +32,7 @@ impl NormInputs<'_> {
         metric::cells(METRICS, |metric, cell| metric.chance.map_or(Fraction::NONE, |chance| chance(self, cell)))
     }
 
-    /// Ratio whose sample is all text queries.
+    /// Ratio of two sums over all text queries.
     fn of(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(numerator.value(), denominator.value()))
     }
@@ -70,7 +70,7 @@ impl NormInputs<'_> {
         if self.corpus.sinks[sink] > 0 { fraction } else { Fraction::NONE }
     }
 
-    /// Pseudo-value of a share in the block.
+    /// Jackknife pseudo-value of a share, for this block.
     fn share(&self, share: &FractionsByBlock) -> Fraction {
         self.over_queries(share[self.block])
     }

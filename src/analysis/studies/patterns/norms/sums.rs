@@ -71,7 +71,7 @@ impl NormExposure {
 /// Sums of one layer's mixing ratios over text queries (docs/methodology/norms.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MixingSums {
-    /// Mixing ratio of the layer's attention; `even` has the ratio under uniform attention.
+    /// Mixing ratio of the layer's attention, summed over queries; `even` has the ratio under uniform attention.
     pub ratio: ExactSum,
     pub even: ExactSum,
 }

@@ -45,13 +45,13 @@ const FAR_FROM_QUERY: usize = 8;
 pub struct RepeatExposure {
     /// Number of sequences, `[without a mask, with a mask]`.
     pub sequences: [u64; 2],
-    /// Number of queries that see the target key, per kind of target.
+    /// Number of queries that see the target key (the query's twin in the other copy, or a neighbour), per kind of target.
     pub queries: [u64; KEYS],
     /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `queries`.
     pub uniform: [ExactSum; KEYS],
     /// Number of queries that see a text token at each of [`OFFSETS`].
     pub offset_queries: [u64; OFFSETS.len()],
-    /// As `uniform`, summed over `offset_queries`.
+    /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `offset_queries`.
     pub offset_uniform: [ExactSum; OFFSETS.len()],
     /// Number of decoder sequences to which the detectors apply.
     pub detected: u64,
@@ -72,9 +72,9 @@ merge_fields!(RepeatExposure {
 /// Sums of one head over the queries counted in [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
-    /// Attention to the target key, per kind of target.
+    /// Attention to the target key (the query's twin in the other copy, or a neighbour), per kind of target.
     pub mass: [ExactSum; KEYS],
-    /// Mean attention to null keys, per kind of target.
+    /// Mean attention to null keys (comparison keys far from query and target), per kind of target.
     pub null: [ExactSum; KEYS],
     /// Number of queries whose most attended token is the target key, per kind of target.
     pub argmax: [u64; KEYS],
@@ -272,7 +272,7 @@ fn null_keys<'a>(
     keys.filter(is_far).filter(move |&place| token(place) != token(key))
 }
 
-/// Mean attention to the null keys; 0 if there are none.
+/// Mean attention to the null keys (comparison keys far from query and target); 0 if there are none.
 fn mean_of_null(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
     let (sum, count) = keys.fold((0.0, 0_u32), |(sum, count), key| (sum + f64::from(row[key]), count + 1));
     if count == 0 { 0.0 } else { sum / f64::from(count) }

@@ -41,9 +41,9 @@ sums_of_a_head! {
         separator_mass,
         separator_self_mass,
         punctuation_mass,
-        /// Entropy of the text queries' rows, in nats.
+        /// Entropy of the attention rows of text queries, in nats.
         entropy,
-        /// Entropy of the first special token's row, in nats.
+        /// Entropy of the first special token's attention row, in nats.
         first_special_entropy,
         /// Largest weight of each text query's row, separators excluded.
         confidence,

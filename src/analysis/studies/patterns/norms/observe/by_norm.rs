@@ -93,7 +93,7 @@ fn mass(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     mass
 }
 
-/// Counts a query without norm-weighted shares, for each offset and each kind of sink that it sees.
+/// Counts a query without norm-weighted shares (all attended values are 0), for each offset and each kind of sink that it sees.
 fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
     let seen = roles.neighbours(query, REACH).flatten().filter(|&key| visibility.sees(query, key));
     seen.for_each(|key| sums.offset_silent[slot(query, key)] += 1.0);
