@@ -108,7 +108,7 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
     detectors().find(|detector| detector.gives(label))
 }
 
-/// Labels that the grid of a summary shows by this code.
+/// Lists the labels that the grid of a summary abbreviates by this code.
 pub fn labels_of_code(code: &str) -> Vec<String> {
     for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN), (REMOVED, REMOVED_SHOWN)] {
         if shown.contains(&code) {

@@ -151,7 +151,7 @@ pub struct Removed {
     pub alone: Vec<Change>,
     /// Sum of the changes in `alone`.
     pub sum: Change,
-    /// `together` minus `sum`.
+    /// Change when removed together minus the sum of the changes when removed alone.
     pub difference: Change,
     /// Change when all of `heads` but one are removed, for each head that is kept.
     pub all_but: Vec<Change>,

@@ -32,7 +32,7 @@ pub struct DirectResult {
     pub score: PartEffect,
     /// Sum of all direct effects: the logit difference, before any bound on the logits.
     pub sum: PartEffect,
-    /// Direct effect of the embeddings.
+    /// Direct effect of the input embeddings on the logit difference.
     pub embeddings: PartEffect,
     /// Direct effect of the biases of the final norm and of the prediction head.
     pub constants: PartEffect,

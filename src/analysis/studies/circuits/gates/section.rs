@@ -25,7 +25,7 @@ use crate::study::upstream::Obstacle;
 /// Largest relative rise of the loss at which heads count as doing the task together: 1 %, the smallest rise of `pruning`.
 pub const ALLOWED: f64 = 0.01;
 
-/// Gates of all heads, fitted together.
+/// Gates of all heads (0 to 1), fitted together for a low loss with few open gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatesResult {
     /// Replacement for a head whose gate is 0; null if nothing was scored.

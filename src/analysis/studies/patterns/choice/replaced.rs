@@ -19,7 +19,7 @@ pub struct ReplacedInputs {
 
 #[derive(Clone, Copy, Debug)]
 struct TokenPlaces {
-    /// Index of the part that is the token's mean.
+    /// Index of the part that is the mean input for tokens of its kind.
     base: usize,
     /// Indices of the parts of position and embedding, `[position, embedding]`; `None` for special tokens.
     of_text: Option<[usize; 2]>,

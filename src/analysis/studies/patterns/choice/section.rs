@@ -83,7 +83,7 @@ pub struct Rebuilt {
     pub special: Option<f64>,
     /// Share restored from the position.
     pub position: Option<f64>,
-    /// Share restored from the token.
+    /// Share of the distance restored from the token's embedding.
     pub token: Option<f64>,
     /// Share restored from position and token.
     pub position_token: Option<f64>,

@@ -40,7 +40,7 @@ pub struct FrequencyHeadSums {
     pub shift_rare: ExactSum,
     /// As `shifted`, for queries among the rarest tokens of the sentence.
     pub shifted_rare: u64,
-    /// Number of most attended tokens at each offset.
+    /// Number of queries whose most attended token is at each offset.
     pub argmax_profile: ProfileSums,
     /// Attention at each offset.
     pub mass_profile: ProfileSums,

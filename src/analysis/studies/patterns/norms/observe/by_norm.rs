@@ -20,7 +20,7 @@ pub struct NormBuffers {
     rows: Vec<f32>,
     /// Norm `|f_j|` of each key's projected value, padded with zeros to whole SIMD vectors, `[width]`.
     norms: Vec<f32>,
-    /// As `norms`, but 0 for non-text tokens, and padded before and after as `rows`.
+    /// Norm `|f_j|` of each text key's projected value and 0 of other keys, padded before and after as `rows`.
     text_norms: Vec<f32>,
     /// Prefix sums of the norms of text tokens, `[n + 1]`.
     before: Vec<f64>,
