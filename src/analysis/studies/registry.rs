@@ -1,4 +1,4 @@
-//! The table of all studies, and look-ups in it: labels, metrics, thresholds, terms and verdicts.
+//! Table of all studies, and look-ups in it: labels, metrics, thresholds, terms and verdicts.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
 use crate::system::errors::similar;
 
-/// Every study, in the order of reports, which orders metrics, labels with equal margins, sections and the summary.
+/// All studies, in the order of reports. The order holds for metrics, labels with equal margins, sections and the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::attention::Attention,
     &patterns::norms::Norms,
@@ -53,7 +53,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &replication::clark2019::Clark2019,
 ];
 
-/// The study that has this name now or had it in the previous version.
+/// Finds the study with this name, or with this name in the previous version.
 pub fn named(name: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().name == name || study.card().formerly == Some(name))
 }
@@ -67,14 +67,13 @@ pub fn in_two_stages() -> impl Iterator<Item = &'static str> {
     STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.follows)).map(|study| study.card().name)
 }
 
-/// The name of the study to which a command-line option belongs.
-/// Panics if the option belongs to no study.
+/// Name of the study to which a command-line option belongs. Panics if the option belongs to no study.
 pub fn with_option(option: &str) -> &'static str {
     let study = STUDIES.iter().find(|study| study.card().options.contains(&option));
     study.expect("an option of a study is on its card").card().name
 }
 
-/// The first study that removes heads and needs no predictions.
+/// Finds the first study that removes heads and needs no predictions.
 pub fn removing_without_loss() -> &'static dyn AnyStudy {
     let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
     let study = STUDIES.iter().copied().find(|study| study.card().removes_heads && !predicts(*study));
@@ -100,7 +99,7 @@ pub fn is_of_corpus(study: &dyn AnyStudy, has_task: bool) -> bool {
     study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus())
 }
 
-/// Every detector, in the order in which ties between labels are broken.
+/// Lists every detector of labels, in the order in which ties between labels are broken.
 pub fn detectors() -> impl Iterator<Item = &'static Detector> {
     STUDIES.iter().flat_map(|study| study.card().all_labels())
 }
@@ -109,7 +108,7 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
     detectors().find(|detector| detector.gives(label))
 }
 
-/// The labels that the grid of a summary shows by this code.
+/// Lists the labels that the grid of a summary abbreviates by this code.
 pub fn labels_of_code(code: &str) -> Vec<String> {
     for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN), (REMOVED, REMOVED_SHOWN)] {
         if shown.contains(&code) {
@@ -119,7 +118,7 @@ pub fn labels_of_code(code: &str) -> Vec<String> {
     detectors().filter_map(|detector| detector.label_of(code)).collect()
 }
 
-/// The default of every threshold.
+/// Policy with the default value of every threshold.
 pub fn default_policy() -> Policy {
     let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
     let of_all: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
@@ -127,8 +126,7 @@ pub fn default_policy() -> Policy {
     Policy::of(detectors().flat_map(thresholds).copied().chain(of_all).chain(of_input))
 }
 
-/// Number of labels of each detector of these studies, by the detector's name, zeros included.
-/// Panics if a label comes from another detector.
+/// Counts labels by the name of their detector in these studies, zeros included. Panics if a label comes from another detector.
 pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
     let families = studies.iter().flat_map(|study| study.card().all_labels());
     let mut counts: BTreeMap<String, u64> =
@@ -140,7 +138,7 @@ pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item =
     counts
 }
 
-/// The labels with their documentation.
+/// Lists all labels with their documentation.
 pub fn labels() -> impl Iterator<Item = Entry> {
     let of_detectors =
         detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
@@ -148,26 +146,26 @@ pub fn labels() -> impl Iterator<Item = Entry> {
     of_detectors.chain(of_none)
 }
 
-/// The metrics with their documentation.
+/// Lists all metrics with their documentation.
 pub fn metrics() -> impl Iterator<Item = Entry> {
     let metrics = STUDIES.iter().flat_map(|study| (study.card().metrics)());
     metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })
 }
 
-/// The documentation of a label or metric; `offset:-3` and `offset_mass.-1` find the entry for all offsets.
+/// Finds the documentation of a label or metric. `offset:-3` and `offset_mass.-1` find the entry for all offsets.
 pub fn find(name: &str) -> Option<Entry> {
     let family = detector_of(name)
         .map_or_else(|| name.split_once('.').map_or(name, |(metric, _)| metric), |detector| detector.explanation.name);
     labels().chain(metrics()).find(|entry| [name, family].contains(&entry.name()))
 }
 
-/// The glossary: terms other than labels, metrics and studies, in the order in which a summary uses them.
+/// Lists the glossary: terms other than labels, metrics and studies, in the order in which a summary uses them.
 pub fn terms() -> impl Iterator<Item = &'static Term> {
     let of_studies = STUDIES.iter().flat_map(|study| study.card().terms);
     TERMS.iter().chain(COMPARISON_TERMS).chain(of_studies)
 }
 
-/// The glossary term with this name or synonym.
+/// Finds the glossary term with this name or synonym.
 pub fn term(name: &str) -> Option<&'static Term> {
     terms().find(|term| term.name == name || term.also.contains(&name))
 }
@@ -176,19 +174,19 @@ pub fn threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
 }
 
-/// The rules of all verdicts under the default policy: labels first, then the other verdicts.
+/// Lists the rules of all verdicts under the default policy: labels first, then the other verdicts.
 pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     detectors().map(move |detector| VerdictRow::of_label(detector, &policy)).chain(verdicts_beside_labels())
 }
 
-/// The rules of the verdicts that are not labels, study by study.
+/// Lists the rules of the verdicts that are not labels, study by study.
 pub fn verdicts_beside_labels() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::of(rule, &policy))
 }
 
-/// The known name most like `name`, for "did you mean".
+/// Finds the known name most like `name`, for "did you mean".
 pub fn closest(name: &str) -> Option<&'static str> {
     let policy = default_policy();
     let names = labels().chain(metrics()).map(|entry| entry.name());
@@ -199,12 +197,12 @@ pub fn closest(name: &str) -> Option<&'static str> {
     similar::closest(name, names)
 }
 
-/// The label, or category of labels, most like `name`.
+/// Finds the label, or category of labels, most like `name`.
 pub fn closest_label(name: &str) -> Option<&'static str> {
     similar::closest(name, detectors().flat_map(|detector| [detector.explanation.name, detector.family()]))
 }
 
-/// The labels of a category, with their documentation: `sink` finds `sink:no-op` and others.
+/// Lists the labels of a category with their documentation: `sink` finds `sink:no-op` and others.
 pub fn of_family(name: &str) -> Vec<Entry> {
     let is_of_it = |entry: &Entry| entry.name().split_once(':').is_some_and(|(family, _)| family == name);
     labels().filter(is_of_it).collect()

@@ -1,4 +1,4 @@
-//! Loss of masked tokens and score of each task item, with all heads and without sets of heads.
+//! Loss of scored tokens (masked, replaced or next), and score of each task item, with all heads and without sets of heads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,21 +21,21 @@ use crate::studies::ablation::output_shifts::one_less_cosine;
 use crate::studies::ablation::removal::{EachHead, Loss, PerToken, Quantity, RemovalSums};
 use crate::study::show::wording::decimal;
 
-/// Summed losses of masked tokens: `-ln p` of the true token, in nats.
+/// Summed losses of scored tokens (masked, replaced or next): `-ln p` of the truth, in nats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
     pub tokens: u64,
-    /// Sentences with a scored token; each group of dependent sentences counts once.
+    /// Number of sentences with a scored token; each group of dependent sentences counts once.
     pub sentences: u64,
     pub whole: ExactSum,
-    /// `[variants]`
+    /// Summed loss of each ablation variant, `[variants]`.
     pub without: Vec<ExactSum>,
 }
 
 merge_fields!(Losses { tokens, sentences, whole, without });
 
 impl Losses {
-    /// The loss without any head, provided that the last variant removes all heads.
+    /// Summed loss without any head, provided that the last variant removes all heads.
     pub fn without_any(&self) -> f64 {
         self.without.last().expect("the last variant has no head").value()
     }
@@ -67,13 +67,13 @@ impl Loss for Losses {
 
 #[derive(Debug)]
 pub struct ScoredToken<T> {
-    /// The position whose logits predict the token.
+    /// Position whose logits predict the token.
     pub position: usize,
     pub truth: u32,
     pub of: T,
 }
 
-/// Scored masked tokens of a sequence, ascending by position, each with the value of `of` for its word.
+/// Lists the scored tokens of a sequence, ascending by position, each with the value of `of` for its word.
 pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
     scored_of(sequence, |word| Some(of(word)))
 }
@@ -116,10 +116,9 @@ impl Quantity for Losses {
     }
 }
 
-/// The items of a block by number.
+/// Task items of a block, by number.
 ///
-/// Items are kept one by one: the texts of an item may run in several packs, and only the total score tells whether the model is
-/// right.
+/// Items are kept separately: their texts may run in several packs, and only the total score tells whether the model is right.
 pub type Items = BTreeMap<u64, Item>;
 
 pub type TaskSums = RemovalSums<EachHead, Items>;
@@ -130,9 +129,9 @@ pub struct Item {
     /// Right answers, where items may share answers, each with the number of predictions for which it is right.
     pub truths: BTreeMap<u32, u64>,
     pub group: Option<String>,
-    /// `[1 + variants]`: with all heads, then without each set.
+    /// Score of the item with all heads, then in each ablation variant, `[1 + variants]`.
     scores: Vec<ExactSum>,
-    /// `[1 + variants]`: number of right class predictions; empty where the sign of the score decides.
+    /// Right class predictions with all heads, then in each variant, `[1 + variants]`; empty if the sign of the score decides.
     right: Vec<u64>,
     /// Embeddings of a triple's texts in the current run, until all three are complete.
     #[serde(skip)]
@@ -142,7 +141,7 @@ pub struct Item {
 merge_fields!(Item[is_first, truths, group] { scores, right });
 
 impl Item {
-    /// The score with all heads (`None`) or in an ablation variant.
+    /// Score of the item with all heads (`None`) or in an ablation variant.
     pub fn score(&self, variant: Option<usize>) -> f64 {
         self.scores[row(variant)].value()
     }
@@ -158,21 +157,21 @@ impl Item {
     }
 }
 
-/// The share of items that are right.
+/// Share of a task's predictions that are right, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RightShare {
-    /// The share; null where there is no item.
+    /// Share of right predictions; null if there is no item.
     #[schemars(range(min = 0, max = 1))]
     pub share: Option<f64>,
-    /// The 95 % interval, over sampling units; where all or none are right, the exact interval of Clopper & Pearson (1934).
+    /// 95 % interval over sampling units; if all or no predictions are right, the exact one of Clopper & Pearson (1934).
     pub ci95: Option<Interval>,
 }
 
 impl RightShare {
-    /// A share, if it is finite, with its interval from a jackknife over blocks; `units` is the number of sampling units.
+    /// Takes a share, if it is finite, with its jackknife over blocks; `units` is the number of sampling units.
     ///
-    /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper & Pearson 1934):
-    /// `[0, 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`.
+    /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper & Pearson 1934): `[0,
+    /// 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`.
     pub fn new(share: f64, blocks: Jackknife, units: u64) -> Self {
         // Every block counts at least one unit, even where a condition has none in it.
         let units = units.max(blocks.blocks() as u64).max(1);
@@ -186,7 +185,7 @@ impl RightShare {
     }
 }
 
-/// `83.1 % [79.5, 86.2]`
+/// Formats the share and its 95 % interval in per cent: `83.1 % [79.5, 86.2]`.
 impl fmt::Display for RightShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(share) = self.share else { return f.write_str("-") };
@@ -316,7 +315,7 @@ impl Loss for Items {
     }
 }
 
-/// Embedding of a text, pooled from its last hidden states; `text` has the places of its non-special tokens.
+/// Embedding of a text, pooled from its last hidden states; `text` lists the positions of its non-special tokens.
 fn pooled(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
     let row = |place: usize| states.row(place).iter().copied().map(f64::from);
     let folded = |places: &mut dyn Iterator<Item = usize>, fold: fn(f64, f64) -> f64| {

@@ -10,7 +10,7 @@ use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::studies::ablation::removal::{PerToken, Quantity};
 
-/// Summed `1 - cos` between vectors with all heads and vectors without some heads.
+/// Sum of `1 - cos` between vectors with all heads and vectors without some heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShiftSum {
     pub sum: ExactSum,
@@ -31,7 +31,7 @@ merge_fields!(ShiftSum { sum, vectors });
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputShifts {
     pub output: ShiftSum,
-    /// Shifts of the mean of each sentence's last hidden states, special tokens included.
+    /// Shift of the mean of each sentence's last hidden states, special tokens included.
     pub pooled: ShiftSum,
 }
 
@@ -40,11 +40,11 @@ merge_fields!(OutputShifts { output, pooled });
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputShiftTotals {
     pub tokens: u64,
-    /// Sequences with a text token.
+    /// Number of sequences with a text token.
     pub sequences: u64,
     /// As `sequences`, but each group of dependent sentences counts once.
     pub sentences: u64,
-    /// `[variants]`
+    /// Shifts of each ablation variant, `[variants]`.
     pub without: Vec<OutputShifts>,
 }
 
@@ -123,7 +123,7 @@ impl States {
         Self { text: text.iter().flat_map(|&token| states.row(token)).copied().map(f64::from).collect(), pooled }
     }
 
-    /// Shifts from the states with all heads (`whole`); `width` is the width of a hidden state.
+    /// Shifts from the hidden states with all heads (`whole`); `width` is the width of a hidden state.
     pub fn shifts(&self, whole: &Self, width: usize) -> OutputShifts {
         let mut shifts = OutputShifts::default();
         let pairs = whole.text.chunks_exact(width).zip(self.text.chunks_exact(width));

@@ -1,4 +1,4 @@
-//! Sums with all heads and without sets of heads, by block.
+//! Sums over sequences with all attention heads and without sets of heads, per jackknife block.
 
 use std::fmt::Debug;
 
@@ -28,11 +28,11 @@ use crate::system::counted::counted;
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
-    /// Whether all sets are valid for this grid: sums read from a file are untrusted.
+    /// Whether all head sets are valid for a model's grid of heads. Sums read from a file are untrusted.
     fn fit(&self, grid: HeadGrid) -> bool;
 }
 
-/// Each head by itself, layer by layer, then all heads together.
+/// Removal of each attention head alone, layer by layer, then of all heads together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EachHead;
 
@@ -49,21 +49,21 @@ impl Removals for EachHead {
 pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
     type State: Send + Sync;
 
-    /// Activations that the quantity reads, in a pass under these conditions.
+    /// Activations that the quantity reads in a pass; by default the logits.
     fn needs(_: &Conditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
-    /// Empty sums for the run with all heads and for this many variants.
+    /// Creates empty sums for the run with all heads and for this many ablation variants.
     fn new(variants: usize) -> Self;
 
-    /// Counts a sequence; `None` if it has nothing to measure.
+    /// Counts a sequence and returns the state of its runs. `None` if the sequence has nothing to measure.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State>;
 
     /// Adds the logits at a position, from the run with all heads (`None`) or an ablation variant.
     fn logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
 
-    /// Adds the last hidden states, from the run with all heads (`None`) or an ablation variant.
+    /// Adds the hidden states of the last layer, from the run with all heads (`None`) or an ablation variant.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
     fn fits(&self, variants: usize) -> bool;
@@ -72,29 +72,29 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
 pub trait PerToken {
     fn tokens(&self) -> u64;
 
-    /// Change of the quantity in an ablation variant, summed over tokens.
+    /// Change from the run with all heads to an ablation variant (rise of the loss, or shift of the output), summed over tokens.
     fn change(&self, variant: usize) -> f64;
 }
 
 pub trait Loss: Quantity + PerToken {
-    /// Number of sentences with a scored token, or of sampling units of items.
+    /// Number of sampling units: sentences with a scored token, or units of a task's items.
     fn units(&self) -> u64;
 
-    /// Summed loss with all heads (`None`) or in an ablation variant, in nats (cosines for triples).
+    /// Loss summed over tokens or items, with all heads (`None`) or in an ablation variant. In nats, or cosines for triples.
     fn loss(&self, variant: Option<usize>) -> f64;
 
-    /// Number of right predictions of items, with all heads (`None`) or in an ablation variant; 0 for tokens.
+    /// Number of correct predictions of task items, with all heads (`None`) or in an ablation variant; 0 for losses of tokens.
     fn right(&self, _variant: Option<usize>) -> f64 {
         0.0
     }
 
-    /// Number of predictions of items; 0 for tokens.
+    /// Number of predictions of task items; 0 for losses of tokens.
     fn predictions(&self) -> f64 {
         0.0
     }
 }
 
-/// Phrase with the numbers of scored tokens and sentences, or of items and sampling units.
+/// Writes the numbers of scored tokens and sentences, or of task items and sampling units, for the summary.
 pub fn scored([count, units]: [u64; 2], objective: Option<Objective>, task: Option<TaskKind>, read: Context) -> String {
     if task.is_some() {
         return format!("{} of {} of the task", counted(count, "item"), counted(units, "unit"));
@@ -109,9 +109,9 @@ pub struct RemovalSums<R, Q> {
     grid: HeadGrid,
     variants: Vec<HeadSet>,
     pub conditions: Conditions,
-    /// Places of the heads that are removed one by one; `None` if all heads are.
+    /// Indices of the heads that are removed one at a time (`layer * heads + head`); `None` if every head is.
     chosen: Option<Vec<usize>>,
-    /// Constants that replace removed heads, `[heads, head_dim]`; `None` for other kinds of ablation.
+    /// Constant that replaces each removed head, `[layers * heads, head_dim]`; `None` for other kinds of ablation.
     pub constants: Option<Vec<Vec<f32>>>,
     pub blocks: Blocks<Q>,
 }
@@ -127,7 +127,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.grid.count()
     }
 
-    /// Whether a pass that removes heads one by one removes the head at this place.
+    /// Whether the head with this index is among those removed one at a time.
     pub fn measures(&self, place: usize) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
@@ -136,8 +136,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.blocks.each(part)
     }
 
-    /// The place of the variant without these heads.
-    /// Panics if no variant removes exactly these heads.
+    /// Index of the variant that removes exactly these heads. Panics if there is none.
     pub fn variant_without(&self, places: &[usize]) -> usize {
         let heads = heads_at(self.grid, places);
         self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
@@ -145,7 +144,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
 }
 
 impl<Q: Quantity> RemovalSums<EachHead, Q> {
-    /// Estimates of the metrics, by their cells. If every head was removed alone, `metric` also gets its `effect` by block.
+    /// Estimates every metric from values per block. If every head was removed alone, `metric` also gets `effect` per block.
     pub fn estimates(
         &self,
         columns: &[Column],
@@ -167,7 +166,7 @@ impl<Q: Quantity> RemovalSums<EachHead, Q> {
         estimates.with_blocks(metric, ByBlock::new(self.heads(), numerator, denominator))
     }
 
-    /// Heads ranked by rising effect on the even blocks; empty unless every head was removed alone.
+    /// Ranks heads by rising effect over the even-numbered blocks. Empty unless every head was removed alone.
     pub fn rankings(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
         let even = &self.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head)).value().filter(|_| self.measures(head));
@@ -179,7 +178,7 @@ impl<Q: Quantity> RemovalSums<EachHead, Q> {
 #[derive(Debug)]
 pub struct RemovalState<S> {
     block: usize,
-    /// The current variant; `None` in the baseline run with all heads.
+    /// Index of the ablation variant that is running; `None` in the baseline run with all heads.
     variant: Option<usize>,
     seen: S,
 }

@@ -11,13 +11,13 @@ use crate::study::show::figure::{Chart, Forest, ForestRow, Mark};
 use crate::study::{Estimates, EstimationContext, Policy};
 use crate::system::counted::{counted, plural};
 
-/// Verdict on removing a head. `negligible` is a separate field, for an effect can be both significant and negligible.
+/// Verdict on removing a head. `negligible` is also a separate field: an effect can be both significant and negligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The loss rises: `q` is at most `settings.policy.label_q`.
+    /// The loss rises without the head: `q` is at most `settings.policy.label_q`.
     Helpful,
-    /// The loss falls: `q` is at most `settings.policy.label_q`.
+    /// The loss falls without the head: `q` is at most `settings.policy.label_q`.
     Harmful,
     /// Neither a rise nor a fall is significant, and the effect is shown to be negligible.
     Negligible,
@@ -25,55 +25,55 @@ pub enum Verdict {
     Undecided,
 }
 
-/// How many heads have each verdict.
+/// Number of heads with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdicts {
-    /// Heads that are helpful.
+    /// Number of helpful heads.
     pub helpful: u64,
-    /// Heads that are harmful.
+    /// Number of harmful heads.
     pub harmful: u64,
-    /// Heads that are negligible.
+    /// Number of heads whose verdict is negligible.
     pub negligible: u64,
-    /// Heads that are undecided.
+    /// Number of undecided heads.
     pub undecided: u64,
-    /// Heads among the helpful and the harmful ones that are negligible as well.
+    /// Number of helpful or harmful heads whose effect is negligible as well.
     #[serde(default)]
     pub also_negligible: u64,
 }
 
-/// The effect of one head.
+/// Effect of removing one head on the loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadEffect {
-    /// The head.
+    /// Head that is removed.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The loss without the head less that with it, per scored token, or per item of a task, in nats.
+    /// Loss without the head minus loss with it, per scored token or task item, in nats.
     pub effect: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `effect`.
     pub ci95: Option<Interval>,
-    /// The two-sided p-value of the block test against 0; null where there is no standard error.
+    /// Two-sided p-value of the block test of `effect` against 0; null if there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// `p` corrected by Benjamini & Hochberg for all heads.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// The p-value of the equivalence test (TOST): the larger of the two one-sided p-values against the ends of the band; null
-    /// where there is no standard error.
+    /// p-value of the equivalence test (TOST): the larger p-value against either end of the band. Null without a standard error.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p_negligible: Option<f64>,
-    /// Twice `p_negligible`, corrected by Benjamini & Hochberg for all heads with an effect within the band; null for others.
+    /// q-value: twice `p_negligible`, corrected by Benjamini & Hochberg for all heads with an effect within the band; null for
+    /// other heads.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q_negligible: Option<f64>,
-    /// Verdict on removing the head; null where the head was not removed by itself (`settings.ablation.effect_of`), or the task
-    /// allows no verdict.
+    /// Verdict on removing the head. Null if not removed alone (`settings.ablation.effect_of`), or if the task allows none.
     pub verdict: Option<Verdict>,
     /// Whether the effect is negligible: `q_negligible` is at most `settings.policy.label_q`. Helpful and harmful heads can be
     /// negligible.
     #[serde(default)]
     pub negligible: bool,
-    /// Whether the run removed the head (`--remove`): every loss is without it, its effect is 0, and no test is about it.
+    /// Whether the head is removed throughout the run (`--remove`). Every loss is then without it, its effect is 0, and it is not
+    /// tested.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
 }
@@ -105,8 +105,7 @@ pub fn head_effects(
     heads
 }
 
-/// Sets the q-values of two families of tests: difference from 0, over all heads, and equivalence, over heads with an effect in
-/// the band.
+/// Sets the q-values of two groups of tests: difference from 0, over all heads, and equivalence, over heads within the band.
 fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
     let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
     heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
@@ -115,7 +114,7 @@ fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
     heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
 }
 
-/// Sets the verdict of each head that was removed by itself, and counts the verdicts. No test is significant unless `enough`.
+/// Sets the verdict of each head that was removed alone, and counts the verdicts. Without `enough` data no test is significant.
 pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bool, policy: &Policy) -> Verdicts {
     let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
     let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
@@ -137,7 +136,7 @@ pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bo
 }
 
 impl HeadEffect {
-    /// The effect of removing the head by itself; `None` if the head was not removed by itself, or is absent from the whole run.
+    /// Effect of removing the head alone. `None` if it was not removed alone, or is removed throughout the run.
     pub fn of_its_own(&self) -> Option<f64> {
         self.effect.filter(|_| !self.removed)
     }
@@ -153,7 +152,7 @@ pub fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The heads that were removed by themselves, with their effects, the largest first.
+/// Lists the heads that were removed alone with their effects, the largest first.
 pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
     let mut order: Vec<_> = heads.iter().filter_map(|head| Some((of(head).of_its_own()?, head))).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -163,7 +162,7 @@ pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> 
 /// Number of heads that a forest plot shows at each end of the ranking.
 const DRAWN: usize = 12;
 
-/// Forest plot of ranked heads, and a sentence on the number of heads left out in the middle.
+/// Draws ranked heads as a forest plot, and writes how many heads in the middle are left out.
 pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     let row = |head: &HeadEffect| ForestRow {
         name: head.place.to_string(),
@@ -180,7 +179,7 @@ pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     (Chart::Forest(Forest::around_zero(scale, ["effect"], rows)), left_out)
 }
 
-/// At most `2 * each` rows: longer lists keep `each` rows at the beginning and `each - 1` at the end, around a row that counts the others.
+/// Shortens a table to `2 * each` rows: the first `each`, a row that counts the omitted ones, and the last `each - 1`.
 pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String>> {
     if rows.len() > 2 * each {
         let last = rows.len() + 1 - each;

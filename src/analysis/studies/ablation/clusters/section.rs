@@ -1,4 +1,4 @@
-//! The sections `cluster_effect` and `cluster_shift` of the report.
+//! Report sections `cluster_effect` and `cluster_shift`: loss and output without clusters of similar heads.
 
 use std::fmt::{self, Write};
 
@@ -24,88 +24,89 @@ use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, 
 use crate::study::{EstimationContext, Policy, Summary};
 use crate::system::counted::counted;
 
-/// Loss without clusters of heads that look alike, in nats a masked token.
+/// Rise of the loss without clusters of similar heads, in nats per scored token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
-    /// Sentences with a scored token.
+    /// Number of sentences with a scored token.
     pub sentences: u64,
-    /// The task that the losses are of; null where nothing was predicted.
+    /// Prediction objective whose loss is measured; null if nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// The kind of the items, where the losses are of a task of the user's own: an item is a token of it, a unit a sentence.
+    /// Kind of items, if the loss is of a user's task. Then `masked_tokens` counts items, and `sentences` counts sampling units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskKind")]
     pub task: Option<TaskKind>,
-    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
+    /// Number of scored tokens: masked tokens, all text tokens for a discriminator, or all but the first for a decoder.
     pub masked_tokens: u64,
-    /// The change of the loss that is negligible, as in `effect`; null where nothing was removed.
+    /// Largest change of the loss that counts as negligible, as in `effect`; null if nothing was removed.
     pub band: Option<f64>,
-    /// The clusters, by their first heads.
+    /// Results for each cluster, in order of their first heads.
     pub clusters: Vec<ClusterEffects>,
 }
 
-/// Loss without one cluster.
+/// Rise of the loss without one cluster of similar heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterEffects {
-    /// The rises of the loss.
+    /// Rises of the loss.
     #[serde(flatten)]
     pub removed: Removed,
-    /// How the share of a task that is right changes without all of its heads; absent of losses of tokens.
+    /// Change of the task's share right when all heads of the cluster are removed; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Change")]
     pub right: Option<Change>,
-    /// The two-sided p-value of the block test of `difference` against 0.
+    /// Two-sided p-value of the block test of `difference` against 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// That, corrected by Benjamini & Hochberg for all clusters.
+    /// `p` corrected by Benjamini & Hochberg for all clusters.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether its heads stand in for each other.
+    /// Whether the heads of the cluster stand in for each other.
     pub verdict: Interplay,
-    /// The p-value of the loss without all but one of them being within the band: the largest of those of each head kept.
+    /// p-value that one head suffices (intersection–union test): the largest equivalence p-value over the heads that can be kept.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p_one_will_do: Option<f64>,
-    /// Twice that, corrected by Benjamini & Hochberg for all clusters whose changes without all but one are within the band;
-    /// null for the others.
+    /// q-value: twice `p_one_will_do`, corrected by Benjamini & Hochberg for all clusters whose changes without all but one head
+    /// are within the band. Null for other clusters.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q_one_will_do: Option<f64>,
-    /// Whether one of them will do, whichever is kept: `q_one_will_do` is at most `settings.policy.label_q`.
+    /// Whether one head of the cluster suffices, whichever is kept: `q_one_will_do` is at most `settings.policy.label_q`.
     pub one_will_do: bool,
-    /// Random sets of as many heads of the same layers, none of them the cluster.
+    /// Random sets for comparison, with as many heads per layer; none is the cluster itself.
     #[serde(default)]
     pub random_sets: Vec<RandomSet>,
-    /// The number of those of which one would do.
+    /// Number of `random_sets` in which one head would suffice.
     #[serde(default)]
     pub random_sets_of_which_one_would_do: u64,
 }
 
-/// A random set of heads in the place of a cluster.
+/// Random set of heads that is tested in place of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RandomSet {
-    /// The heads, layer by layer.
+    /// Heads of the set, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// As `p_one_will_do` of the cluster.
+    /// p-value that one head of the set suffices, as `p_one_will_do` of the cluster.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// As `q_one_will_do` of the cluster, if this set were in its place.
+    /// q-value that one head of the set suffices, as `q_one_will_do`, with the set in place of the cluster.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
-/// Whether the heads of a cluster stand in for each other.
+/// Verdict on whether the heads of a cluster stand in for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interplay {
-    /// More is lost without all of them than without each by itself, added up: the difference is above 0, and `q` at most
+    /// Removing all heads together costs more than the sum of their removals: `difference` is above 0, and `q` at most
     /// `settings.policy.label_q`.
     StandIn,
-    /// Less is lost.
+    /// Removing all heads together costs less than the sum of their removals: `difference` is below 0, and `q` at most
+    /// `settings.policy.label_q`.
     Share,
-    /// Neither is seen.
+    /// No significant difference between removing all heads together and the sum of their removals.
     NotSeen,
 }
 
@@ -119,42 +120,42 @@ impl Interplay {
     }
 }
 
-/// How far the output moves without clusters of heads that look alike, as 1 - cos.
+/// How far the output moves without clusters of similar heads, as `1 - cos`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputShifts {
-    /// Sentences with a token of text.
+    /// Number of sentences with a text token.
     pub sentences: u64,
-    /// Tokens of text.
+    /// Number of text tokens.
     pub tokens: u64,
-    /// The clusters, by their first heads.
+    /// Shifts for each cluster, in order of their first heads.
     pub clusters: Vec<Removed>,
 }
 
-/// A change with its interval.
+/// Change of a mean when heads are removed, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The change.
+    /// Signed change of the mean.
     pub value: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `value`.
     pub ci95: Option<Interval>,
 }
 
-/// Changes without a cluster, without its heads one by one, and without all but one of them.
+/// Changes when a cluster is removed, when each of its heads is removed, and when all but one are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
-    /// The heads, layer by layer.
+    /// Heads of the cluster, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// Without all of them.
+    /// Change when all of `heads` are removed together.
     pub together: Change,
-    /// Without each of them alone.
+    /// Change when each of `heads` is removed alone.
     pub alone: Vec<Change>,
-    /// The sum of those.
+    /// Sum of the changes in `alone`.
     pub sum: Change,
-    /// The first less that.
+    /// Change when removed together minus the sum of the changes when removed alone.
     pub difference: Change,
-    /// Without all but each of them, which is kept.
+    /// Change when all of `heads` but one are removed, for each head that is kept.
     pub all_but: Vec<Change>,
-    /// The mean of those: which one is kept is not chosen.
+    /// Mean of `all_but`, so that the head that is kept is not chosen.
     pub all_but_one: Change,
 }
 
@@ -186,15 +187,15 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         Change { value: mean.all(), ci95: mean.interval() }
     }
 
-    /// The change without all of these heads less the sum of those without each.
+    /// Change without all of these heads, minus the sum of the changes without each, per block.
     fn difference(&self, places: &[usize]) -> PerBlock {
         let together = self.without(places);
         let alone: Vec<PerBlock> = places.iter().map(|&place| self.without(&[place])).collect();
         std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
     }
 
-    /// The p-value of one of these heads being enough, whichever is kept; then the same if all estimates are within the
-    /// band: others are no part of the correction.
+    /// Returns the p-value that one head suffices, whichever is kept, and the p-value to be corrected. The second is `None`
+    /// unless all estimates are within the band.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> = self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
@@ -312,7 +313,7 @@ impl OutputShifts {
     }
 }
 
-/// The columns that may go where there is no room: the sum, and the effect together.
+/// Indices of the table columns that are dropped when the table is too wide, first to last: sum of each, together.
 const MAY_GO: &[usize] = &[2, 1];
 
 fn table<'a, const N: usize>(

@@ -17,13 +17,13 @@ pub type ClusterItems = RemovalSums<Clusters, Items>;
 
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
-/// Random sets per cluster: at a chance rate of one in twenty, one of them is expected to pass.
+/// Number of random sets per cluster. At a chance rate of one in twenty, one of them is expected to pass.
 const RANDOM_SETS: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
     pub clusters: Vec<Vec<usize>>,
-    /// Random sets for comparison with each cluster, `[clusters][sets]`.
+    /// Random sets of head indices for comparison with each cluster, `[clusters][sets]`.
     pub random_sets: Vec<Vec<Vec<usize>>>,
 }
 
@@ -32,7 +32,7 @@ impl Clusters {
         Self { clusters: clusters.to_vec(), random_sets: vec![Vec::new(); clusters.len()] }
     }
 
-    /// Clusters with random sets of as many heads per layer. A cluster of all heads of its layers has no random sets.
+    /// Adds random sets with as many heads per layer to each cluster. A cluster of all heads of its layers gets none.
     pub fn with_random_sets(clusters: &[Vec<usize>], grid: HeadGrid) -> Self {
         let sets = |(number, cluster): (usize, &Vec<usize>)| {
             let others = (0..).map(|seed| random_set(cluster, number, seed, grid)).filter(|set| set != cluster);
@@ -44,7 +44,7 @@ impl Clusters {
     }
 }
 
-/// Random set with as many heads per layer as the cluster, ascending: the heads with the lowest SHA-256
+/// Draws a random set with as many heads per layer as the cluster, ascending: the heads with the lowest SHA-256
 /// (docs/methodology/similarity.md).
 fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> Vec<usize> {
     let hash = |place: &usize| Sha256::digest(format!("headscope/clusters/{seed}/{number}/{place}"));
@@ -65,7 +65,8 @@ pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
 }
 
 impl Removals for Clusters {
-    /// Each cluster, each of its heads, all but one head of each cluster or random set, and all heads; empty without clusters.
+    /// Sets to remove: each cluster, its single heads, all but one head of a cluster or random set, and all heads; none without
+    /// clusters.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| all_but(set, kept)).collect::<Vec<_>>();
         let of_cluster = |cluster: &Vec<usize>| {

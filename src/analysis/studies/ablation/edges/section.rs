@@ -1,4 +1,4 @@
-//! The section `edges` of the report: the shifts of all edges, the strongest of them, chains, and what an untrained model has.
+//! Report section `edges`: shifts of all edges, strongest edges, chains of edges, and edges of an untrained model.
 
 use std::collections::BTreeMap;
 
@@ -19,53 +19,50 @@ const LISTED: usize = 20;
 /// How far the attention of later heads shifts when an earlier head is removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EdgesReport {
-    /// The replacement of removed heads.
+    /// Replacement for removed heads.
     pub removal: Option<Replacement>,
-    /// Sentences with a token of text; none of a model of one layer.
+    /// Number of sentences with a text token; 0 for a model of one layer.
     pub sentences: u64,
-    /// Tokens of text: the rows of attention that were compared.
+    /// Number of text tokens, whose attention rows are compared.
     pub tokens: u64,
-    /// Pairs of a head, the source, and a head of a later layer, the target.
+    /// Number of edges: pairs of a head (source) and a head of a later layer (target).
     pub pairs: u64,
-    /// Those whose target's attention does not shift at all: they have no excess.
+    /// Number of edges whose target's attention does not shift at all; such edges have no excess.
     pub without_shift: u64,
-    /// Those that are above chance: a shift of at least 0.0001, and an excess above the percentile of `untrained` with a q of at
-    /// most `settings.policy.label_q`, in a sample that is large enough.
+    /// Number of edges above chance, in a large enough sample. Such an edge has a shift of at least 0.0001. Its excess is above
+    /// `untrained.percentile`, with a q of at most `settings.policy.label_q`.
     pub above: u64,
-    /// The edges of an untrained model.
+    /// Edges of an untrained model, which set the chance level.
     pub untrained: Untrained,
-    /// The shifts between each two layers.
+    /// Shifts between the heads of each two layers.
     pub layers: Vec<LayerPair>,
-    /// The edges of the largest excess, by the lower end of its interval, the largest first; at most twenty.
+    /// Edges of largest excess, by the lower end of its interval, the largest first; at most 20.
     pub strongest: Vec<Edge>,
-    /// The strongest edges of each head, layer by layer.
+    /// Strongest edges of each head, layer by layer.
     pub heads: Vec<HeadEdges>,
-    /// Paths of edges that are above, each of them the strongest downstream edge of its source and the strongest upstream
-    /// edge of its target; the longest first, then by their first heads.
+    /// Paths of edges above chance. Each edge is its source's strongest downstream edge and its target's strongest upstream edge.
+    /// Longest first, then by first head.
     pub chains: Vec<Vec<HeadPlace>>,
 }
 
-/// The shifts of the heads of one layer by removing those of an earlier one.
+/// Shifts of the heads of one layer when heads of an earlier layer are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerPair {
-    /// The layer of the sources, counted from 0.
+    /// Layer of the removed heads (sources), from 0.
     pub source: usize,
-    /// The layer of the targets.
+    /// Layer of the heads whose attention shifts (targets), from 0.
     pub target: usize,
-    /// `[sources, targets]`: the mean over tokens of text of the squared Hellinger distance of the target's attention with
-    /// the source and without.
+    /// `[sources, targets]`: squared Hellinger distance of the target's attention with and without the source, mean over tokens.
     #[schemars(schema_with = "shares")]
     pub shift: Vec<Vec<f64>>,
-    /// `[sources, targets]`: the same with everything between held, so that the source is missing in the residual stream alone;
-    /// empty where it was not measured.
+    /// `[sources, targets]`: as `shift`, with all parts between held at their baseline, so that only the residual stream lacks
+    /// the source. Empty if not measured.
     #[schemars(schema_with = "shares")]
     #[serde(default)]
     pub direct: Vec<Vec<f64>>,
-    /// `[sources, targets]`: `ln shift` less the mean of its row and of its column, plus the mean of all; null where the
-    /// shift is 0.
+    /// `[sources, targets]`: `ln shift` minus its row mean and its column mean, plus the overall mean; null if the shift is 0.
     pub excess: Vec<Vec<Option<f64>>>,
-    /// `[sources, targets]`: the q-value of the excess being above the percentile of the untrained model's; null where it is not,
-    /// and where the shift is below 0.0001.
+    /// `[sources, targets]`: q-value of an excess above `untrained.percentile`; null if not above, or for shifts below 0.0001.
     #[schemars(schema_with = "shares_or_null")]
     pub q: Vec<Vec<Option<f64>>>,
 }
@@ -183,69 +180,70 @@ impl LayerPair {
     }
 }
 
-/// One thing of each edge between two layers, `[sources, targets]`.
+/// Arranges one value per edge between two layers as `[sources, targets]`.
 fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 
 stored!(EdgesReport as edges);
 
-/// The least ratio of an edge that is drawn as direct. A shift is a squared distance: of two displacements at right angles, one by
-/// the residual stream and one through other blocks, the first is the larger one from a ratio of 1/2 on.
+/// Smallest ratio at which an edge is drawn as direct. A shift is a squared distance. If the displacements through the residual
+/// stream and through other blocks are orthogonal, the first is larger from a ratio of 1/2.
 pub const MOSTLY_DIRECT: f64 = 0.5;
 
-/// An edge: what removing one head does to the attention of a later one.
+/// Effect of removing one head on the attention of a later head.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Edge {
-    /// The head that is removed.
+    /// Head that is removed.
     pub source: HeadPlace,
-    /// The head whose attention shifts.
+    /// Head of a later layer, whose attention shifts.
     pub target: HeadPlace,
-    /// The shift.
+    /// Squared Hellinger distance between the target's attention with and without the source, mean over text tokens.
     #[schemars(range(min = 0, max = 1))]
     pub shift: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `shift`.
     pub shift_ci95: Option<Interval>,
-    /// The direct shift: with everything between held, so that only the residual stream lacks the source.
+    /// Direct shift: all parts between are held, so that only the residual stream lacks the source; null if not measured.
     #[schemars(range(min = 0, max = 1))]
     #[serde(default)]
     pub direct: Option<f64>,
-    /// The direct shift over the shift: above 1 where other paths oppose it; null where the shift is below 0.0001.
+    /// `direct` divided by `shift`: above 1 if other paths oppose the direct one; null if `shift` is below 0.0001.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub ratio: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `ratio`.
     #[serde(default)]
     pub ratio_ci95: Option<Interval>,
-    /// The excess.
+    /// Excess: `ln shift` beyond the averages of the source and of the target between their layers.
     pub excess: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `excess`.
     pub excess_ci95: Option<Interval>,
-    /// The one-sided p-value of the block test of the excess being above the percentile of the untrained model's; null where the
-    /// shift is below 0.0001.
+    /// One-sided p-value of the block test that `excess` is above `untrained.percentile`; null if `shift` is below 0.0001.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all edges whose excess is above that percentile; null for others.
+    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all edges whose excess is above `untrained.percentile`; null for
+    /// other edges.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether it is above chance: q is at most `settings.policy.label_q`, and the sample is large enough.
+    /// Whether the edge is above chance: `q` is at most `settings.policy.label_q`, and the sample is large enough.
     pub above: bool,
 }
 
-/// The strongest edges of one head, by the lower end of the interval of their excess.
+/// Strongest edges to and from one head, by the lower end of the interval of their excess.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadEdges {
-    /// The head.
+    /// Head that the edges belong to.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The strongest edge to it; null in the first layer, and where nothing shifts it.
+    /// Strongest edge to the head; null in the first layer, or if no removal shifts the head's attention.
     pub upstream: Option<Edge>,
-    /// The strongest edge from it; null in the last layer, and where it shifts nothing.
+    /// Strongest edge from the head; null in the last layer, or if removing the head shifts no attention.
     pub downstream: Option<Edge>,
 }
 
 impl Edge {
-    /// The lower end of the interval of the excess, which is certain: the excess would put edges of a few sentences first.
+    /// Lower end of the excess's interval, or the excess without one. The excess itself would rank edges of a few sentences
+    /// first.
     pub fn surely(&self) -> f64 {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
@@ -274,8 +272,8 @@ impl Edge {
     }
 }
 
-/// The chains of edges that are above chance, each of them the strongest downstream edge of its source and the
-/// strongest upstream edge of its target; no head is in two of them. The longest first, then by their first heads.
+/// Finds chains of edges above chance. Each edge is its source's strongest downstream edge and its target's strongest upstream
+/// edge. No head is in two chains. Longest first, then by first head.
 pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let upstream: BTreeMap<HeadPlace, HeadPlace> =
         heads.iter().filter_map(|head| Some((head.place, head.upstream?.source))).collect();
@@ -295,25 +293,25 @@ pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
 
 pub const SEED: u64 = 0;
 
-/// The share of the untrained model's edges that have a smaller excess than one that is called above.
+/// Share of the untrained model's edges whose excess is smaller than that of an edge above chance.
 const SHARE: f64 = 0.95;
 
-/// The largest excess over a product that is told in percent; the exponential of a larger one may be infinite.
+/// Largest excess over the product of averages that is written in per cent. The exponential of a larger one may be infinite.
 const MOST_PERCENT: f64 = 1000.0;
 
-/// The edges of an untrained model of the same shape, over the same sample.
+/// Edges of an untrained model of the same shape, over the same sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Untrained {
-    /// The seed of its weights.
+    /// Seed of the untrained model's weights.
     pub seed: u64,
-    /// Its edges with a shift.
+    /// Number of the untrained model's edges with a shift above 0.
     pub edges: u64,
-    /// The 95th percentile of their excesses, interpolated (type 7 of Hyndman & Fan 1996): the margin of the excess of every
-    /// edge. Null without any.
+    /// 95th percentile of the untrained model's excesses, interpolated (type 7 of Hyndman & Fan 1996): the margin for the excess
+    /// of every edge. Null if no edge has a shift.
     pub percentile: Option<f64>,
-    /// Those that are above by the rule for the edges of the model.
+    /// Number of the untrained model's edges above chance, by the rule for the trained model.
     pub above: u64,
-    /// The q-values of its edges that were tested, the smallest first.
+    /// q-values of the untrained model's tested edges, ascending.
     #[schemars(inner(range(min = 0, max = 1)))]
     pub q: Vec<f64>,
 }
@@ -354,7 +352,7 @@ impl Untrained {
     }
 }
 
-/// The percentile of ascending numbers, at least one, between two of them in proportion.
+/// 95th percentile of ascending numbers, interpolated linearly. There must be at least one number.
 fn percentile(ascending: &[f64]) -> f64 {
     let place = SHARE * (ascending.len() - 1) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]

@@ -27,9 +27,9 @@ use crate::system::parallel::in_parallel;
 pub struct Shifts {
     pub rows: u64,
     pub sentences: u64,
-    /// The shift of each edge, summed over the rows; empty without rows, to keep empty blocks small.
+    /// Shift of each edge (pair of heads), summed over attention rows; empty if the block has no rows, to keep it small.
     pub edges: Vec<ExactSum>,
-    /// The direct shift of each edge, summed over the rows; empty where it is not measured.
+    /// Direct shift of each edge (pair of heads), summed over attention rows; empty if not measured.
     pub direct: Vec<ExactSum>,
 }
 
@@ -94,12 +94,12 @@ pub struct EdgeState {
     roots: Roots,
 }
 
-/// A run over a sequence, with the place of the removed head.
+/// Run over a sequence, with the index of the removed head.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     Baseline,
     Without(usize),
-    /// Without the head in the residual stream alone: other heads and feed-forward blocks write their baseline outputs.
+    /// Run without the head in the residual stream alone: other heads and feed-forward blocks write their baseline outputs.
     Directly(usize),
 }
 
@@ -130,7 +130,7 @@ merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
 impl Sums for EdgeSums {
     type SequenceState = EdgeState;
 
-    /// One variant without each head; the last layer is left out, since no head follows it.
+    /// Asks for one variant without each head. Heads of the last layer are left out, since no head follows them.
     fn demands(&self) -> Demands {
         let HeadGrid { layers, heads } = self.grid;
         let removed = each_head(self.grid).take(layers.saturating_sub(1) * heads).collect();
@@ -177,7 +177,8 @@ impl Sums for EdgeSums {
     }
 }
 
-/// The edges of a model, in the order of every list of edges: by source layer, target layer, source head, target head.
+/// List of a model's edges, the pairs of a head and a head of a later layer. Edges are in order of source layer, target layer,
+/// source head, target head.
 #[derive(Clone, Copy, Debug)]
 pub struct Edges(pub HeadGrid);
 
@@ -191,7 +192,7 @@ impl Edges {
         (0..layers).flat_map(move |source| (source + 1..layers).map(move |target| (source, target)))
     }
 
-    /// Places of the edges between two layers, `[source heads, target heads]`.
+    /// Indices of the edges between two layers, in the order `[source heads, target heads]`.
     pub fn between(self, (source, target): (usize, usize)) -> Range<usize> {
         let first = self.before(source, target);
         first..first + self.0.heads * self.0.heads
@@ -215,12 +216,13 @@ impl Edges {
     }
 }
 
-/// Smallest shift that is tested: the square roots of a row move by 0.014 (Euclidean norm). Smaller shifts are negligible.
+/// Smallest shift that is tested: it moves the square roots of an attention row by 0.014 (Euclidean). Smaller ones are
+/// negligible.
 pub const LEAST_SHIFT: f64 = 1e-4;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeEstimate {
-    /// The mean squared Hellinger distance. Other fields are as in `Edge`: `excess` is `None` for a shift of 0, `direct` if not
+    /// Mean squared Hellinger distance. Other fields are as in `Edge`. `excess` is `None` for a shift of 0, `direct` if not
     /// measured, `ratio` and `p` for shifts below [`LEAST_SHIFT`].
     pub shift: f64,
     pub shift_ci95: Option<Interval>,
@@ -233,7 +235,7 @@ pub struct EdgeEstimate {
     pub q: Option<f64>,
 }
 
-/// The excess of every edge, in the order of [`Edges`]; empty if no sentence was seen.
+/// Excess of every edge, in the order of [`Edges`]; empty if no sentence was seen.
 pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
     let (edges, total) = (Edges(sums.grid), sums.blocks.total());
     let between = |layers| {
@@ -243,7 +245,7 @@ pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
     if total.rows == 0 { Vec::new() } else { edges.layers().flat_map(between).collect() }
 }
 
-/// Estimates of all edges, in the order of [`Edges`], with the excess tested against `margin`; empty if no sentence was seen.
+/// Estimates every edge, in the order of [`Edges`], and tests its excess against `margin`. Empty if no sentence was seen.
 pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContext) -> Vec<EdgeEstimate> {
     let total = sums.blocks.total();
     if total.rows == 0 {
@@ -258,7 +260,7 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
     found
 }
 
-/// Estimates of all edges between two layers; `first` is the index of the first edge.
+/// Estimates all edges between two layers; `first` is the index of the first edge.
 fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -> Vec<EdgeEstimate> {
     let heads = sums.grid.heads;
     let edges = || first..first + heads * heads;
@@ -292,7 +294,7 @@ fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -
     excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
 }
 
-/// The excess of each shift between the heads of two layers, `[sources, targets]`: `ln shift` less the row mean, less the column
+/// Excess of each shift between the heads of two layers, `[sources, targets]`: `ln shift` minus the row mean, minus the column
 /// mean, plus the overall mean. Without zeros, these are the residuals of an additive least-squares fit.
 ///
 /// A shift of 0 has no logarithm: it is left out of the means and has no excess.

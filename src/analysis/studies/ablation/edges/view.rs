@@ -1,4 +1,4 @@
-//! View of the section `edges`: lines of the summary, the figure, the cards of heads, the table.
+//! View of the report section `edges`: summary, figure, head cards and table.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -15,7 +15,7 @@ use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 10;
 
-/// The columns that may go where there is no room, the first of them first, and q last: the shift, the direct share, the excess.
+/// Indices of the table columns that are dropped when the table is too wide, first to last: shift, direct share, excess, q.
 const MAY_GO: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {

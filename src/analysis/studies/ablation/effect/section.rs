@@ -1,4 +1,4 @@
-//! The section `effect` of the report: what each head is worth, with a verdict, and for which relations.
+//! Report section `effect`: effect of each head on the loss, with a verdict, overall and per dependency relation.
 
 use std::fmt::{self, Write};
 
@@ -25,54 +25,55 @@ use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary, Table
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
-/// Effect of each head on the model's own task.
+/// Effect of removing each head on the loss of the model's training objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
-    /// The replacement of removed heads; null where nothing was scored.
+    /// Replacement for removed heads; null if nothing was scored.
     pub removal: Option<Replacement>,
-    /// The task that the losses are of; null where nothing was predicted.
+    /// Prediction objective whose loss is measured; null if nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// Sentences with a scored token.
+    /// Number of sentences with a scored token.
     pub sentences: u64,
-    /// Sentences of the sample without a token to score.
+    /// Number of sentences of the sample without a token to score.
     pub sentences_left_out: u64,
-    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
+    /// Number of scored tokens: masked tokens, all text tokens for a discriminator, or all but the first for a decoder.
     pub masked_tokens: u64,
-    /// The mean loss of such a token with all heads, in nats.
+    /// Mean loss of a scored token with all heads, in nats; null if nothing was scored.
     pub loss: Option<f64>,
-    /// The loss with all heads removed.
+    /// Mean loss of a scored token with all heads removed, in nats.
     pub loss_without_heads: Option<f64>,
-    /// A head is negligible whose effect is surely within this of 0, in nats: the smaller of one hundredth of what all heads
-    /// together are worth and half of an equal share of it.
+    /// Equivalence margin: a head is negligible if its effect is significantly within ± this of 0, in nats. It is the smaller of
+    /// 1 % of the effect of removing all heads and half of an equal share of that effect.
     pub band: Option<f64>,
-    /// Heads that the checkpoint lacks.
+    /// Number of heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
-    /// How many heads have each verdict.
+    /// Number of heads with each verdict.
     pub verdicts: Verdicts,
-    /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `loss_effect`.
+    /// Effect of each head, layer by layer; value, interval and standard error are its metric `loss_effect`.
     pub heads: Vec<HeadEffect>,
-    /// The effects on words of each relation, by its base name.
+    /// Effects on words with each dependency relation, sorted by its base name.
     pub relations: Vec<RelationEffects>,
 }
 
-/// The effects of all heads on the masked words of a relation.
+/// Effects of all heads on the masked words with one dependency relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationEffects {
-    /// Its base name.
+    /// Base name of the dependency relation.
     pub relation: String,
-    /// Masked tokens of words with this relation to their head, but for words that are always masked together with it.
+    /// Number of scored tokens of words with this relation to their syntactic head. Words that are always masked together with
+    /// their syntactic head are left out.
     pub masked_tokens: u64,
-    /// Sentences with any.
+    /// Number of sentences with a scored token of the relation.
     pub sentences: u64,
-    /// The mean loss with all heads.
+    /// Mean loss of the relation's scored tokens with all heads, in nats.
     pub loss: f64,
-    /// The loss with all heads removed.
+    /// Mean loss of the relation's scored tokens with all heads removed, in nats.
     pub loss_without_heads: f64,
-    /// The effect of each head, layer by layer; null where it was not removed by itself.
+    /// Effect of removing each head on the loss of the relation's tokens, layer by layer; null if the head was not removed alone.
     pub effects: Vec<Option<f64>>,
-    /// Their 95 % intervals; null where fewer than 10 blocks have such a word.
+    /// 95 % interval of each of `effects`; null if fewer than 10 blocks have a word with the relation.
     pub ci95: Vec<Option<Interval>>,
 }
 
@@ -193,7 +194,7 @@ pub struct RelationEffect<'a> {
 }
 
 impl RelationEffects {
-    /// The effects of all heads, which are `heads` in their order.
+    /// Lists the effect of each head on the relation; `heads` must be in the order of `effects`.
     pub fn of_heads<'a>(&'a self, heads: &'a [HeadEffect]) -> impl Iterator<Item = RelationEffect<'a>> {
         let effects = heads.iter().zip(&self.effects).zip(&self.ci95);
         effects.map(|((head, &effect), &ci95)| {

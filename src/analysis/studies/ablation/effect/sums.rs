@@ -1,4 +1,4 @@
-//! Losses of masked tokens with all heads and without each head, by block and token group, and their metrics.
+//! Losses of masked or next tokens with all heads and without each head, by block and token group, and their metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,7 +97,7 @@ pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(losses, head, cell))
 }
 
-/// The loss without a head less the loss with it, per masked token of a group; 0 for chance (`None`).
+/// Loss without a head minus loss with it, per scored token of a group; 0 for `None` (chance).
 pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
     let Some(losses) = losses.get(group) else { return Fraction::NONE };
     let more = head.map_or(0.0, |head| losses.change(head));
@@ -114,7 +114,8 @@ pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
     effect(losses, head, &TokenGroup::All)
 }
 
-/// A metric whose value depends on the losses of one or all blocks, a head's place (`None` for chance) and a key's place.
+/// Metric of losses of tokens. Its value depends on the losses of one or all blocks, the head's index (`None` for chance) and the
+/// key's index.
 type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[

@@ -1,4 +1,4 @@
-//! The section `gradient` of the report: what each head is worth to first order, and how far that is its effect.
+//! Report section `gradient`: first-order effect of each head, and its rank correlation with the effect of removal.
 
 use std::fmt::{self, Write};
 
@@ -23,61 +23,60 @@ use crate::system::counted::counted;
 
 const SHOWN: usize = 5;
 
-/// The metrics that derivatives are estimates of: the effect of removal on the loss of tokens, and of a task.
+/// Metrics that the derivatives approximate: effect of removing a head on the loss of tokens, and on the loss of a task.
 const EXACT: [&str; 2] = ["loss_effect", "task_effect"];
 
-/// First-order effect of each head on the model's own task.
+/// First-order effect of each head on the model's training objective or on a user's task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gradients {
-    /// The point that the gates of heads go towards; null where nothing was scored.
+    /// Output of a head whose gate is closed; null if nothing was scored.
     pub removal: Option<Replacement>,
-    /// The task that the losses are of; null where nothing was predicted.
+    /// Prediction objective whose loss is differentiated; null if nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// The kind of the items, where the losses are of a task of the user's own: an item is a token of it, a unit a sentence.
+    /// Kind of items, if the loss is of a user's task. Then `masked_tokens` counts items, and `sentences` counts sampling units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskKind")]
     pub task: Option<TaskKind>,
-    /// Sentences with a scored token.
+    /// Number of sentences with a scored token.
     pub sentences: u64,
-    /// Sentences of the sample without a token to score.
+    /// Number of sentences of the sample without a token to score.
     pub sentences_left_out: u64,
-    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
+    /// Number of scored tokens: masked tokens, all text tokens for a discriminator, or all but the first for a decoder.
     pub masked_tokens: u64,
-    /// The mean loss of such a token, in nats.
+    /// Mean loss of a scored token, in nats; null if nothing was scored.
     pub loss: Option<f64>,
-    /// Both measures of each head, layer by layer; their standard errors are those of the head's metrics of these names.
+    /// Importance and first-order effect of each head, layer by layer. Standard errors are in the head's metrics.
     pub heads: Vec<HeadGradient>,
-    /// How far the order of the heads by each measure is that by the effect of their removal; empty where that was not
-    /// measured.
+    /// Rank correlations, over heads, between metrics of derivatives and the effect of removal; empty if no effect was measured.
     pub rank_correlations: Vec<Agreement>,
-    /// Integrated gradients; absent unless they were asked for.
+    /// Integrated gradients; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integrated>,
 }
 
-/// Both measures of one head.
+/// Importance and first-order effect of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadGradient {
-    /// The head.
+    /// Head that the gate belongs to.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// `gradient_importance`, in nats.
+    /// Metric `gradient_importance` of the head, in nats.
     pub importance: Option<f64>,
-    /// `first_order_effect`, in nats.
+    /// Metric `first_order_effect` of the head, in nats.
     pub first_order_effect: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `first_order_effect`.
     pub first_order_ci95: Option<Interval>,
 }
 
-/// How far the order of the heads by one metric is that by another.
+/// Rank correlation, over heads, between a metric of derivatives and the effect of removal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Agreement {
-    /// The metric of derivatives.
+    /// Metric of derivatives.
     pub metric: String,
-    /// The metric that it is held against.
+    /// Metric of removal that `metric` is compared with.
     pub with: String,
-    /// Spearman's rank correlation over all heads, each metric over blocks of the other parity.
+    /// Spearman's rank correlation over all heads, with the two metrics estimated on blocks of opposite parity.
     #[serde(flatten)]
     pub correlation: RankCorrelation,
 }
@@ -197,38 +196,38 @@ impl Gradients {
     }
 }
 
-/// The share of the loss difference that the sum over heads may miss before the summary asks for more steps.
+/// Largest completeness error (1 %) before the summary asks for more integration steps.
 const MOST_MISSED: f64 = 0.01;
 
-/// Integrated gradients: the effect of each head where all of them come in together.
+/// Integrated gradients: effect of each head while the gates of all heads open together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Integrated {
-    /// Points of the path at which derivatives were taken.
+    /// Number of points on the path at which derivatives were taken.
     pub steps: u64,
-    /// The mean loss of a scored token without any head, in nats.
+    /// Mean loss of a scored token with all heads removed, in nats.
     pub loss_without_heads: f64,
-    /// The loss without any head less that with all: the limit of the metric's sum with many steps.
+    /// Loss without any head minus loss with all heads: the limit of `sum` for many steps.
     pub loss_difference: f64,
-    /// The sum of `integrated_gradient` over all heads.
+    /// Sum of `integrated_gradient` over all heads.
     pub sum: f64,
-    /// The completeness error: how far the sum is from the difference, as a share of its size; null if that is 0.
+    /// Completeness error: distance of `sum` from `loss_difference`, as a share of the latter's size; null if that is 0.
     #[schemars(range(min = 0))]
     pub completeness_error: Option<f64>,
-    /// Each head, layer by layer.
+    /// Integrated gradient of each head, layer by layer.
     pub heads: Vec<IntegratedHead>,
 }
 
 /// Integrated gradient of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntegratedHead {
-    /// The head.
+    /// Head that the gate belongs to.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// `integrated_gradient`, in nats.
+    /// Metric `integrated_gradient` of the head, in nats.
     pub integrated_gradient: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `integrated_gradient`.
     pub ci95: Option<Interval>,
-    /// The two-sided p-value of the block test of its being other than 0.
+    /// Two-sided p-value of the block test of `integrated_gradient` against 0.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// `p` corrected by Benjamini & Hochberg for all heads.

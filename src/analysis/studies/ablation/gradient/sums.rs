@@ -19,18 +19,18 @@ use crate::study::metrics::metric::{Fraction, HeadMetric};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
     pub tokens: u64,
-    /// Sequences with a scored token: one per sentence and masking phase.
+    /// Number of sequences with a scored token: one per sentence and masking phase.
     pub sequences: u64,
     pub sentences: u64,
     pub loss: ExactSum,
-    /// `[heads]`: absolute derivatives of each sequence's mean loss.
+    /// Absolute derivatives of each sequence's mean loss by the heads' gates, summed over sequences. `[heads]`
     pub sizes: Vec<ExactSum>,
-    /// `[heads]`: signed derivatives of each sequence's summed loss.
+    /// Signed derivatives of each sequence's summed loss by the heads' gates, summed over sequences. `[heads]`
     pub signed: Vec<ExactSum>,
-    /// Integration points on the path that opens all gates together, summed over sequences; 0 without a path.
+    /// Number of integration points on the path that opens all gates together, summed over sequences; 0 without a path.
     pub points: u64,
     pub closed_loss: ExactSum,
-    /// `[heads]`: derivatives of each sequence's summed loss, averaged along the path.
+    /// Derivatives of each sequence's summed loss by the heads' gates, averaged along the path. `[heads]`
     pub along_path: Vec<ExactSum>,
 }
 
@@ -40,7 +40,7 @@ impl Derivatives {
         Self { sizes: none(), signed: none(), along_path: none(), ..Self::default() }
     }
 
-    /// Masked tokens whose loss was integrated along the path: all tokens, or 0 without a path.
+    /// Number of scored tokens whose loss was integrated along the path: all tokens, or 0 without a path.
     pub fn tokens_on_path(&self) -> u64 {
         if self.points > 0 { self.tokens } else { 0 }
     }
@@ -170,17 +170,17 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
     }),
 ];
 
-/// Derivatives of an item's loss, which is minus its score, with respect to the gates.
+/// Derivatives of one task item's loss (minus its score) by the heads' gates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ItemGradient {
     is_first: bool,
-    /// Integration points on the path that opens all gates together; 0 without a path.
+    /// Number of integration points on the path that opens all gates together; 0 without a path.
     points: u64,
     loss: ExactSum,
-    /// `[heads]`
+    /// Derivative by each head's gate, all gates open, `[heads]`.
     gates: Vec<ExactSum>,
     closed_loss: ExactSum,
-    /// `[heads]`
+    /// Derivative by each head's gate, averaged along the path, `[heads]`.
     along_path: Vec<ExactSum>,
 }
 
@@ -200,7 +200,7 @@ impl TaskGradientSums {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(BTreeMap::new()) }
     }
 
-    /// The sums as [`GradientSums`]: each item counts as one token, each sampling unit as one sentence.
+    /// Converts to [`GradientSums`]: each item counts as one token, each sampling unit as one sentence.
     pub fn by_item(&self) -> GradientSums {
         let mut sums = GradientSums::new(self.grid);
         sums.conditions = self.conditions;
@@ -228,7 +228,7 @@ impl ItemGradient {
 }
 
 impl Sums for TaskGradientSums {
-    /// For a text of an item: its block, the item's number, and whether the item is the first of its sampling unit.
+    /// For a text of an item: block, item number, and whether the item is the first of its sampling unit.
     type SequenceState = (usize, u64, bool);
 
     fn demands(&self) -> Demands {

@@ -1,4 +1,4 @@
-//! The sections `in_context` and `in_context_effect`: the losses of both copies, and what each head has in their difference.
+//! Report sections `in_context` and `in_context_effect`: losses of both copies of random tokens, and each head's effect on them.
 
 use std::fmt::{self, Write};
 
@@ -19,27 +19,27 @@ use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
 use crate::system::counted::{counted, plural};
 
 #[expect(clippy::struct_field_names, reason = "the keys of the report")]
-/// The gain of a decoder from having read the same random tokens before.
+/// How much better a decoder predicts random tokens when it has read them before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gain {
-    /// Sequences of random tokens that come twice; 0 where the vocabulary has too few words or the model too few positions.
+    /// Number of sequences of random tokens that occur twice; 0 if the vocabulary or the number of positions is too small.
     pub sequences: u64,
-    /// Scored tokens of each copy: all but its first.
+    /// Number of scored tokens of each copy: all but its first.
     pub tokens: u64,
-    /// The loss of the first copy.
+    /// Loss of the first copy of the random tokens.
     pub first: NatsPerToken,
-    /// The loss of the second copy.
+    /// Loss of the second copy of the random tokens.
     pub second: NatsPerToken,
-    /// The gain, the loss of the first less that of the second; 0 if it makes no difference to have read the tokens before.
+    /// Loss of the first copy minus loss of the second; 0 if having read the tokens before makes no difference.
     pub gain: NatsPerToken,
 }
 
-/// A mean over the tokens of a copy.
+/// Mean over the scored tokens of a copy, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NatsPerToken {
-    /// The mean, nats a token; null where nothing was scored.
+    /// Mean in nats per token; null if nothing was scored.
     pub mean: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `mean`.
     pub ci95: Option<Interval>,
 }
 
@@ -74,7 +74,7 @@ impl Gain {
     }
 }
 
-/// `10.943 ±0.312`
+/// Formats the mean with half of its 95 % interval: `10.943 ±0.312`.
 impl fmt::Display for NatsPerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(mean) = self.mean else { return f.write_str("-") };
@@ -93,47 +93,47 @@ impl Section for Gain {
 
 const LISTED: usize = 8;
 
-/// The parts of heads in what a decoder gains from having read the same random tokens before.
+/// Part of each head in what a decoder gains from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GainEffects {
-    /// The replacement of removed heads; null where nothing was scored.
+    /// Replacement for removed heads; null if nothing was scored.
     pub removal: Option<Replacement>,
-    /// The losses with all heads removed.
+    /// Mean losses with all heads removed.
     pub without_heads: CopyLoss,
-    /// Each head, layer by layer.
+    /// Result for each head, layer by layer.
     pub heads: Vec<HeadInContext>,
 }
 
-/// The mean losses of the tokens of both copies, nats; null where nothing was scored.
+/// Mean losses over the tokens of both copies of random tokens, in nats; null if nothing was scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyLoss {
-    /// The loss of the first copy.
+    /// Mean loss of the first copy.
     pub first: Option<f64>,
-    /// The loss of the second copy.
+    /// Mean loss of the second copy.
     pub second: Option<f64>,
-    /// The first less the second.
+    /// `first` minus `second`.
     pub gain: Option<f64>,
 }
 
-/// A head that was removed.
+/// Effect of removing one head on the losses of repeated random tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadInContext {
-    /// The head.
+    /// Head that is removed.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Its metric `in_context_effect`: how much smaller the gain is without it, nats a token.
+    /// Metric `in_context_effect` of the head: how much smaller the gain is without it, in nats per token.
     pub effect: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `effect`.
     pub ci95: Option<Interval>,
-    /// Its metric `copy_effect`: how much more the second copy loses without it, nats a token.
+    /// Metric `copy_effect` of the head: how much the loss of the second copy rises without it, in nats per token.
     pub copy_effect: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `copy_effect`.
     pub copy_ci95: Option<Interval>,
-    /// The larger p-value of the block tests of both being above 0.
+    /// Larger of two p-values (intersection–union test): that `effect` is above 0, and that `copy_effect` is.
     pub p: Option<f64>,
-    /// The p-value corrected for all heads with both effects above 0; null for the others.
+    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all heads with both effects above 0; null for other heads.
     pub q: Option<f64>,
-    /// The losses without it.
+    /// Mean losses without the head.
     pub without: CopyLoss,
 }
 

@@ -41,7 +41,7 @@ impl CopySums {
 }
 
 impl Sums for CopySums {
-    /// The block, and the tokens that are scored.
+    /// Block of the sequence, and its scored tokens with the copy that each is in (0 or 1).
     type SequenceState = (usize, Vec<ScoredToken<usize>>);
 
     fn demands(&self) -> Demands {
@@ -66,7 +66,7 @@ impl Sums for CopySums {
 
 pub type RemovalCopySums = RemovalSums<EachHead, CopyLosses>;
 
-/// Losses of the first and the second copy. The first token of each copy is left out: the tokens before it differ.
+/// Losses of both copies of random tokens. The first token of each copy is left out: the tokens before it differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLosses {
     pub copies: [Losses; 2],
@@ -75,7 +75,7 @@ pub struct CopyLosses {
 merge_fields!(CopyLosses { copies });
 
 impl CopyLosses {
-    /// Summed loss of the first copy less the second copy's, in nats, with all heads (`None`) or in an ablation variant.
+    /// Loss of the first copy minus that of the second, in nats, with all heads (`None`) or in an ablation variant.
     pub fn gain(&self, variant: Option<usize>) -> f64 {
         let [first, second] = self.losses(variant);
         first - second
@@ -124,9 +124,9 @@ impl Quantity for CopyLosses {
 pub struct HeadCopies {
     pub queries: u64,
     pub sequences: u64,
-    /// Direct effect on the logit of the most attended token, less the mean effect over the other tokens of the copy.
+    /// Direct effect on the most attended token's logit minus the mean effect on the copy's other tokens, summed over queries.
     pub logit: ExactSum,
-    /// Share of the other tokens of the copy whose logit the head raises less, ties counting half.
+    /// Share of the copy's other tokens whose logit rises less than the most attended token's (ties: half), summed over queries.
     pub rank: ExactSum,
 }
 
@@ -136,7 +136,7 @@ merge_fields!(HeadCopies { queries, sequences, logit, rank });
 pub struct CopiesBlock {
     pub queries: u64,
     pub sequences: u64,
-    /// `[layers * heads]`
+    /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<HeadCopies>,
 }
 
@@ -202,11 +202,11 @@ impl CopyingSums {
 pub struct CopyingState {
     block: usize,
     copies: Copies,
-    /// Tokens whose direct effects are compared: the first copy, then the tokens between the copies.
+    /// Ids of the tokens whose direct effects are compared: the first copy, then the tokens between the copies.
     tokens: Vec<u32>,
-    /// Scored queries of each head of the current layer, each with the place of its most attended token in `tokens`.
+    /// Scored queries of each head in the current layer, as (query position, index of the most attended token in `tokens`).
     queries: BTreeMap<usize, Vec<(usize, usize)>>,
-    /// Head, query and effect, before division by the final norm's scale.
+    /// List of (head index, query position, direct effect before division by the final norm's scale).
     effects: Vec<(usize, usize, f64)>,
 }
 
@@ -278,7 +278,7 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
     COPYING_METRICS.iter().map(value).collect()
 }
 
-/// A metric of a head's sums: `value` is the numerator (the denominator is the number of queries), `chance` the chance level.
+/// Metric of a head's copying: `value` is the numerator, the number of queries the denominator, and `chance` the chance level.
 type CopyingMetric = Metric<fn(&HeadCopies) -> f64>;
 
 const DIRECT: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.pub); of induction heads on what they copy: Olsson et al. 2022 \

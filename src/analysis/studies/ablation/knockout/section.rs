@@ -1,4 +1,4 @@
-//! The section `knockout` of the report: each syntactic label put to the test.
+//! Report section `knockout`: whether the model uses the arcs that each syntactic label claims for an attention head.
 
 use std::fmt::{self, Write};
 
@@ -108,8 +108,8 @@ fn of_tested(used: usize, tested: usize) -> String {
     }
 }
 
-/// The columns that may go where there is no room, the first of them first, and q last: arcs, arcs and use off the best
-/// offset, direction, verdict, use.
+/// Indices of the table columns that are dropped when the table is too wide. The order is arcs, arcs off offset, use off offset,
+/// direction, used, use, q.
 const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {

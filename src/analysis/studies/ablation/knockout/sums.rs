@@ -1,5 +1,5 @@
-//! Losses of masked words in two runs. One keeps a head's attention to the word's partner, the other exchanges it with the
-//! head's attention to a word about as far away.
+//! Losses of masked words in two runs. One keeps an attention head's weight on the word's syntactic partner. The other swaps it
+//! with the weight on a word about as far away.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::study::upstream::ArcClaim;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
     pub arcs: u64,
-    /// Loss with the partner's weight kept, in nats, summed over the query words' tokens of all arcs.
+    /// Loss of the query words while the weights on their partners are kept, in nats, summed over the scored tokens of all arcs.
     pub kept: ExactSum,
     pub exchanged: ExactSum,
 }
@@ -33,7 +33,7 @@ merge_fields!(Losses { arcs, kept, exchanged });
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
-    /// Losses of arcs at the relation's best offset.
+    /// Losses over dependency arcs whose syntactic head is at the relation's best offset from the dependent.
     pub at_offset: Losses,
     pub off_offset: Losses,
 }
@@ -54,7 +54,7 @@ impl ClaimLosses {
     }
 }
 
-/// `[claims]`
+/// Losses over the arcs of each tested label, `[claims]`.
 pub type ByClaim = Vec<ClaimLosses>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl KnockoutSums {
         if arc.is_at_offset { at_offset } else { off_offset }
     }
 
-    /// Two runs for each arc: the partner's weight is kept, then exchanged.
+    /// Lists two patched runs per dependency arc: with the partner's weight kept, then swapped with another word's.
     pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
         for arc in &mut state.arcs {
@@ -113,19 +113,19 @@ pub struct KnockoutState {
     arcs: Vec<Arc>,
 }
 
-/// An arc that a label's claim covers, with its query word masked and its partner visible.
+/// Dependency arc that a label claims, with its query word masked or replaced and its partner visible.
 #[derive(Debug)]
 struct Arc {
     claim: usize,
     is_at_offset: bool,
     exchange: Exchange,
-    /// Attention rows of the query word, kept and exchanged; `None` until the head was observed.
+    /// Attention rows of the query word, `[partner kept, partner swapped]`; `None` until the attention head was observed.
     rows: Option<[AttentionRows; 2]>,
-    /// Scored positions of the query word, with the true tokens.
+    /// Position and true token id of each scored token of the query word.
     truths: Vec<(usize, u32)>,
 }
 
-/// The arcs of a tree that a claim covers: query word, partner, and whether the arc is at the relation's best offset.
+/// Lists the dependency arcs that a claim covers, as (query word, partner, whether the arc is at the relation's best offset).
 fn arcs_of<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item = (usize, usize, bool)> + 'a {
     tree.iter().enumerate().filter_map(|(dependent, arc)| {
         let TreeHead::Word(head) = arc.head else { return None };
@@ -202,14 +202,15 @@ impl Sums for KnockoutSums {
 pub struct Exchange {
     query: usize,
     partner: usize,
-    /// The first word whose distance from the query word is nearest to the partner's.
+    /// Word whose mass is swapped with the partner's: the first whose distance from the query word is nearest to the partner's.
     as_far: usize,
-    /// The other words that the query word sees, in rotation order: each takes the mass of the word before it.
+    /// Visible words other than query and partner, in rotation order: each takes the mass of the word before it.
     round: Vec<usize>,
 }
 
 impl Exchange {
-    /// The exchange for an arc; `seen` has the words visible to the query, ascending. `None` without the partner or a third word.
+    /// Plans the exchange for an arc; `seen` lists the visible words, ascending. `None` without the partner, or without a third
+    /// word.
     pub fn new(sentence: u64, query: usize, partner: usize, seen: &[usize]) -> Option<Self> {
         if !seen.contains(&partner) {
             return None;
@@ -221,9 +222,10 @@ impl Exchange {
         Some(Self { query, partner, as_far, round })
     }
 
-    /// Attention rows of the query word's tokens: with the partner's mass kept, then with it swapped.
+    /// Attention rows of the query word's tokens: `[partner's mass kept, partner's mass swapped]`.
     ///
-    /// A word's mass is spread evenly over its tokens. Special tokens and the query word keep their masses: a row keeps its sum.
+    /// The mass of a word is divided equally among its tokens. Special tokens and the query word keep theirs, so a row keeps its
+    /// sum.
     pub fn rows(&self, attention: AttentionView<'_>, words: &[Range<usize>]) -> [AttentionRows; 2] {
         let mut rows = [AttentionRows::new(), AttentionRows::new()];
         for token in words[self.query].clone() {

@@ -1,4 +1,4 @@
-//! The metrics and the section `output_shift` of the report: which heads the output moves most and least without.
+//! Metrics and report section `output_shift`: heads whose removal moves the output most and least.
 
 use std::fmt::{self, Write};
 
@@ -21,45 +21,45 @@ use crate::system::counted::counted;
 
 const LISTED: usize = 5;
 
-/// How far the output moves without heads.
+/// How far the last hidden states move when heads are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputShiftReport {
-    /// The replacement of removed heads.
+    /// Replacement for removed heads.
     pub removal: Option<Replacement>,
-    /// Sentences with a token of text.
+    /// Number of sentences with a text token.
     pub sentences: u64,
-    /// Tokens of text.
+    /// Number of text tokens.
     pub tokens: u64,
-    /// The shift with all heads removed, beside which that without one head is read.
+    /// Shift with all heads removed, for comparison with the shifts of single heads.
     pub without_heads: MovedBy,
-    /// The heads without which the last hidden states move most, by falling shift; at most five.
+    /// Heads whose removal moves the last hidden states most, by falling shift; at most five.
     pub most: Vec<HeadShift>,
-    /// The other heads without which they move least, by rising shift; at most five.
+    /// Heads whose removal moves the last hidden states least, by rising shift; at most five, none of them in `most`.
     pub least: Vec<HeadShift>,
 }
 
-/// A shift of tokens and of sentences, with their intervals.
+/// Shifts of single tokens and of sentence means when heads are removed, with their intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MovedBy {
-    /// The mean over tokens of text of `1 - cos` of the last hidden states with all heads and without.
+    /// Mean over text tokens of `1 - cos` between the last hidden states with all heads and without the removed ones.
     #[schemars(range(min = 0, max = 2))]
     pub output_shift: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `output_shift`.
     pub output_ci95: Option<Interval>,
-    /// The mean over sentences of `1 - cos` of the mean of the last hidden states.
+    /// Mean over sentences of `1 - cos` between the means of the last hidden states with all heads and without the removed ones.
     #[schemars(range(min = 0, max = 2))]
     pub pooled_shift: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `pooled_shift`.
     pub pooled_ci95: Option<Interval>,
 }
 
-/// The shift without one head; its values and intervals are the head's metrics `output_shift` and `pooled_shift`.
+/// Shift of the output when one head is removed; values and intervals are the metrics `output_shift` and `pooled_shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadShift {
-    /// The head.
+    /// Head that is removed.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// How far it moves the output.
+    /// Shift of the output without the head.
     #[serde(flatten)]
     pub moved: MovedBy,
 }

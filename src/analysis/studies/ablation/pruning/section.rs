@@ -1,5 +1,4 @@
-//! The section `pruning` of the report: the loss without more and more heads, and what negligible heads are worth
-//! together; and the orders in which heads go.
+//! Report section `pruning`: loss as more and more heads are removed, interaction of negligible heads, and orders of removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,110 +19,108 @@ use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
 use crate::study::{EstimationContext, Ranking};
 use crate::system::parallel::in_parallel;
 
-/// How much the loss rises when heads go.
+/// Rise of the loss as heads are removed one after another, in several orders.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curves {
-    /// Sentences with a scored token: those in blocks of odd number.
+    /// Number of sentences with a scored token, in odd-numbered blocks.
     pub sentences: u64,
-    /// The task that the losses are of; null where nothing was predicted.
+    /// Prediction objective whose loss is measured; null if nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// The kind of the items, where the losses are of a task of the user's own: an item is a token of it, a unit a sentence.
+    /// Kind of items, if the loss is of a user's task. Then `masked_tokens` counts items, and `sentences` counts sampling units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskKind")]
     pub task: Option<TaskKind>,
-    /// The replacement of a removed head; null in reports of 0.1.
+    /// Replacement for removed heads; null in reports of version 0.1.
     #[serde(default)]
     pub removal: Option<Replacement>,
-    /// The constant that replaces each head, layer by layer, with a value for each of its dimensions; absent for other kinds of
-    /// removal.
+    /// Constant that replaces each head, layer by layer, one value per head dimension; absent for other kinds of removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constants: Option<Vec<Vec<f32>>>,
-    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
+    /// Number of scored tokens: masked tokens, all text tokens for a discriminator, or all but the first for a decoder.
     pub masked_tokens: u64,
-    /// The mean loss of such a token with all heads, in nats.
+    /// Mean loss of a scored token with all heads, in nats; null if nothing was scored.
     pub loss: Option<f64>,
-    /// The loss without any head.
+    /// Mean loss of a scored token with all heads removed, in nats.
     #[serde(default)]
     pub loss_without_heads: Option<f64>,
-    /// The share of predictions of the task that are right with all heads; absent of losses of tokens.
+    /// Share of the task's predictions that are right with all heads; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RightShare")]
     pub right: Option<RightShare>,
-    /// One for each order: by effect and by what else heads are ranked by, chosen on the blocks of even number, and at
-    /// random.
+    /// Pruning curve of each order of removal. Orders are random, or chosen on the even-numbered blocks by `effect` and other
+    /// criteria.
     pub orders: Vec<Curve>,
-    /// Interaction of the heads that are called negligible; null where there are none.
+    /// Interaction of the heads with a negligible effect; null if there are none.
     pub interaction: Option<Interaction>,
-    /// How many heads share their keys and values, which go only with the last of them; absent where each head has its own.
+    /// Number of heads that share keys and values, which are pruned with the last of them; absent if each head has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub heads_per_key_value_group: Option<usize>,
-    /// Whether layers share their weights, so that a head goes in all layers that have it.
+    /// Whether layers share their weights, so that a head is removed in all layers that share it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layers_share_weights: bool,
 }
 
-/// The loss without the first heads of an order.
+/// Loss as heads are removed one after another in one order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curve {
-    /// The criterion of the order: `effect`, `gradient`, or `random:` with the seed.
+    /// Criterion of the order: `effect`, `gradient`, `task`, or `random:` with the seed.
     pub by: String,
-    /// The heads in the order in which they go.
+    /// Heads in order of removal.
     pub heads: Vec<HeadPlace>,
-    /// The mean loss without the first head, without the first two, and so on, in nats.
+    /// Mean loss without the first head, without the first two, and so on, in nats.
     pub loss: Vec<f64>,
-    /// The 95 % intervals of the rise above the loss with all heads.
+    /// 95 % interval of the rise of each of `loss` above the loss with all heads.
     pub rise_ci95: Vec<Option<Interval>>,
-    /// The share of predictions of the task that are right, likewise; absent of losses of tokens.
+    /// Share of the task's predictions that are right after each removal; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub right: Vec<f64>,
-    /// The 95 % intervals of its change.
+    /// 95 % interval of the change of each of `right` from the share with all heads; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub right_change_ci95: Vec<Option<Interval>>,
-    /// The share of heads that can go, by the rise of the loss that is allowed: shares of the loss, of what all heads are worth, and of
-    /// a task by the fall of the share right. A loss that may be below 0 has no shares.
+    /// Share of heads that can be removed, for each allowed rise. A rise is relative to the loss, to the worth of all heads, or
+    /// to the share right of a task. A loss that may be negative allows no relative rise.
     pub can_go: Vec<CanGo>,
 }
 
-/// The share of heads that can go.
+/// Share of heads that can be removed before the loss rises by more than a given amount.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CanGo {
-    /// The loss that the allowed rise is a share of.
+    /// Quantity that the allowed rise is relative to.
     #[serde(default)]
     pub of: ShareOf,
-    /// The rise that is allowed, as a share of that.
+    /// Allowed rise (of a share right: fall), as a share of the quantity `of`.
     pub rise: f64,
-    /// The longest beginning of the order at all points of which the loss rises by no more, as a share of all heads.
+    /// Length of the longest prefix of the order within which no rise exceeds the allowed one, as a share of all heads.
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,
-    /// Its 95 % interval over the blocks that are scored: from the longest beginning at all points of which the rise is surely
-    /// below what is allowed, to the longest at no point of which it is surely above. Null where fewer than 10 blocks are
-    /// scored.
+    /// 95 % interval of `share`. The low end is the longest prefix in which each rise is significantly below the allowed one. The
+    /// high end is the longest prefix in which no rise is significantly above it. Null with fewer than 10 scored blocks.
     #[serde(default)]
     pub ci95: Option<Interval>,
 }
 
-/// Heads removed together beside the same heads removed one at a time.
+/// Effect of removing heads together, compared with the sum of their effects when removed one at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interaction {
-    /// The heads that are called negligible, layer by layer.
+    /// Heads with a negligible effect, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// The effect of removing all of them, in nats a masked token.
+    /// Effect of removing all of `heads` together, in nats per scored token.
     pub together: f64,
-    /// The sum of their effects, each of one head removed alone.
+    /// Sum of the effects of removing each of `heads` alone.
     pub sum: f64,
-    /// The first less the second: above 0 where heads do the work of others that are gone.
+    /// `together` minus `sum`: above 0 if heads do the work of removed ones.
     pub difference: f64,
-    /// The 95 % interval of that.
+    /// 95 % interval of `difference`.
     pub ci95: Option<Interval>,
 }
 
-/// The rises that are allowed: one, five and ten per cent, of the loss and of what all heads are worth. Most of the loss is
-/// there without any head, so that a tenth of it can be half of what they are worth.
+/// Allowed rises: 1 %, 5 % and 10 % of the loss, or of the rise without any head. A tenth of the loss can be half of that rise.
 pub const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
-/// The measures that have shares: the score of a class is a log-probability, and other items have differences, which may be negative.
+/// Quantities that an allowed rise can be relative to. The score of a class is a log-probability. Scores of other items are
+/// differences, which may be negative, so no rise is relative to them.
 fn shares(task: Option<TaskKind>) -> &'static [ShareOf] {
     match task {
         None => &[ShareOf::Loss, ShareOf::AllHeads],
@@ -253,7 +250,7 @@ impl Curve {
     }
 }
 
-/// How many of the heads can go that each variant is without one more of; the last is without any.
+/// Share of heads that can be removed. Each of `variants` removes one head more than the one before; the last removes all.
 fn can_go<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], of: ShareOf, rise: f64) -> CanGo {
     let Some(&last) = variants.last() else { return CanGo { of, rise, share: 0.0, ci95: None } };
     let denominator = sums.per_block(|block| match of {
@@ -331,14 +328,14 @@ pub type TaskPruningSums = RemovalSums<Orders, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
     pub rankings: Vec<Ranking>,
-    /// The places of the heads that are called negligible, which also go one by one, and together.
+    /// Indices of the heads with a negligible effect, which are also removed one at a time and all together.
     pub negligible: Vec<usize>,
-    /// The first layer with the weights of each; empty where each has its own. Heads that share their weights go together.
+    /// For each layer, the first layer with its weights; empty if none are shared. Heads that share weights go together.
     pub first_layers: Vec<usize>,
 }
 
 impl Orders {
-    /// These orders, in which heads of layers that share their weights come one after the other: in the order of their mean ranks.
+    /// Creates orders in which heads that share weights are adjacent, sorted by their mean rank.
     pub fn new(rankings: Vec<Ranking>, negligible: Vec<usize>, first_layers: Vec<usize>, grid: HeadGrid) -> Self {
         let mut orders = Self { rankings: Vec::new(), negligible, first_layers };
         let together = |Ranking { by, places }: Ranking| {
@@ -360,7 +357,7 @@ impl Orders {
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
     }
 
-    /// The heads that are gone when so many of an order are to go: with them those that share their weights.
+    /// Heads that are removed at step `count` of an order: its first `count`, and those that share weights with the last of them.
     pub fn gone<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
         let last = self.first_of(order.places[count - 1], grid);
         let more = order.places[count..].iter().take_while(|&&place| self.first_of(place, grid) == last);

@@ -1,4 +1,4 @@
-//! View of the section `pruning`: lines of the summary, a sentence in brief, the figure, the table.
+//! View of the report section `pruning`: summary, brief sentence, figure and table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -62,8 +62,8 @@ const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baselin
 const RANDOM: &str = "random";
 
 impl Curves {
-    /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share
-    /// right of a task, or the largest rise that is allowed of what all heads are worth; nothing without an interval.
+    /// Writes how many heads can be removed in the first order, and at most in a random order. The limit is the smallest allowed
+    /// fall of a task's share right, or the largest allowed rise relative to all heads. `None` if there is no interval.
     fn can_go(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
@@ -187,7 +187,7 @@ impl Curves {
     }
 }
 
-/// The heads of some layers: `L0 H1 H3, L2 H0`.
+/// Lists heads by layer: `L0 H1 H3, L2 H0`.
 fn by_layer(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
     let layer = |(layer, heads): (&usize, &BTreeSet<usize>)| {
         format!("L{layer} {}", heads.iter().map(|head| format!("H{head}")).collect::<Vec<_>>().join(" "))
@@ -206,7 +206,7 @@ fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
     aligned_table(["order by".to_owned()].into_iter().chain(rises), curves.iter().map(row), 1..)
 }
 
-/// A share of heads that can go: `25 % [17, 33]`.
+/// Formats a share of removable heads and its 95 % interval in per cent: `25 % [17, 33]`.
 fn in_per_cent(CanGo { share, ci95, .. }: &CanGo) -> String {
     let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", 100.0 * low, 100.0 * high));
     format!("{:.0} %{}", 100.0 * share, spread.unwrap_or_default())

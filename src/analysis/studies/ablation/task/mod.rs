@@ -1,4 +1,4 @@
-//! A user-supplied task: the model's accuracy, and the effect of each head on the task (docs/methodology/tasks.md).
+//! Study of a user-supplied task: the model's accuracy, and the effect of each head on the task (docs/methodology/tasks.md).
 
 mod section;
 mod view;

@@ -1,5 +1,4 @@
-//! The section `task` of the report: how often the model is right, and the effect of each head; and the metrics of
-//! removed heads.
+//! Report section `task`: accuracy of the model on a user's task, effect of each attention head, and metrics of removed heads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,89 +20,89 @@ use crate::study::upstream::Obstacle;
 use crate::study::{Estimates, EstimationContext, Policy};
 use crate::system::parallel::in_parallel;
 
-/// The share of items above which one right answer makes a cloze task one of that answer's frequency: 60 %. Ten untrained GPT-2s
-/// on cloze items of one answer: 101 of 120 heads "matter", for a head that writes a constant favours one token.
+/// Share of items with the same right answer above which no head gets a verdict: 60 %. In ten untrained GPT-2s, on cloze items of
+/// one answer, 101 of 120 heads would matter: a head that writes a constant favours one token.
 const ONE_ANSWER: f64 = 0.6;
 
-/// The share right without any skill, where an item has two sides.
+/// Accuracy by chance on items that compare two alternatives.
 const EVEN: f64 = 0.5;
 
-/// Results of a model on a task, and the effect of each head on them.
+/// Accuracy and loss of the model on a user's task, and the effect of removing each head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskResult {
-    /// Kind of the items; null where nothing was scored.
+    /// Kind of the task's items; null if no item was scored.
     pub kind: Option<TaskKind>,
-    /// Replacement of removed heads; null where nothing was scored.
+    /// Replacement for removed heads; null if no item was scored.
     pub removal: Option<Replacement>,
-    /// Items that were scored.
+    /// Number of scored items.
     pub items: u64,
-    /// Families or documents that they are of; each item is one where the file names none.
+    /// Number of sampling units: items with the same `family` or document are one unit, and an item that names none is its own.
     pub units: u64,
-    /// Items of the file that cannot be scored (`settings.task.skipped` has the reasons).
+    /// Number of items in the file that cannot be scored (`settings.task.skipped` has the reasons).
     pub items_skipped: u64,
-    /// The share of items that are right; of tags, the share of words.
+    /// Accuracy with all heads: share of items that are right, or of words in a tagging task.
     pub right: RightShare,
-    /// The share that is right without any skill: of classes that of the most frequent one, else 1/2.
+    /// Accuracy without any skill: the share of the most frequent class for tasks with classes, else 1/2.
     #[schemars(range(min = 0, max = 1))]
     pub baseline: f64,
-    /// One-sided p-value of the block test of `right` being above `baseline`.
+    /// One-sided p-value of the block test that `right` is above `baseline`; null if there are too few blocks for the test.
     #[schemars(range(min = 0, max = 1))]
     pub p_above_baseline: Option<f64>,
-    /// The share of items, or of tagged words, that have the most frequent answer; null in tasks whose items share none.
+    /// Share of items, or of tagged words, with the most frequent answer; null for tasks whose items share no answers.
     #[schemars(range(min = 0, max = 1))]
     pub most_frequent_answer: Option<f64>,
-    /// Why no head has a verdict; null where heads may have one.
+    /// Reason why no head has a verdict; null if heads may have one.
     pub obstacle: Option<Obstacle>,
-    /// Minus the mean score of an item with all heads, in nats; of triples in cosines, as all that is made of it.
+    /// Minus the mean score of an item with all heads, in nats. For triples, losses and effects are in cosines.
     pub loss: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `loss`.
     pub loss_ci95: Option<Interval>,
-    /// The loss with all heads removed.
+    /// Mean loss of an item with all heads removed.
     pub loss_without_heads: Option<f64>,
-    /// The share of items that are right with all heads removed.
+    /// Share of items that are right with all heads removed.
     pub right_without_heads: Option<f64>,
-    /// As `effect.band`, of this loss.
+    /// Largest effect on `loss` that counts as negligible, as `effect.band`.
     pub band: Option<f64>,
-    /// Heads that the checkpoint lacks.
+    /// Number of heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
-    /// How many heads have each verdict.
+    /// Number of heads with each verdict.
     pub verdicts: Verdicts,
-    /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `task_effect`. Null where it
-    /// was not removed by itself (`settings.ablation.effect_of`).
+    /// Effect of each head on the task, layer by layer. Value, interval and standard error are its metric `task_effect`. The
+    /// effect is null if the head was not removed alone (`settings.ablation.effect_of`).
     pub heads: Vec<HeadOnTask>,
-    /// The items of each condition.
+    /// Results for each group (condition) of items.
     pub groups: Vec<GroupResult>,
 }
 
-/// Effect of one head on the task.
+/// Effect of removing one head on a user's task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadOnTask {
-    /// The effect on the loss.
+    /// Effect on the loss of the task.
     #[serde(flatten)]
     pub on_loss: HeadEffect,
-    /// Its metric `task_right_effect`: the share right without the head less that with it.
+    /// Metric `task_right_effect` of the head: the share right without the head minus the share with it.
     pub right_effect: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `right_effect`.
     pub right_ci95: Option<Interval>,
 }
 
-/// The items of one condition.
+/// Results on the items of one group (condition) of a user's task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupResult {
-    /// Its name.
+    /// Name of the group in the task file.
     pub group: String,
-    /// Items.
+    /// Number of scored items in the group.
     pub items: u64,
-    /// Units that begin with one of them.
+    /// Number of sampling units whose first item is in the group.
     pub units: u64,
-    /// As `task.loss`, of these items.
+    /// Mean loss of an item of the group with all heads, as `task.loss`.
     pub loss: Option<f64>,
-    /// As `task.right`, of these items.
+    /// Accuracy on the items of the group, as `task.right`.
     pub right: RightShare,
-    /// The effect of each head on the loss, layer by layer.
+    /// Effect of removing each head on the loss of the group, layer by layer; null for a head that was not removed alone.
     pub effects: Vec<Option<f64>>,
-    /// Their 95 % intervals; null where fewer than 10 blocks have such an item.
+    /// 95 % interval of each of `effects`; null if fewer than 10 blocks have an item of the group.
     pub ci95: Vec<Option<Interval>>,
 }
 
@@ -209,7 +208,7 @@ impl TaskResult {
     }
 }
 
-/// The most frequent answer, the lowest of equally frequent ones, and its share of items or tagged words; `None` without any.
+/// Finds the most frequent answer (lowest id on ties) and its share of items or tagged words. `None` if there are no answers.
 fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for (truth, count) in items.values().flat_map(|item| &item.truths) {
@@ -252,7 +251,7 @@ pub struct GroupEffect<'a> {
 }
 
 impl GroupResult {
-    /// The effects of all heads, which are `heads` in their order.
+    /// Lists the effect of each head on the group; `heads` must be in the order of `effects`.
     pub fn of_heads<'a>(&'a self, heads: &'a [HeadOnTask]) -> impl Iterator<Item = GroupEffect<'a>> {
         heads.iter().zip(self.effects.iter().zip(&self.ci95)).map(|(head, (&effect, &ci95))| {
             let (group, items, right) = (self.group.as_str(), self.items, self.right.share);
@@ -267,12 +266,12 @@ fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) 
     ratio(items, part, |_| 1.0)
 }
 
-/// The mean rise of the loss without a head; nothing for chance.
+/// Mean rise of the loss per item when a head is removed; 0 for `None` (chance).
 fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
     mean(items, |item| item.score(None) - item.score(head))
 }
 
-/// A share of predictions: `part` counts the predictions of an item that are in it. Tags have one prediction a word, other items one.
+/// Share of the items' predictions that `part` counts. A tagging item has one prediction per word, any other item one.
 fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
     ratio(items, part, Item::predictions)
 }
@@ -288,7 +287,7 @@ fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64,
     Fraction::new(sum, all).over(count, units)
 }
 
-/// The fall of the mean score of all items without a head, which is the rise of the loss; 0 for chance.
+/// Mean rise of the loss over all items when a head is removed, equal to the fall of the mean score; 0 for `None` (chance).
 pub fn of_all(items: &Items, head: Option<usize>) -> Fraction {
     effect(items.values(), head)
 }

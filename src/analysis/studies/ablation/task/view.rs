@@ -1,4 +1,4 @@
-//! View of the section `task`: lines of the summary, the sentence that opens it, the figure, the cards of heads, tables.
+//! View of the report section `task`: summary, opening sentence, figure, head cards and tables.
 
 use std::fmt::{self, Write};
 
@@ -115,7 +115,7 @@ impl TaskResult {
         self.heads.iter().filter(|head| head.on_loss.of_its_own().is_some()).count()
     }
 
-    /// How many heads the run removed (`--remove`).
+    /// Number of heads that are removed throughout the run (`--remove`).
     fn taken_away(&self) -> usize {
         self.heads.iter().filter(|head| head.on_loss.removed).count()
     }
@@ -132,7 +132,7 @@ impl TaskResult {
         )
     }
 
-    /// How many heads are shown to matter. That none is shown to does not say that none does.
+    /// Writes how many heads are shown to matter. A count of 0 does not say that no head matters.
     fn shown_to_matter(&self) -> String {
         let (helpful, heads) = (self.verdicts.helpful, counted(self.removed(), "head"));
         let shown = match helpful {

@@ -13,7 +13,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use section::DirectResult;
 use sums::{DirectSums, ItemEffects, LogitPart};
 
-/// Direct effects on the logit difference between answer and foil.
+/// Study of direct effects on the logit difference between answer and foil.
 pub struct DirectEffect;
 
 impl Study for DirectEffect {
@@ -48,7 +48,7 @@ impl Study for DirectEffect {
     }
 }
 
-/// The mean effect of a part over items; 0 for chance (`None`).
+/// Mean direct effect of a part over items; 0 for `None` (chance).
 fn effect(items: &ItemEffects, part: Option<LogitPart>, sums: &DirectSums) -> Fraction {
     let effect = part.map_or(0.0, |part| items.of(part, sums.grid));
     Fraction::mean(effect, items.items, items.units)

@@ -1,4 +1,4 @@
-//! The section `direct` of the report: the parts of the difference of logits of answer and foil.
+//! Report section `direct`: parts of the logit difference between answer and foil that heads and other blocks write.
 
 use std::fmt::{self, Write};
 
@@ -19,63 +19,63 @@ use crate::system::counted::counted;
 
 const SHOWN: usize = 10;
 
-/// The parts of the difference of logits of answer and foil, as means over items; they sum up to it.
+/// Logit difference between answer and foil, as a sum of direct effects of heads and other parts; means over items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectResult {
-    /// Items.
+    /// Number of items.
     pub items: u64,
-    /// Families or documents that they are of; each item is one where the file names none.
+    /// Number of sampling units: items with the same `family` or document are one unit, and an item that names none is its own.
     pub units: u64,
-    /// Items of the file that cannot be scored (`settings.task.skipped` has the reasons).
+    /// Number of items in the file that cannot be scored (`settings.task.skipped` has the reasons).
     pub items_skipped: u64,
-    /// The difference of logits, as the model has them.
+    /// Logit difference between answer and foil, as the model outputs it.
     pub score: PartEffect,
-    /// The sum of all parts: the difference of logits before they are bounded, where they are.
+    /// Sum of all direct effects: the logit difference, before any bound on the logits.
     pub sum: PartEffect,
-    /// Direct effect of the embeddings.
+    /// Direct effect of the input embeddings on the logit difference.
     pub embeddings: PartEffect,
     /// Direct effect of the biases of the final norm and of the prediction head.
     pub constants: PartEffect,
-    /// The parts of each layer.
+    /// Direct effects of attention heads, feed-forward block and biases, layer by layer.
     pub layers: Vec<LayerEffects>,
-    /// Each head, layer by layer; the effect is the head's metric `direct_effect`.
+    /// Direct effect of each head, layer by layer; the value is the head's metric `direct_effect`.
     pub heads: Vec<HeadDirectEffect>,
 }
 
-/// A mean over items.
+/// Mean effect over items, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartEffect {
-    /// The mean, in nats; null without items.
+    /// Mean effect, in nats; null if there are no items.
     pub effect: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `effect`.
     pub ci95: Option<Interval>,
 }
 
-/// The parts of a layer.
+/// Direct effects of the parts of one layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerEffects {
     pub layer: usize,
-    /// All of its heads.
+    /// Direct effect of all attention heads of the layer together.
     pub heads: PartEffect,
-    /// Its feed-forward block.
+    /// Direct effect of the layer's feed-forward block.
     pub feed_forward: PartEffect,
-    /// The biases of both blocks.
+    /// Direct effect of the biases of attention and feed-forward block.
     pub biases: PartEffect,
 }
 
-/// A head.
+/// Direct effect of one head on the logit difference between answer and foil.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadDirectEffect {
-    /// The head.
+    /// Head that writes.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Its effect.
+    /// Direct effect of the head on the logit difference.
     #[serde(flatten)]
     pub effect: PartEffect,
 }
 
 impl DirectResult {
-    /// The section that these sums give; `estimates` are the metrics of the same.
+    /// Builds the section from sums over items and from the metrics of heads (`estimates`).
     pub fn new(sums: &DirectSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let (grid, total) = (sums.grid, sums.blocks.total());
         let mean = |part: &dyn Fn(&ItemEffects) -> f64| {
@@ -112,7 +112,7 @@ impl DirectResult {
         }
     }
 
-    /// The heads by falling size of their effects.
+    /// Lists the heads by falling absolute effect.
     pub fn ranked(&self) -> Vec<&HeadDirectEffect> {
         let mut order: Vec<_> = self.heads.iter().filter(|head| head.effect.effect.is_some()).collect();
         let size = |head: &HeadDirectEffect| head.effect.effect.map_or(0.0, f64::abs);
@@ -120,7 +120,7 @@ impl DirectResult {
         order
     }
 
-    /// The effects of all heads, of all feed-forward blocks and of all biases of layers.
+    /// Sums direct effects over layers: `[all heads, all feed-forward blocks, all biases]`.
     pub fn of_kinds(&self) -> [f64; 3] {
         let kinds: [fn(&LayerEffects) -> PartEffect; 3] =
             [|layer| layer.heads, |layer| layer.feed_forward, |layer| layer.biases];
@@ -238,7 +238,7 @@ impl LayerEffects {
     }
 }
 
-/// `+1.234 ±0.056`
+/// Formats the effect with half of its 95 % interval: `+1.234 ±0.056`.
 impl fmt::Display for PartEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(effect) = self.effect else { return f.write_str("-") };

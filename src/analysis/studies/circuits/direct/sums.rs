@@ -16,11 +16,11 @@ use crate::stats::exact::ExactSum;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemEffects {
     pub items: u64,
-    /// Sampling units, each counted at its first item.
+    /// Number of sampling units, each counted at its first item.
     pub units: u64,
-    /// The model's logit difference between answer and foil, summed over items.
+    /// Logit difference between answer and foil that the model outputs, summed over items.
     pub score: ExactSum,
-    /// Direct effects of the parts, by [`LogitPart::place`].
+    /// Direct effect of each part of the residual stream, summed over items, in the order of [`LogitPart::place`].
     parts: Vec<ExactSum>,
 }
 
@@ -42,7 +42,7 @@ pub enum LogitPart {
     Biases(usize),
     FeedForward(usize),
     Embeddings,
-    /// The biases of the final norm and of the prediction head.
+    /// Biases of the final norm and of the prediction head.
     Constants,
 }
 
@@ -100,7 +100,7 @@ pub struct DirectState {
     block: usize,
     position: usize,
     answer_and_foil: [u32; 2],
-    /// Effects by part, before division by the final norm's scale.
+    /// Direct effect of each part, before division by the final norm's scale.
     effects: Vec<f64>,
 }
 

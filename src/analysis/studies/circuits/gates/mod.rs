@@ -60,13 +60,13 @@ impl Study for FittedGates {
     }
 }
 
-/// The fits of both folds, even blocks first; `None` before the fits exist.
+/// Finds the fits of both folds, even blocks first. `None` before the fits exist.
 fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
     let folds: Vec<&FoldFits> = observed.each().collect();
     folds.try_into().ok()
 }
 
-/// The sets of kept heads, scored without all other gated heads; empty before the fits exist.
+/// Builds the sets of kept heads to score alone; empty before the fits exist.
 fn sets(subject: &Subject<'_>) -> KeptSets {
     let of = |folds| KeptSets::new(folds, subject.found.obstacle, subject.first_layers);
     folds(&subject.own).map(of).unwrap_or_default()

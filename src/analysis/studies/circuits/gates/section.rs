@@ -1,4 +1,4 @@
-//! The section `gates` of the report: the fits of both folds, how far they agree, and the sets of kept heads alone.
+//! Report section `gates`: gate fits on both halves of the sample, their agreement, and scores of the kept heads alone.
 
 use std::collections::BTreeSet;
 
@@ -22,138 +22,138 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{ShareOf, stored};
 use crate::study::upstream::Obstacle;
 
-/// The rise of the loss below which heads do the task together, as a share: one per cent, the least budget of `pruning`.
+/// Largest relative rise of the loss at which heads count as doing the task together: 1 %, the smallest rise of `pruning`.
 pub const ALLOWED: f64 = 0.01;
 
-/// Gates of all heads, fitted together.
+/// Gates of all heads (0 to 1), fitted together for a low loss with few open gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatesResult {
-    /// The replacement of a head whose gate is 0; null where nothing was scored.
+    /// Replacement for a head whose gate is 0; null if nothing was scored.
     pub removal: Option<Replacement>,
-    /// The task that the losses are of; null where nothing was predicted.
+    /// Prediction objective whose loss is fitted; null if nothing was predicted.
     pub objective: Option<Objective>,
-    /// The kind of the items, where the losses are of a task of the user's own: an item is a token of it, a unit a sentence.
+    /// Kind of items, if the loss is of a user's task. Then `masked_tokens` counts items, and `sentences` counts sampling units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskKind")]
     pub task: Option<TaskKind>,
-    /// Sentences with a scored token.
+    /// Number of sentences with a scored token.
     pub sentences: u64,
-    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
+    /// Number of scored tokens: masked tokens, all text tokens for a discriminator, or all but the first for a decoder.
     pub masked_tokens: u64,
-    /// The mean loss of such a token with all heads, in nats.
+    /// Mean loss of a scored token with all heads, in nats; null if nothing was scored.
     pub loss: Option<f64>,
-    /// The loss with all heads removed.
+    /// Mean loss of a scored token with all heads removed, in nats.
     pub loss_without_heads: Option<f64>,
-    /// Both halves of the sample, the blocks of even number first.
+    /// Fits to each half of the sample: even-numbered blocks, then odd-numbered blocks.
     pub folds: Vec<FoldOfGates>,
-    /// How far a fit of one half agrees with a fit of the other on the heads that it keeps; null where a half has no fit.
+    /// Agreement on kept heads between a fit to one half and a fit to the other; null if a half has no fit.
     pub folds_agree: Option<FitAgreement>,
-    /// Each head, layer by layer.
+    /// Results for each head, layer by layer.
     pub heads: Vec<GatedHead>,
-    /// The sets of kept heads alone; null where there are none to score.
+    /// Scores of the sets of kept heads alone; null if there are no sets to score.
     pub alone: Option<SetsAlone>,
     /// Whether the heads of the sets do the task together.
     pub together: bool,
-    /// Why that is not said; null where it is.
+    /// Reason why the heads are not said to do the task together; null if they are.
     pub obstacle: Option<NoSet>,
 }
 
-/// The fits to one half of the sample.
+/// Gate fits to one half of the sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoldOfGates {
-    /// Its blocks: `even` or `odd`.
+    /// Blocks of the half: `even` or `odd`.
     pub blocks: String,
-    /// Its scored tokens, or items.
+    /// Number of scored tokens, or items, in the half.
     pub masked_tokens: u64,
-    /// Its mean loss with all heads, in nats; null where nothing was scored.
+    /// Mean loss over the half with all heads, in nats; null if nothing was scored.
     pub loss: Option<f64>,
-    /// The loss with all heads removed.
+    /// Mean loss over the half with all heads removed, in nats.
     pub loss_without_heads: Option<f64>,
-    /// The price of a whole head, in nats: the band of `negligible` over this half.
+    /// Price of a fully open gate, in nats: the band of `negligible` over this half.
     pub price: Option<f64>,
-    /// The fits, by their starts.
+    /// Fits, in order of their starts.
     pub fits: Vec<FittedHeads>,
-    /// How far two of these fits agree on the heads that they keep; null of fewer than two.
+    /// Agreement on kept heads between two fits to the half; null if there are fewer than two.
     pub starts_agree: Option<FitAgreement>,
-    /// The heads that four of five fits keep, layer by layer.
+    /// Heads that at least four of the five fits keep, layer by layer.
     pub set: Vec<HeadPlace>,
 }
 
-/// A fit from one start.
+/// Gates of all heads, fitted from one start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FittedHeads {
-    /// The number of the start, from 0.
+    /// Number of the start, from 0.
     pub start: u64,
-    /// The minimised objective: loss plus the price of all gates, in nats.
+    /// Minimised objective: loss plus the price of all gates, in nats.
     pub objective: f64,
-    /// The loss alone.
+    /// Loss at the fitted gates, without the price, in nats.
     pub loss: f64,
-    /// The gates that are .5 or more.
+    /// Number of kept heads, whose gate is at least 0.5.
     pub kept: usize,
-    /// How often the loss and its derivatives were computed.
+    /// Number of times the loss and its derivatives were computed.
     pub evaluations: u64,
-    /// Whether the fit ended in a minimum, and not because evaluations did.
+    /// Whether the fit reached a minimum before evaluations ran out.
     pub converged: bool,
-    /// The gate of each head, layer by layer; null of a head that is not there.
+    /// Gate of each head, layer by layer; null for a head that is absent.
     pub gates: Vec<Option<f64>>,
 }
 
-/// How far fits agree on the heads that they keep, as means over pairs of fits.
+/// Agreement of fits on which heads they keep, as means over pairs of fits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FitAgreement {
-    /// The share of heads that both keep or both do not.
+    /// Share of heads that both fits keep or both drop.
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,
-    /// Cohen's kappa: 0 as far as by chance, 1 on all heads; null where each pair has a fit that keeps all heads or none.
+    /// Cohen's kappa of the two fits: 0 for chance, 1 for full agreement. Null if in each pair a fit keeps all heads or none.
     pub kappa: Option<f64>,
 }
 
-/// A head in all fits.
+/// Results for one head over all gate fits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatedHead {
-    /// The head.
+    /// Head that the gate belongs to.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// How many fits keep it; null of a head that is not there, and without fits.
+    /// Number of fits that keep the head; null if the head is absent, or if there are no fits.
     pub kept: Option<usize>,
-    /// How many of the fits to even blocks keep it.
+    /// Number of fits to even-numbered blocks that keep the head.
     pub kept_even: Option<usize>,
-    /// How many of the fits to odd blocks keep it.
+    /// Number of fits to odd-numbered blocks that keep the head.
     pub kept_odd: Option<usize>,
-    /// Its mean gate in the fits to even blocks.
+    /// Mean gate of the head in the fits to even-numbered blocks.
     pub gate_even: Option<f64>,
-    /// Its mean gate in the fits to odd blocks.
+    /// Mean gate of the head in the fits to odd-numbered blocks.
     pub gate_odd: Option<f64>,
 }
 
-/// The sets of both halves alone, each scored on the other half: the gates of its heads are 1, all others 0.
+/// Loss with only the kept heads of one half of the sample, on the other half: their gates are 1, all others 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SetsAlone {
-    /// The heads of both sets, layer by layer.
+    /// Heads in the sets of both halves, layer by layer.
     pub in_both: Vec<HeadPlace>,
-    /// The heads of one of them.
+    /// Heads in the set of one half alone, layer by layer.
     pub in_one: Vec<HeadPlace>,
-    /// The rise of the loss above that with all heads, in nats.
+    /// Rise of the loss above the loss with all heads, in nats.
     pub rise: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `rise`.
     pub rise_ci95: Option<Interval>,
-    /// The change of the share right; absent of losses of tokens.
+    /// Change of the task's share right from that with all heads; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub right_change: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `right_change`; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Interval")]
     pub right_change_ci95: Option<Interval>,
-    /// The loss that the margin is a share of.
+    /// Quantity that `margin` is a share of.
     pub of: ShareOf,
-    /// The margin: the interval of the rise ends below it where the heads do the task together.
+    /// Margin in nats: the heads do the task together if the interval of `rise` ends below it.
     pub margin: f64,
-    /// The rise with random sets of as many heads in their place, one after the other.
+    /// Rise of the loss for each random set of as many heads, in nats.
     pub random_rises: Vec<f64>,
 }
 
-/// Why no heads are said to do the task together.
+/// Reason why no heads are said to do the task together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NoSet {
@@ -161,15 +161,15 @@ pub enum NoSet {
     NothingScored,
     /// In a half of the sample the loss does not rise when all heads are removed.
     NothingLost,
-    /// The model is not shown to be right more often than without any skill.
+    /// The accuracy of the model is not significantly above the baseline without any skill.
     NotAboveBaseline,
     /// One answer is right for more than 60 % of the items.
     OneAnswer,
-    /// There are fewer tokens or sentences, items or units than the policy asks for.
+    /// There are fewer scored tokens or sentences (task: items or units) than the policy asks for.
     TooFew,
-    /// The rise has no interval: fewer than 10 blocks, or very unequal ones.
+    /// The rise of the loss has no interval: there are fewer than 10 blocks, or very unequal ones.
     NoInterval,
-    /// The interval of the rise does not end below the margin.
+    /// The interval of the loss's rise does not end below the margin.
     RiseNotBelow,
 }
 
@@ -184,7 +184,7 @@ impl From<Obstacle> for NoSet {
 }
 
 impl GatesResult {
-    /// The section that these fits give, the ones of even blocks first, and these sums of their sets alone.
+    /// Builds the section from the fits (even-numbered blocks first) and the losses of the kept sets alone.
     pub fn new<Q: Loss>(fits: [&FoldFits; 2], sums: &RemovalSums<KeptSets, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let Conditions { removal, objective, task } = fits[0].conditions;
@@ -268,7 +268,7 @@ impl FoldOfGates {
 }
 
 impl FitAgreement {
-    /// The mean agreement of these pairs of fits; `None` of none.
+    /// Mean agreement over pairs of fits. `None` if there is no pair.
     fn of<'a>(pairs: impl Iterator<Item = (&'a GateFit, &'a GateFit)>) -> Option<Self> {
         let kept = |(a, b): (&GateFit, &GateFit)| {
             let places = 0..a.gates.len();

@@ -1,4 +1,4 @@
-//! Gate fits of a fold, and the loss with only the kept heads.
+//! Gate fits on one half of the sample, and the loss with only the kept heads.
 
 use std::collections::BTreeSet;
 
@@ -26,13 +26,13 @@ pub type LossesAlone = RemovalSums<KeptSets, Losses>;
 
 pub type ItemsAlone = RemovalSums<KeptSets, Items>;
 
-/// Number of a fold's five fits that must keep a head for the fold's set to have it: all but one.
+/// Number of a fold's five fits that must keep a head for the fold's set to include it: all but one.
 pub const KEPT_BY: usize = 4;
 
-/// Random sets of equal size for comparison with each kept set: three show whether random sets differ.
+/// Number of random sets per kept set, of equal size, for comparison: three show whether random sets differ.
 pub const RANDOM_SETS: u64 = 3;
 
-/// Gates fitted to one fold: the even or the odd blocks.
+/// Gates fitted to one fold, which is the even or the odd blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoldFits {
     grid: HeadGrid,
@@ -55,13 +55,13 @@ impl FoldFits {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
 
-    /// Number of fits that keep the head at this place; `None` if the head has no gate or there is no fit.
+    /// Number of fits that keep the head with this index. `None` if the head has no gate, or if there is no fit.
     pub fn kept(&self, place: usize) -> Option<usize> {
         let keeps: Option<Vec<bool>> = self.each().map(|(_, fit)| fit.keeps(place)).collect();
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
-    /// Places of the gated heads that at least `least` fits keep.
+    /// Indices of the gated heads that at least `least` fits keep.
     fn kept_by(&self, least: usize) -> Vec<usize> {
         (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= least)).collect()
     }
@@ -96,10 +96,10 @@ impl Sums for FoldFits {
     }
 }
 
-/// Sets of kept heads, scored without all other gated heads.
+/// Sets of kept heads, scored with all other gated heads removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSets {
-    /// The sets of both folds, even blocks first; empty where no set can be scored.
+    /// Sets of both folds, even blocks first; empty if no set can be scored.
     pub folds: Vec<KeptSet>,
     pub obstacle: Option<Obstacle>,
 }
@@ -108,20 +108,20 @@ pub struct KeptSets {
 pub struct KeptSet {
     pub kept: Vec<usize>,
     pub gated: Vec<usize>,
-    /// Random sets of at least as many heads as `kept`.
+    /// Random sets of at least as many heads as `kept`, for comparison.
     pub random: Vec<Vec<usize>>,
 }
 
 impl KeptSet {
-    /// Places of the gated heads to remove so that only `kept` remain.
+    /// Indices of the gated heads to remove so that only `kept` remain.
     pub fn without(&self, kept: &[usize]) -> Vec<usize> {
         self.gated.iter().copied().filter(|place| !kept.contains(place)).collect()
     }
 }
 
 impl KeptSets {
-    /// The kept sets of both folds, with random sets for comparison that keep heads of weight-sharing layers (`first_layers`)
-    /// together. Empty if a fold has no fits or there is an obstacle.
+    /// Builds the kept sets of both folds, with random sets for comparison. A random set has all or none of the heads that share
+    /// weights (`first_layers`). Empty if a fold has no fits, or if there is an obstacle.
     pub fn new(folds: [&FoldFits; 2], obstacle: Option<Obstacle>, first_layers: &[usize]) -> Self {
         let is_fitted = |fold: &FoldFits| fold.each().next().is_some();
         if obstacle.is_some() || !folds.into_iter().all(is_fitted) {
@@ -137,7 +137,7 @@ impl KeptSets {
     }
 }
 
-/// A random set of at least `count` gated heads; heads that share weights are drawn together.
+/// Draws a random set of at least `count` gated heads; heads that share weights are drawn together.
 fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_layers: &[usize]) -> Vec<usize> {
     let first = |place: usize| {
         let (layer, head) = grid.at(place);
@@ -156,7 +156,7 @@ fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_la
 }
 
 impl Removals for KeptSets {
-    /// Removal of the gated heads outside each set, and of all heads.
+    /// Sets to remove: the gated heads outside each kept or random set, and all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
             set.random.iter().chain([&set.kept]).map(|kept| heads_at(grid, &set.without(kept))).collect()

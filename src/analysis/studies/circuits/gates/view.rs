@@ -1,4 +1,4 @@
-//! View of the section `gates`: lines of the summary, the sentence in brief, the figure, the cards of heads, the table.
+//! View of the report section `gates`: summary, brief sentence, figure, head cards and table.
 
 use std::fmt::{self, Write};
 
@@ -56,7 +56,7 @@ impl Section for GatesResult {
 }
 
 impl GatedHead {
-    /// Its mean gates in the halves that have any.
+    /// Mean gates of the head in the halves of the sample that have fits.
     fn gates(&self) -> impl Iterator<Item = f64> {
         [self.gate_even, self.gate_odd].into_iter().flatten()
     }
@@ -89,7 +89,7 @@ impl GatesResult {
         unit(self.task)
     }
 
-    /// `an item` or `a token`
+    /// Unit of a mean loss: `an item` or `a token`.
     fn per(&self) -> &'static str {
         if self.task.is_some() { "an item" } else { "a token" }
     }
@@ -207,14 +207,14 @@ impl GatesResult {
 }
 
 impl FitAgreement {
-    /// `96 % of the heads (Cohen's kappa 0.92)`
+    /// Writes the agreement: `96 % of the heads (Cohen's kappa 0.92)`.
     fn words(self) -> String {
         let kappa = self.kappa.map_or_else(String::new, |kappa| format!(" (Cohen's kappa {})", decimal(kappa, 2)));
         format!("{} of the heads{kappa}", percent_of(self.share))
     }
 }
 
-/// Both halves, each with its price and what its fits agree on.
+/// Table of both halves of the sample: price of a head, number of fits, and agreement of the fits.
 fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header([

@@ -15,7 +15,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use section::InterchangeResult;
 use sums::{ExchangedItem, HeadsAlone, InterchangeSums, Items};
 
-/// Exchange of head contexts between a text and its corrupted version.
+/// Study that exchanges head contexts between a text and its corrupted version.
 pub struct Interchange;
 
 impl Study for Interchange {
@@ -54,12 +54,12 @@ impl Study for Interchange {
     }
 }
 
-/// Every cell of the table; `head` is the place of a head, `None` for chance.
+/// Values of every metric for the head with index `head`; 0 for `None` (chance).
 fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| share(items, |item| head.map_or(0.0, |head| (metric.value)(item, head)))).collect()
 }
 
-/// A change in the score, summed over items, as a share of the summed gap.
+/// Change of the score, summed over items, as a share of the summed gap.
 fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
     let sum = |part: &dyn Fn(&ExchangedItem) -> f64| items.values().map(part).sum::<f64>();
     let units = items.values().filter(|item| item.is_first).count() as u64;

@@ -1,4 +1,4 @@
-//! The section `interchange` of the report: what the corruption destroys, and how much of that each head restores and destroys.
+//! Report section `interchange`: score lost by corrupting an item's text, and the share that each head restores or destroys.
 
 use std::collections::BTreeMap;
 
@@ -16,129 +16,129 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::stored;
 
-/// The share of the gap that a head must exceed for a verdict: 5 %.
+/// Share of the gap (score lost by corrupting the text) that a head must exceed for a verdict: 5 %.
 const MARGIN: f64 = 0.05;
 
-/// The standard errors above 0 of the summed gap below which no share of it is given: with a denominator of 4 standard errors a ratio
-/// strays by a quarter of itself, with fewer its jackknife interval no longer covers (Efron & Tibshirani 1993, chapter 11).
+/// Number of standard errors above 0 that the summed gap must reach before shares of it are given. At 4 a ratio is off by about a
+/// quarter; below, its jackknife interval no longer covers (Efron & Tibshirani 1993, chapter 11).
 const GAP_ERRORS: f64 = 4.0;
 
-/// Results of exchanging the contexts of heads between the texts of a task and their corrupted texts.
+/// Activation patching: effect of exchanging head contexts between the texts of a task and their corrupted texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterchangeResult {
-    /// Where contexts are exchanged; null where no item was run.
+    /// Positions at which contexts are exchanged; null if no item was run.
     pub positions: Option<ExchangedPositions>,
-    /// Items that were run with their corrupted text.
+    /// Number of items that were run with their corrupted text.
     pub items: u64,
-    /// Families or documents that they are of; each item is one where the file names none.
+    /// Number of sampling units: items with the same `family` or document are one unit, and an item that names none is its own.
     pub units: u64,
-    /// Items of the file that were not (`settings.task.interchange.skipped` has the reasons).
+    /// Number of items in the file that were not run (`settings.task.interchange.skipped` has the reasons).
     pub items_skipped: u64,
-    /// The corruptions by name.
+    /// Items of each corruption, sorted by its name.
     pub corruptions: Vec<CorruptionOfItems>,
-    /// How much the corruption lowers the score of an item, in nats: its mean.
+    /// Gap: mean fall of an item's score through the corruption, in nats; null if no item was run.
     pub gap: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `gap`.
     pub gap_ci95: Option<Interval>,
-    /// Whether the gap is 4 standard errors above 0, without which no head has a share of it.
+    /// Whether `gap` is at least 4 standard errors above 0; otherwise no head has a share of it.
     pub gap_is_shown: bool,
-    /// The share of items whose score the corruption does not lower.
+    /// Share of items whose score the corruption does not lower; null if no item was run.
     #[schemars(range(min = 0, max = 1))]
     pub not_lowered: Option<f64>,
-    /// How many heads have each verdict.
+    /// Number of heads with each verdict.
     pub verdicts: VerdictCounts,
-    /// Each head, layer by layer.
+    /// Results for each head, layer by layer.
     pub heads: Vec<ExchangedHead>,
 }
 
-/// The items of one corruption.
+/// Items with one corruption.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CorruptionOfItems {
-    /// Its name in the file; null where it has none.
+    /// Name of the corruption in the file; null if it has none.
     pub name: Option<String>,
-    /// Items.
+    /// Number of items with the corruption.
     pub items: u64,
-    /// Tokens of their texts, together; special ones do not count.
+    /// Number of tokens in the items' texts, without special tokens.
     pub tokens: u64,
-    /// How many of these are others in the corrupted texts.
+    /// Number of tokens of the items' texts that differ in the corrupted texts.
     pub changed: u64,
 }
 
-/// A verdict on a head.
+/// Verdict on what a head carries from a text to its corrupted version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExchangeVerdict {
-    /// It restores and is needed.
+    /// The head both restores and destroys more than 5 % of the gap.
     Carries,
-    /// It restores more than 5 % of the gap.
+    /// The head restores more than 5 % of the gap.
     Restores,
-    /// It destroys more than 5 % of the gap.
+    /// The head destroys more than 5 % of the gap.
     Needed,
-    /// It restores or destroys less than -5 % of the gap.
+    /// The head's restored or destroyed share of the gap is below -5 %.
     Opposes,
 }
 
-/// How many heads have each verdict.
+/// Number of heads with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictCounts {
-    /// Heads that carry.
+    /// Number of heads that carry the answer.
     pub carries: u64,
-    /// Heads that restore, and are not needed.
+    /// Number of heads that restore the answer, but are not needed.
     pub restores: u64,
-    /// Heads that are needed, and do not restore.
+    /// Number of heads that are needed, but do not restore the answer.
     pub needed: u64,
-    /// Heads that oppose, whatever else they do.
+    /// Number of heads that oppose the answer, with or without another verdict.
     pub opposes: u64,
 }
 
-/// A head whose contexts are exchanged.
+/// Effect of exchanging one head's contexts between texts and corrupted texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExchangedHead {
-    /// The head.
+    /// Head whose contexts are exchanged.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Its metric `restored`.
+    /// Metric `restored` of the head; null unless the gap is shown.
     pub restored: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `restored`.
     pub restored_ci95: Option<Interval>,
-    /// The tests of it.
+    /// Tests of `restored` against ±5 %.
     pub restored_tests: ShareTests,
-    /// Its metric `destroyed`.
+    /// Metric `destroyed` of the head; null unless the gap is shown.
     pub destroyed: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `destroyed`.
     pub destroyed_ci95: Option<Interval>,
-    /// The tests of it.
+    /// Tests of `destroyed` against ±5 %.
     pub destroyed_tests: ShareTests,
-    /// Its verdicts: none where nothing is shown.
+    /// Verdicts on the head; empty if none is significant.
     pub verdicts: Vec<ExchangeVerdict>,
 }
 
-/// Tests of a share of the gap against 5 % of it in either direction: of the sum over items of change and margin, since the test of
-/// the ratio itself rejects too seldom.
+/// Tests of a share of the gap against 5 % and -5 %, by the sum of change and margin: a test of the ratio rejects too seldom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShareTests {
-    /// The one-sided p-value of being above 5 %; null where there is no standard error.
+    /// One-sided p-value that the share is above 5 %; null if there is no standard error, or if the gap is not shown.
     #[schemars(range(min = 0, max = 1))]
     pub p_above: Option<f64>,
-    /// Twice that, corrected by Benjamini & Hochberg for both shares of all heads that are above 5 %; null where this is not.
+    /// q-value: `2 p_above`, corrected by Benjamini & Hochberg for all restored and destroyed shares above 5 %. Null if the share
+    /// is not.
     #[schemars(range(min = 0, max = 1))]
     pub q_above: Option<f64>,
-    /// The one-sided p-value of being below -5 %.
+    /// One-sided p-value that the share is below -5 %; null if there is no standard error, or if the gap is not shown.
     #[schemars(range(min = 0, max = 1))]
     pub p_below: Option<f64>,
-    /// As `q_above`, for the shares below -5 %.
+    /// q-value that the share is below -5 %, corrected as `q_above`; null if the share is not below.
     #[schemars(range(min = 0, max = 1))]
     pub q_below: Option<f64>,
 }
 
-/// The mean over items of a number, left out block by block.
+/// Jackknife of the mean of `part` over items.
 fn mean(sums: &InterchangeSums, part: impl Fn(&ExchangedItem) -> f64) -> Jackknife {
     let items = sums.per_block(|items: &Items| items.len() as f64);
     Jackknife::new(&sums.per_block(|items: &Items| items.values().map(&part).sum()), &items)
 }
 
 impl InterchangeResult {
-    /// The section that these sums give, without the metrics of heads.
+    /// Builds the section from the sums; the metrics of heads are added by `with_metrics`.
     pub fn new(sums: &InterchangeSums, items_skipped: u64, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let gap = mean(sums, ExchangedItem::gap);
@@ -192,7 +192,7 @@ impl InterchangeResult {
         self
     }
 
-    /// Whether its items have several corruptions, so that a verdict would hold for none of them.
+    /// Whether the items have several corruptions. A verdict would then hold for none of the corruptions.
     pub fn is_mixed(&self) -> bool {
         self.corruptions.len() > 1
     }
@@ -224,7 +224,7 @@ impl InterchangeResult {
     }
 }
 
-/// Puts q-values in place of the p-values of both shares of all heads.
+/// Replaces the p-values of the restored and destroyed shares of all heads by q-values.
 fn correct(heads: &mut [ExchangedHead], of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
     let both = |head: &mut ExchangedHead| [*of(&mut head.restored_tests), *of(&mut head.destroyed_tests)];
     let p: Vec<Option<f64>> = heads.iter_mut().flat_map(both).collect();

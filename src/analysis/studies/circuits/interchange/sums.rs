@@ -1,4 +1,4 @@
-//! Scores of each item on its text and its corrupted text, unchanged and with each head's contexts exchanged between the two.
+//! Score of each item on its text and its corrupted text, unchanged and with each head's contexts exchanged between the two.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Removals for HeadsAlone {
     }
 }
 
-/// The items of a block by number; the two texts of an item are two sequences.
+/// Task items of a block, by number; the two texts of an item are two sequences.
 pub type Items = BTreeMap<u64, ExchangedItem>;
 
 pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
@@ -39,10 +39,10 @@ pub struct ExchangedItem {
     /// Whether the item is the first of its sampling unit.
     pub is_first: bool,
     pub corruption: Option<String>,
-    /// Number of non-special tokens of the text, and number of tokens that the corruption changes.
+    /// `[number of non-special tokens of the text, number of tokens that the corruption changes]`
     pub tokens: [u64; 2],
     pub positions: ExchangedPositions,
-    /// `[text, corrupted text][1 + heads]`: unchanged, then with each head's contexts exchanged.
+    /// Scores without exchange, then with each head's contexts exchanged, `[text, corrupted text][1 + heads]`.
     scores: [Vec<ExactSum>; 2],
 }
 
@@ -53,17 +53,17 @@ impl ExchangedItem {
         self.scores[text][head.map_or(0, |head| head + 1)].value()
     }
 
-    /// How much the corruption lowers the score.
+    /// Fall of the item's score through the corruption.
     pub fn gap(&self) -> f64 {
         self.score(CLEAN, None) - self.score(CORRUPTED, None)
     }
 
-    /// Rise of the corrupted text's score when the head has its contexts of the clean text.
+    /// Rise of the corrupted text's score when the head takes its contexts from the clean text.
     pub fn restored(&self, head: usize) -> f64 {
         self.score(CORRUPTED, Some(head)) - self.score(CORRUPTED, None)
     }
 
-    /// Fall of the clean text's score when the head has its contexts of the corrupted text.
+    /// Fall of the clean text's score when the head takes its contexts from the corrupted text.
     pub fn destroyed(&self, head: usize) -> f64 {
         self.score(CLEAN, None) - self.score(CLEAN, Some(head))
     }

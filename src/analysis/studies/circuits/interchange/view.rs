@@ -1,4 +1,4 @@
-//! View of the section `interchange`: summary, sentence in brief, figure, cards of heads, table.
+//! View of the report section `interchange`: summary, brief sentence, figure, head cards and table.
 
 use std::fmt::{self, Write};
 
@@ -18,7 +18,7 @@ use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 10;
 
-/// Why no head has a verdict where corruptions are mixed.
+/// Explanation of why no head has a verdict when corruptions are mixed.
 const MIXED: &str =
     "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
 
@@ -75,7 +75,7 @@ impl ExchangedHead {
         Some([share(self.restored?, self.restored_ci95), share(self.destroyed?, self.destroyed_ci95)])
     }
 
-    /// The larger of both shares, by which heads are ordered.
+    /// Larger absolute value of `restored` and `destroyed`, by which heads are ordered. `None` if either is missing.
     fn largest(&self) -> Option<f64> {
         Some(self.restored?.abs().max(self.destroyed?.abs()))
     }
@@ -86,7 +86,7 @@ impl ExchangedHead {
     }
 }
 
-/// `the corruption "one token" (1.0 of 12.0 tokens changed)`, as a mean over items.
+/// Formats the corruption with means over items: `the corruption "one token" (1.0 of 12.0 tokens changed)`.
 impl fmt::Display for CorruptionOfItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mean = |tokens: u64| decimal(tokens as f64 / self.items.max(1) as f64, 1);
@@ -122,14 +122,14 @@ impl InterchangeResult {
         self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// The heads by the size of their larger share, with their shares.
+    /// Lists the heads by the falling size of their larger share.
     fn ranked(&self) -> Vec<&ExchangedHead> {
         let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest()?, head))).collect();
         known.sort_by(|a, b| b.0.total_cmp(&a.0));
         known.into_iter().map(|(_, head)| head).collect()
     }
 
-    /// How many heads have each verdict that any has; that none is shown does not say that none does.
+    /// Writes how many heads have each verdict. A count of 0 does not say that no head carries the answer.
     fn found(&self) -> String {
         let all = counted(self.heads.len(), "head");
         let counts = self.verdicts;
@@ -157,7 +157,7 @@ impl InterchangeResult {
         Some(format!("the gap {lacks}, so no head has a share of it"))
     }
 
-    /// Why no head has a verdict, for want of items.
+    /// Writes that there are too few items for verdicts. `None` if there are enough.
     fn too_few(&self, policy: &Policy) -> Option<String> {
         let asked = [&MIN_QUERIES, &MIN_SENTENCES].map(|least| policy.count(least));
         let count = |[items, units]: [u64; 2]| format!("{} of {}", counted(items, "item"), counted(units, "unit"));

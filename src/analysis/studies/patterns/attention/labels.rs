@@ -1,5 +1,6 @@
-//! Labels of heads that attend to a fixed place (`previous-token`, `next-token`, `offset:k`, `self`, `local`), to special tokens,
-//! punctuation or the first token (`separator`, `first-special`, `first-token`, `punctuation`), or to everything (`broad`).
+//! Labels of attention heads by the target of their attention. Targets are fixed offsets (`previous-token`, `next-token`,
+//! `offset:k`, `self`, `local`), special tokens, punctuation or the first token (`separator`, `first-special`, `first-token`,
+//! `punctuation`), or all tokens (`broad`).
 
 use anstyle::AnsiColor;
 
@@ -59,7 +60,7 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
     })
 };
 
-/// The offsets of `offset:k`, |k| >= 2: adjacent tokens have named labels.
+/// Offsets `k` of the labels `offset:k`, |k| >= 2; adjacent tokens have named labels.
 fn farther() -> impl Iterator<Item = i32> {
     (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
 }
@@ -150,7 +151,7 @@ const ENTROPY_RATIO: Threshold = Threshold::rule(
     "`entropy_ratio` above which a head is `broad`; 3.8 nats in the notebook of Clark et al. 2019, of ln 128",
 );
 
-/// The labels of attention to special or first tokens, which may be no-ops.
+/// Labels of attention to special or first tokens, which may be no-ops.
 pub(super) const TO_SPECIAL: [&str; 3] =
     [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name, FIRST_TOKEN.explanation.name];
 

@@ -1,11 +1,11 @@
-//! The table of the metrics of `attention`.
+//! Table of the metrics of study `attention`.
 
 use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
-/// The sums of one head, in one block or in all, with their denominators.
+/// Sums of one head, in one block or in all blocks, with their denominators.
 pub struct AttentionInputs<'a> {
     pub exposure: &'a TokenExposure,
     pub sums: &'a TokenSums<ExactSum>,
@@ -18,7 +18,7 @@ impl AttentionInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Every cell's chance level, if `self.sums` are the sums of uniform attention.
+    /// Chance level of every metric cell, if `self.sums` are the sums of uniform attention.
     pub fn chances(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(self, cell))
     }
@@ -27,7 +27,7 @@ impl AttentionInputs<'_> {
         self.exposure.queries.mean(sum.value())
     }
 
-    /// A mean over the queries that have a text token at an offset.
+    /// Mean over the queries that see a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         Fraction::mean(sum.value(), self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot])
     }

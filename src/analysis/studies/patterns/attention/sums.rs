@@ -1,4 +1,4 @@
-//! The sums of the study `attention`, per block of sentences.
+//! Sums of the study `attention` per jackknife block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,9 @@ use crate::stats::exact::ExactSum;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionBlock {
     pub exposure: TokenExposure,
-    /// Sums under even attention to visible keys, `A = 1/v(i)`: the chance level.
+    /// Sums under uniform attention to visible keys, `A = 1/v(i)` with `v(i)` visible keys: the chance level.
     pub uniform: TokenSums<ExactSum>,
-    /// The sums of each head; `[layers * heads]`.
+    /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<TokenSums<ExactSum>>,
 }
 

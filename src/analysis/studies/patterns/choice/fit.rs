@@ -15,18 +15,19 @@ pub const TOKENS_A_DIMENSION: u64 = 10;
 /// Candidate ridges, as shares of the mean square of an embedding dimension.
 pub const RIDGES: [f64; 4] = [0.001, 0.01, 0.1, 1.0];
 
-/// The parts of a layer's input: `x ≈ mean + positions[position] + (E - its mean) weights` for text tokens.
+/// Parts of a layer's input: `x ≈ mean + positions[position] + (E - its mean) weights` for a text token with input `x` and
+/// embedding `E`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerFit {
-    /// `[hidden]`
+    /// Mean input of text tokens, `[hidden]`.
     pub mean: Vec<f32>,
-    /// `[positions, hidden]`; later positions use the last one.
+    /// Part of the input that each position adds to the mean, `[positions, hidden]`; later positions use the last one.
     pub positions: Vec<f32>,
-    /// `[embedding, hidden]`
+    /// Regression weights of the embedding, `[embedding, hidden]`.
     pub weights: Vec<f32>,
-    /// Mean of special first tokens, `[hidden]`; that of text if there are none.
+    /// Mean of special first tokens, `[hidden]`; the mean of text if there are none.
     pub first: Vec<f32>,
-    /// Means of other special tokens, by id.
+    /// Mean input of each other special token, by id.
     pub specials: BTreeMap<u32, Vec<f32>>,
     /// Index in [`RIDGES`] of the selected ridge.
     pub ridge: u8,
@@ -40,7 +41,7 @@ pub struct FoldFit {
 }
 
 impl FoldFit {
-    /// Fits each fold; `None` if a fold has too few tokens.
+    /// Fits both folds. `None` if a fold has too few text tokens.
     pub fn both(moments: &InputMoments, threads: NonZeroUsize) -> Option<[Self; 2]> {
         let widths = moments.widths?;
         if text_tokens(moments).into_iter().any(|tokens| tokens < tokens_needed(widths)) {
@@ -84,7 +85,7 @@ pub fn tokens_needed(widths: Widths) -> u64 {
 struct EmbeddingSums {
     width: usize,
     tokens: Vec<f64>,
-    /// `[positions, embedding]`
+    /// Sum of embeddings at each position, `[positions, embedding]`.
     at: Vec<f64>,
     /// Products of embeddings with each other, `[embedding, embedding]`.
     squares: Vec<f64>,
@@ -111,7 +112,8 @@ impl EmbeddingSums {
         mean_of(&self.at, self.width, self.total())
     }
 
-    /// Inverses of the embeddings' scatter matrix within positions, one for each ridge on the diagonal; `None` if nothing varies.
+    /// Inverts the embeddings' scatter matrix within positions, once for each ridge on the diagonal. An inverse is `None` if
+    /// nothing varies.
     fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
         let width = self.width;
         let centred = less_products(self.squares.clone(), [(&self.at, width); 2], &self.tokens);
@@ -132,11 +134,11 @@ impl EmbeddingSums {
 
 struct RowSums {
     width: usize,
-    /// `[positions, hidden]`
+    /// Sum of input rows at each position, `[positions, hidden]`.
     at: Vec<f64>,
-    /// Products of embeddings with rows, `[embedding, hidden]`.
+    /// Products of embeddings with input rows, `[embedding, hidden]`.
     crosses: Vec<f64>,
-    /// Squared norms.
+    /// Sum of the squared norms of input rows.
     squares: f64,
     first: (f64, Vec<f64>),
     specials: BTreeMap<u32, (f64, Vec<f64>)>,
@@ -169,7 +171,7 @@ impl RowSums {
     }
 }
 
-/// Selects a ridge within a fold: fits on one half and tests on the other, both ways.
+/// Selection of a ridge within a fold: a fit on one half is tested on the other, both ways.
 struct Choosing<'a> {
     own: [&'a QuarterMoments; 2],
     sums: [&'a EmbeddingSums; 2],
@@ -189,10 +191,11 @@ impl Choosing<'_> {
         (1..RIDGES.len()).fold(0, |best, place| if left[place] < left[best] { place } else { best })
     }
 
-    /// Residual sum `|x - fitted|²` over the tokens of the `held` half, with the fit of the other half, for each ridge.
+    /// Residual sum of squares on the `held` half with the fit of the other half, for each ridge.
     ///
-    /// Let `c` and `d` be the fitted half's mean row and embedding at the token's position, and `B` its weights. The residual is
-    /// the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of the `held` half.
+    /// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at its
+    /// position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of
+    /// the `held` half.
     fn left(&self, [fitted, held]: [usize; 2], rows: &[RowSums; 2]) -> [f64; RIDGES.len()] {
         let (fit, here) = (self.sums[fitted], self.sums[held]);
         let (own, theirs) = (&rows[held], &rows[fitted]);
@@ -226,7 +229,8 @@ impl Choosing<'_> {
     }
 }
 
-/// `products` less the products of each pair at each position, `[positions, rows]` and `[positions, columns]`.
+/// Subtracts from `products` the products of each pair, summed over positions. The pairs are `[positions, rows]` and `[positions,
+/// columns]`.
 fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f64], &[f64]); 2]) -> Vec<f64> {
     let mut sum = vec![0.0; products.len()];
     // A half without tokens has no positions.
@@ -239,7 +243,7 @@ fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f6
     products
 }
 
-/// The regression weights of embeddings, `[embedding, hidden]`, with rows and embeddings centred within positions.
+/// Regression weights of embeddings, `[embedding, hidden]`, with rows and embeddings centred within positions.
 fn weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
     let (embedding, hidden) = (sums.width, rows.width);
     let crosses = less_products(rows.crosses.clone(), [(&sums.at, embedding), (&rows.at, hidden)], &sums.tokens);
@@ -275,8 +279,8 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// For each position, the position whose mean it uses: itself, or the nearest lower one with a token, or the nearest higher.
-/// `None` without tokens.
+/// For each position, finds the position whose mean it uses: itself, or the nearest lower one with a token, or the nearest
+/// higher. `None` if there are no tokens.
 fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let of = |position: usize| {
@@ -288,7 +292,7 @@ fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     Some((0..positions).map(of).collect())
 }
 
-/// Products of vectors less, at each position, the product of their sums divided by the number of tokens.
+/// Centres products of vectors within positions: subtracts the product of their sums divided by the number of tokens.
 fn less_products(
     mut products: Vec<f64>,
     [(a, rows), (b, columns)]: [(&Vec<f64>, usize); 2],
@@ -318,7 +322,7 @@ fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
     product
 }
 
-/// The sum of the rows, divided by `tokens`.
+/// Sums the rows and divides by `tokens`.
 fn mean_of(rows: &[f64], width: usize, tokens: f64) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for row in rows.chunks_exact(width) {

@@ -1,8 +1,9 @@
-//! Labels of how a head chooses: `chooses:special`, `chooses:position`, `chooses:token`. A head has at most one of them.
+//! Labels of how an attention head chooses its keys: `chooses:special`, `chooses:position`, `chooses:token`. A head has at most
+//! one of them.
 //!
-//! Position with token, and context, are metrics without labels. Heads with sharp random weights follow both: of 216 heads of
-//! three such encoders, 214 would have had one of these labels. So neither shows that anything was learned. No such head follows
-//! position or token alone beyond what special tokens explain (docs/methodology/choice.md).
+//! The metrics for position with token, and for context, have no labels. They do not show that anything was learned: of 216 heads
+//! with sharp random weights, in three encoders, 214 would have had one of these labels. No such head follows position or token
+//! alone beyond what special tokens explain (docs/methodology/choice.md).
 
 use anstyle::AnsiColor;
 
@@ -19,7 +20,7 @@ const CAVEATS: &str = "It says by what queries and keys meet, not to what a head
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
-/// The share of a head's distance from even attention that a variant restores.
+/// Share of a head's distance from uniform attention that a variant restores.
 fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> Measured {
     evidence.metric("rebuilt", Some(VARIANTS[variant]))
 }
@@ -30,8 +31,9 @@ fn is_first_layer(evidence: &Evidence<'_>) -> bool {
     heads.get(evidence.place).is_some_and(|head| head.place.layer == 0)
 }
 
-/// `chooses:position` or `chooses:token`: the variant's share is the larger of both, reaches the threshold, and exceeds that of
-/// special tokens by the margin. The label's score is the share; its p-value is the larger of both tests (Berger 1982).
+/// Assesses `chooses:position` or `chooses:token`. The variant's share must be the larger one (position or token), reach the
+/// threshold, and exceed the share of special tokens by the margin. The label's score is the share; its p-value is the larger of
+/// both tests (Berger 1982).
 fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let (name, least) = (VARIANTS[variant], policy.rule(&REBUILT));
     let own = rebuilt(evidence, variant);

@@ -1,11 +1,11 @@
-//! The table of the metrics of `choice`.
+//! Table of the metrics of study `choice`.
 
 use super::rebuilt::{POSITION, POSITION_TOKEN, RebuiltBlock, SPECIAL, TOKEN, VARIANTS};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Smallest mean squared Hellinger distance from even attention that is worth rebuilding: untrained heads have .0002 to .002,
+/// Smallest mean squared Hellinger distance from uniform attention that is worth restoring: untrained heads have .0002 to .002,
 /// trained heads at least .05 (docs/methodology/choice.md).
 pub const LEAST_DISTANCE: f64 = 0.01;
 
@@ -16,7 +16,7 @@ const ONE_PART: [usize; 2] = [POSITION, TOKEN];
 pub struct ChoiceInputs<'a> {
     pub block: &'a RebuiltBlock,
     pub head: usize,
-    /// Whether attention is even, so that there is nothing to rebuild.
+    /// Whether the head's attention is uniform, so that there is nothing to restore.
     pub is_even: bool,
 }
 
@@ -33,7 +33,7 @@ impl ChoiceInputs<'_> {
         fraction.over(self.block.rows, self.block.sentences)
     }
 
-    /// A sum of distances, as a share of the distances from even attention.
+    /// Sum of distances, as a share of the distances from uniform attention.
     fn by_even(&self, of: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
         if self.is_even {
             return Fraction::NONE;
@@ -44,7 +44,7 @@ impl ChoiceInputs<'_> {
     }
 }
 
-/// The cells of a head whose attention from replaced inputs is even; their denominators hold for all heads.
+/// Values of every cell for a head whose attention from replaced inputs is uniform. Their denominators hold for all heads.
 pub fn of_chance(block: &RebuiltBlock) -> Vec<Fraction> {
     let rows = block.rows as f64;
     let cell = |chance: f64| Fraction::new(chance * rows, rows).over(block.rows, block.sentences);

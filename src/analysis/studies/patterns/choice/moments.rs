@@ -20,21 +20,21 @@ use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
-/// The corpus is summed in four parts. Each fold consists of two, since the ridge is selected within folds.
+/// Number of parts in which the corpus is summed. Each fold has two, since the ridge is selected within folds.
 pub const QUARTERS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
     pub embedding: usize,
-    /// The width of the rows from which queries and keys are computed.
+    /// Width of the rows from which queries and keys are computed.
     pub hidden: usize,
 }
 
-/// Special tokens that share a mean.
+/// Sums over the special tokens that share a mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecialSums {
     pub tokens: u64,
-    /// The sum of their rows, `[hidden]`.
+    /// Sum of the tokens' input rows, `[hidden]`.
     pub rows: VectorSums,
 }
 
@@ -42,14 +42,14 @@ merge_fields!(SpecialSums { tokens, rows });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerMoments {
-    /// The sum of rows at each position, `[positions][hidden]`.
+    /// Sum of the input rows of text tokens at each position, `[positions][hidden]`.
     pub rows: Vec<VectorSums>,
-    /// Products of embeddings with rows, `[embedding, hidden]`.
+    /// Products of embeddings with input rows, `[embedding, hidden]`.
     pub crosses: VectorSums,
     pub squares: ExactSum,
-    /// Special tokens at the start of a sequence.
+    /// Sums over special tokens at the start of a sequence.
     pub first: SpecialSums,
-    /// Other special tokens, by id.
+    /// Sums over other special tokens, by token id.
     pub specials: BTreeMap<u32, SpecialSums>,
 }
 
@@ -59,9 +59,9 @@ merge_fields!(LayerMoments { rows, crosses, squares, first, specials });
 pub struct QuarterMoments {
     /// Number of text tokens at each position.
     pub tokens: Vec<u64>,
-    /// Sums of their embeddings, `[positions][embedding]`.
+    /// Sums of the text tokens' embeddings, `[positions][embedding]`.
     pub embeddings: Vec<VectorSums>,
-    /// Products of their embeddings with each other.
+    /// Products of the text tokens' embeddings with each other.
     pub squares: VectorSums,
     pub layers: Vec<LayerMoments>,
 }
@@ -98,15 +98,15 @@ impl QuarterMoments {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InputMoments {
     grid: HeadGrid,
-    /// Widths of the vectors, once a token was observed.
+    /// Widths of the vectors; `None` until a token is observed.
     pub widths: Option<Widths>,
-    /// Quarter `q` has the blocks `b` with `b mod 4 = q`; fold `f` has the quarters `f` and `f + 2`.
+    /// Sums of each quarter: `q` has the blocks `b` with `b mod 4 = q`, and fold `f` has the quarters `f` and `f + 2`.
     pub quarters: [QuarterMoments; QUARTERS],
     #[serde(skip)]
     at_work: MomentBuffers,
 }
 
-/// Buffers for the current pack.
+/// Buffers for the current pack of sequences.
 #[derive(Clone, Debug, Default)]
 struct MomentBuffers {
     embeddings: Option<WordEmbeddings>,
@@ -150,10 +150,10 @@ impl InputMoments {
     }
 }
 
-/// The distinct tokens of a list, so that each is multiplied with its embedding once.
+/// Distinct tokens of a list, so that each is multiplied with its embedding once.
 struct Kinds {
     of: Vec<usize>,
-    /// `[kinds, embedding]`
+    /// Embeddings of the distinct tokens, `[kinds, embedding]`.
     embeddings: Vec<f64>,
     width: usize,
 }
@@ -177,7 +177,7 @@ impl Kinds {
     }
 }
 
-/// Adds embeddings, which do not depend on the layer.
+/// Adds the embeddings of text tokens, which do not depend on the layer.
 fn add_embeddings(quarter: &mut QuarterMoments, text: &[&PackedToken], kinds: &Kinds, products: &mut Vec<f64>) {
     let mut times = vec![0.0; kinds.matrix().rows()];
     for (token, &kind) in text.iter().zip(&kinds.of) {

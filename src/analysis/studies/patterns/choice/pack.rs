@@ -1,24 +1,24 @@
-//! The tokens of a pack, and the inputs from which a layer computes their queries and keys.
+//! Tokens of a pack, and the inputs from which a layer computes their queries and keys.
 
 use crate::model::forward::rows::Rows;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::block_of;
 
-/// Which mean stands for a token when its context is removed.
+/// Mean input that stands for a token when its context is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenPart {
-    /// A text token: position and embedding are added to the mean.
+    /// Mean input of text tokens, to which parts for position and embedding are added.
     Text,
-    /// A special token at the start of the sequence, or a decoder's first token: the mean of all first tokens.
+    /// Mean input of all first tokens, for a special token at the start of the sequence or a decoder's first token.
     First,
-    /// Another special token: the mean of the tokens with its id.
+    /// Mean input of the tokens with the same id, for any other special token.
     Special,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct PackedToken {
     pub row: usize,
-    /// Position in the sequence.
+    /// Position of the token in its sequence.
     pub position: usize,
     pub id: u32,
     pub part: TokenPart,
@@ -27,14 +27,14 @@ pub struct PackedToken {
 
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSequence {
-    /// Row of the first token.
+    /// Row of the sequence's first token in the pack.
     pub start: usize,
     pub tokens: usize,
     pub block: usize,
     pub is_first: bool,
 }
 
-/// The tokens of a pack, sequences side by side.
+/// Tokens of a pack, with its sequences side by side.
 #[derive(Clone, Debug, Default)]
 pub struct TokenPack {
     pub sequences: Vec<PackedSequence>,
@@ -61,7 +61,7 @@ impl TokenPack {
         self.sequences.len() - 1
     }
 
-    /// Keeps the inputs of a sequence; returns whether the pack is complete.
+    /// Keeps the inputs of a sequence. Returns whether the pack is complete.
     pub fn observe(&mut self, number: usize, rows: Rows<'_>) -> bool {
         if number == 0 {
             self.inputs.clear();
@@ -74,7 +74,7 @@ impl TokenPack {
         self.inputs.len() / self.tokens.len().max(1)
     }
 
-    /// The input of a token, `[hidden]`.
+    /// Input of a token, `[hidden]`.
     pub fn input(&self, token: &PackedToken) -> &[f32] {
         let width = self.width();
         &self.inputs[token.row * width..][..width]

@@ -22,7 +22,7 @@ use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_each};
 use crate::study::instruments::roots::{Roots, from_even};
 
-/// Inputs of queries and keys: special tokens, position, token, or both; the last two put both in keys or queries alone.
+/// Replaced inputs of queries and keys: special tokens, position, token, or both; the last two put both in keys or queries alone.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
 pub const SPECIAL: usize = 0;
@@ -30,12 +30,12 @@ pub const POSITION: usize = 1;
 pub const TOKEN: usize = 2;
 pub const POSITION_TOKEN: usize = 3;
 
-/// Squared Hellinger distances of one head, summed over text rows.
+/// Squared Hellinger distances of one head's attention, summed over text rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadDistances {
-    /// From its attention to even attention over visible keys.
+    /// Distance from the head's attention to uniform attention over visible keys.
     pub even: ExactSum,
-    /// From its attention to that of each of [`VARIANTS`].
+    /// Distance from the head's attention to its attention from each of [`VARIANTS`].
     pub variants: [ExactSum; VARIANTS.len()],
 }
 
@@ -44,9 +44,10 @@ merge_fields!(HeadDistances { even, variants });
 /// Sums of squares of a layer's inputs over text tokens, before and after the fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputShare {
-    /// Sum of `|x - m|²`.
+    /// Sum of `|x - m|²`, with `x` the input and `m` its mean.
     pub all: ExactSum,
-    /// Sum of `|x - m - P - E B|²`.
+    /// Residual sum of squares, `|x - m - P - E B|²`. Here `x` is the input, `m` its mean, `P` the position's part and `E B` the
+    /// embedding's.
     pub left: ExactSum,
 }
 
@@ -54,13 +55,13 @@ merge_fields!(InputShare { all, left });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuiltBlock {
-    /// Text rows.
+    /// Number of attention rows of text tokens.
     pub rows: u64,
-    /// Sentences with text rows, one per group of related sentences.
+    /// Number of sentences with text rows; each group of dependent sentences counts once.
     pub sentences: u64,
-    /// `[layers]`
+    /// Sums of squares of each layer's inputs, `[layers]`.
     pub layers: Vec<InputShare>,
-    /// `[layers * heads]`
+    /// Distances of each head's attention from uniform attention and from [`VARIANTS`], `[layers * heads]`.
     pub heads: Vec<HeadDistances>,
 }
 
@@ -79,7 +80,7 @@ pub struct RebuiltSums {
 
 const BOTH: Made = Made { of_position: true, of_token: true };
 
-/// The fitted parts, and buffers for the current pack.
+/// Fitted parts of both folds, and buffers for the current pack.
 #[derive(Clone, Default)]
 struct RebuildBuffers {
     folds: Arc<Option<[FoldFit; 2]>>,
@@ -97,15 +98,15 @@ struct Between {
     position: QueriesKeys,
     token: QueriesKeys,
     position_token: QueriesKeys,
-    /// Linear maps of the parts of replaced inputs, one row per part.
+    /// Products of the parts of replaced inputs with a layer's query and key weights, one row per part.
     products: Vec<f32>,
-    /// The inputs made of position and token.
+    /// Replaced inputs, made of position and token.
     inputs: Vec<f32>,
     scratch: AttentionScratch,
 }
 
 impl RebuiltSums {
-    /// Empty sums. `classes` are the keys that queries of each layer see, and `folds` the parts fitted on each fold.
+    /// Creates empty sums. `classes` are the keys that queries of each layer see, and `folds` the parts fitted on each fold.
     pub fn new(grid: HeadGrid, classes: &LayerClasses, folds: Option<[FoldFit; 2]>) -> Self {
         let empty = RebuiltBlock {
             layers: vec![InputShare::default(); grid.layers],
@@ -182,7 +183,7 @@ impl RebuiltSums {
     }
 }
 
-/// The squared Hellinger distance `½ sum (√a - √b)²` between rows: `roots` has `√a`, `weights` has `b`.
+/// Squared Hellinger distance `½ sum (√a - √b)²` between rows: `roots` has `√a`, `weights` has `b`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn from_weights(roots: &[f32], weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];

@@ -1,4 +1,4 @@
-//! A layer's inputs without context: made of position, of the token, of both, or of neither.
+//! Inputs of a layer without context: made of position, of the token, of both, or of neither.
 //!
 //! Replaced inputs are sums of parts. A pack has fewer parts than tokens, so linear maps are computed once per part.
 
@@ -9,34 +9,34 @@ use super::pack::{PackedToken, TokenPack, TokenPart};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// Replacement inputs of a layer's queries and keys, stored as parts.
+/// Replacement inputs of a layer's queries and keys, stored as parts (mean, position, embedding).
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedInputs {
-    /// `[parts, hidden]`
+    /// Parts from which replaced inputs are summed, `[parts, hidden]`.
     pub parts: Vec<f32>,
     tokens: Vec<TokenPlaces>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct TokenPlaces {
-    /// Index of the part that is the token's mean.
+    /// Index of the part that is the mean input for tokens of its kind.
     base: usize,
-    /// For text tokens: the parts of the position and of the embedding.
+    /// Indices of the parts of position and embedding, `[position, embedding]`; `None` for special tokens.
     of_text: Option<[usize; 2]>,
 }
 
-/// The parts added to the mean of text tokens. Special tokens are their mean alone.
+/// Parts added to the mean of text tokens. Special tokens are their mean alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
     pub of_position: bool,
     pub of_token: bool,
 }
 
-/// Indices of the parts of one kind, by the fold of the sequence.
+/// Indices of input parts, by the fold of the sequence and a key such as the position.
 type Places<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
-    /// Computes the parts for a layer: each sequence uses the fit of the other fold.
+    /// Computes the parts of replaced inputs for a layer. Each sequence uses the fit of the other fold.
     pub fn fill(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
         let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
         let Self { parts, tokens } = self;
@@ -81,12 +81,13 @@ impl ReplacedInputs {
         }
     }
 
-    /// The mean that stands for a token, `[hidden]`.
+    /// Mean input that stands for a token, `[hidden]`.
     pub fn base(&self, token: usize, hidden: usize) -> &[f32] {
         &self.parts[self.tokens[token].base * hidden..][..hidden]
     }
 
-    /// The replaced rows of all tokens, summed from `of_parts`, a linear map of the parts, `[parts, width]`.
+    /// Writes the replaced rows of all tokens to `into`. They are summed from `of_parts`, a linear map of the parts, `[parts,
+    /// width]`.
     pub fn rows(&self, made: Made, of_parts: &[f32], width: usize, into: &mut Vec<f32>) {
         let part = |place: usize| &of_parts[place * width..][..width];
         into.clear();
@@ -108,7 +109,7 @@ impl ReplacedInputs {
     }
 }
 
-/// The mean for a token, known only as text or special.
+/// Mean input that stands for a token, by its kind: text, first token or other special token.
 fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     match token.part {
         TokenPart::Text => &fit.mean,
@@ -118,7 +119,7 @@ fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     }
 }
 
-/// The part of a position; positions beyond the fold's last one use the last.
+/// Part of a position; positions beyond the fold's last one use the last.
 fn at_position(fit: &LayerFit, position: usize) -> &[f32] {
     let width = fit.mean.len();
     let last = fit.positions.len() / width - 1;

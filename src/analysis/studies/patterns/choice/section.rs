@@ -1,4 +1,4 @@
-//! The section `choice` of the report: how much of the inputs of layers, and of attention, is without context, layer by layer.
+//! Report section `choice`: how much of each layer's inputs, and of its heads' attention, follows without context.
 
 use std::fmt::{self, Write};
 
@@ -34,63 +34,62 @@ pub const ABOVE_SPECIAL: Threshold = Threshold::rule(
     "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
 );
 
-/// Whether no label can stand for a head by these shares: what it goes by is then said by its numbers alone.
+/// Whether these shares give the head no label of choice, so that the report describes its choice by numbers.
 fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
     let reaches =
         |variant: usize| shares[variant].zip(policy.rule(&REBUILT)).is_some_and(|(share, least)| share >= least);
     ![SPECIAL, POSITION, TOKEN].into_iter().any(reaches)
 }
 
-/// How much of the inputs of layers, and of heads' distance from even attention, follows without context.
+/// How much of the inputs of layers, and of heads' distance from uniform attention, follows without context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// The tokens of text that the parts were fitted on, in each half of the blocks.
+    /// Number of text tokens that the parts were fitted on, in each half of the blocks.
     pub fitted_on: [u64; 2],
-    /// The fewest tokens of text in a half: 10 for each dimension of the embeddings.
+    /// Fewest text tokens that a half must have: 10 for each dimension of the embeddings.
     pub needed: u64,
-    /// The layers; empty where a half has too few tokens.
+    /// Results for each layer; empty if a half has too few text tokens.
     pub layers: Vec<LayerChoice>,
-    /// The heads, layer by layer.
+    /// Results for each head, layer by layer.
     pub heads: Vec<HeadChoice>,
 }
 
-/// A layer.
+/// How much of one layer's inputs, and of its heads' attention, follows without context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerChoice {
-    /// The layer, counted from 0.
+    /// Layer, counted from 0.
     pub layer: usize,
-    /// `sum |x - m - P - E B|² / sum |x - m|²` over tokens of text, out of the half that it was fitted on: the share of the
-    /// layer's input that follows neither from position nor linearly from the embedding. Above 1 where the parts fit worse than
-    /// the mean.
+    /// Share of the layer's input that follows neither from position nor linearly from the embedding. It is `sum |x - m - P - E
+    /// B|² / sum |x - m|²` over text tokens. Here `x` is the input, `m` its mean, `P` the position's part and `E B` the
+    /// embedding's. Fit and test use different halves. Above 1 if the parts fit worse than the mean.
     pub own_share: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `own_share`.
     pub ci95: Option<Interval>,
-    /// The ridge that each half chose, as a share of the mean square of an embedding's dimension.
+    /// Ridge selected in each half, as a share of the mean square of an embedding dimension.
     pub ridge: [f64; 2],
-    /// The mean of `rebuilt` over the heads of the layer that have one.
+    /// Mean of `rebuilt` over the heads of the layer that have one.
     pub rebuilt: Rebuilt,
-    /// The heads of the layer whose attention is not even.
+    /// Number of heads of the layer whose attention is not uniform.
     pub heads: usize,
-    /// The mean of `rebuilt` in untrained models that attend as sharply (`--control random-sharp`), over their seeds; null where
-    /// they were not run.
+    /// Mean of `rebuilt` over seeds of untrained models that attend as sharply (`--control random-sharp`); null if not run.
     #[serde(default)]
     pub sharp_control: Option<Rebuilt>,
 }
 
-/// Share of the distance from even attention that comes back from inputs without context.
+/// Share of the distance from uniform attention that is restored from inputs without context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebuilt {
-    /// Rebuilt from nothing but special tokens.
+    /// Share restored from special tokens alone.
     pub special: Option<f64>,
-    /// Rebuilt from the position.
+    /// Share restored from the position.
     pub position: Option<f64>,
-    /// Rebuilt from the token.
+    /// Share of the distance restored from the token's embedding.
     pub token: Option<f64>,
-    /// Rebuilt from both.
+    /// Share restored from position and token.
     pub position_token: Option<f64>,
-    /// Rebuilt from both in keys alone.
+    /// Share restored from position and token in keys alone.
     pub keys: Option<f64>,
-    /// Rebuilt from both in queries alone.
+    /// Share restored from position and token in queries alone.
     pub queries: Option<f64>,
 }
 
@@ -105,17 +104,17 @@ impl Rebuilt {
     }
 }
 
-/// A head.
+/// How much of one head's attention follows without context.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadChoice {
-    /// The head.
+    /// Head that attends.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The metric `rebuilt`; null where attention is even.
+    /// Metric `rebuilt` of the head; null if its attention is uniform.
     pub rebuilt: Rebuilt,
-    /// The 95 % interval of that of position and token together.
+    /// 95 % interval of `rebuilt.position_token`.
     pub ci95: Option<Interval>,
-    /// Whether its attention is even: nothing is to be rebuilt.
+    /// Whether the head's attention is uniform, so that there is nothing to restore.
     pub is_even: bool,
 }
 
@@ -130,7 +129,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// How a head's sentence names the share that comes back from position and token.
+/// Phrase for the share restored from position and token, in a head's sentence.
 const BOTH: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {

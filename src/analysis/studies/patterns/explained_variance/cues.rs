@@ -1,39 +1,40 @@
-//! The cues that may explain attention, and their groups (docs/methodology/explained-variance.md).
+//! Cues (properties of a query and a key) that may explain attention, and their groups (docs/methodology/explained-variance.md).
 
 use crate::corpus::Upos;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
 
 pub const TAGS: usize = Upos::ALL.len();
 
-/// First cue of the offsets -8..8.
+/// Index of the first cue of the offsets -8..8 from query to key.
 pub const OFFSET: usize = 0;
-/// The key is more than 8 tokens to the left. Keys more than 8 to the right have no cue: they are the reference level of offsets.
+/// Index of the cue that the key is over 8 tokens to the left. Keys over 8 to the right have none: the reference level of
+/// offsets.
 pub const FAR_LEFT: usize = OFFSET + OFFSETS;
 pub const FIRST_SPECIAL: usize = FAR_LEFT + 1;
 pub const SEPARATOR: usize = FIRST_SPECIAL + 1;
-/// First of the [`LISTED`] cues that only some pairs of tokens have.
+/// Index of the first of the [`LISTED`] cues, which only some pairs of tokens have.
 pub const LIST: usize = SEPARATOR + 1;
-/// The key is another occurrence of the query's token.
+/// Index of the cue that the key is another occurrence of the query's token.
 pub const SAME_TOKEN: usize = LIST;
-/// The key's word is another word with the query's part of speech.
+/// Index of the cue that the key's word is another word with the query's part of speech.
 pub const SAME_TAG: usize = LIST + 1;
 pub const HEAD: usize = LIST + 2;
-/// The key's word is a dependent of the query's word.
+/// Index of the cue that the key's word is a dependent of the query's word.
 pub const DEPENDENT: usize = LIST + 3;
-/// The key's word has the syntactic head of the query's word.
+/// Index of the cue that the words of query and key share their syntactic head.
 pub const SIBLING: usize = LIST + 4;
 pub const LISTED: usize = 5;
-/// How common the key is in the corpus.
+/// Index of the cue that says how common the key's token is in the corpus.
 pub const COMMONNESS: usize = LIST + LISTED;
-/// Cosine of the input embeddings of query and key.
+/// Index of the cue that is the cosine of the input embeddings of query and key.
 pub const COSINE: usize = COMMONNESS + 1;
-/// First cue of the parts of speech of the key's word.
+/// Index of the first cue of the key word's part of speech.
 pub const TAG: usize = COSINE + 1;
-/// The key is the first token of a decoder's input.
+/// Index of the cue that the key is the first token of a decoder's input.
 pub const FIRST_TOKEN: usize = TAG + TAGS;
 pub const CUES: usize = FIRST_TOKEN + 1;
 
-/// The name of a cue in the report.
+/// Returns the name of a cue in the report.
 pub fn name(cue: usize) -> String {
     match cue {
         FAR_LEFT => "offset.<-8".to_owned(),
@@ -64,7 +65,7 @@ const fn group(name: &'static str, has: fn(usize) -> bool) -> CueGroup {
 
 const PUNCTUATION: usize = TAG + Upos::Punct as usize;
 
-/// The groups of cues; each cue is in one group.
+/// Groups of cues; each cue is in exactly one group.
 pub const GROUPS: [CueGroup; 7] = [
     group("position", |cue| cue <= FAR_LEFT),
     group("sinks", |cue| matches!(cue, FIRST_SPECIAL | FIRST_TOKEN | SEPARATOR | PUNCTUATION)),

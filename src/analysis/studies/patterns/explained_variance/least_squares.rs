@@ -2,11 +2,11 @@
 
 use nalgebra::{DMatrix, SymmetricEigen};
 
-/// A symmetric matrix of sums of products, `[size, size]`: its lower half, row by row.
+/// Symmetric matrix of sums of products, `[size, size]`: its lower half, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gram(pub Vec<f64>);
 
-/// Index of a pair in the lower half of a symmetric matrix.
+/// Index of cell (`a`, `b`) in the lower half of a symmetric matrix, stored row by row.
 pub const fn pair(a: usize, b: usize) -> usize {
     let (row, column) = if a < b { (b, a) } else { (a, b) };
     row * (row + 1) / 2 + column
@@ -17,18 +17,18 @@ impl Gram {
         self.0[pair(a, b)]
     }
 
-    /// The sums of products of some variables, `[variables, variables]`.
+    /// Matrix of the sums of products of some variables, `[variables, variables]`.
     fn among(&self, variables: &[usize]) -> DMatrix<f64> {
         let size = variables.len();
         DMatrix::from_fn(size, size, |row, column| self.at(variables[row], variables[column]))
     }
 
-    /// The sums less those in `others`.
+    /// Subtracts the sums in `others`.
     pub fn less(&self, others: &Self) -> Self {
         Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
     }
 
-    /// Whether a variable varies: its sum of squares exceeds rounding errors of the largest.
+    /// Whether a variable varies: its sum of squares exceeds the rounding errors of the largest one.
     pub fn varies(&self, variable: usize) -> bool {
         self.at(variable, variable) > NOTHING_LEFT * self.largest()
     }
@@ -41,12 +41,12 @@ impl Gram {
 /// Share of the largest sum of squares that may be rounding: sums of products of 10^6 cells are accurate to about 1e-12.
 const NOTHING_LEFT: f64 = 1e-10;
 
-/// A least-squares fit on some variables, for any response: the pseudo-inverse of their sums of products. It takes the smallest
+/// Least-squares fit on some variables, for any response: the pseudo-inverse of their sums of products. It takes the smallest
 /// coefficients among equally good ones, so predictions do not depend on the order of variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     variables: Vec<usize>,
-    /// `[variables, variables]`, without eigenvalues below [`NOTHING_LEFT`] times the largest.
+    /// Pseudo-inverse, `[variables, variables]`, without eigenvalues below [`NOTHING_LEFT`] times the largest.
     inverse: DMatrix<f64>,
 }
 
@@ -60,8 +60,9 @@ impl Fit {
         Self { variables, inverse }
     }
 
-    /// Sums of squares explained in test data, `2 β'b - β'G β`, with `β` fitted to training data; below 0 if worse than no fit.
-    /// `fitted` and `products`, `[all variables, responses]`: products with each variable in training and test data.
+    /// Sum of squares of each response explained in test data, `2 β'b - β'G β`; below 0 if worse than no fit. Training data give
+    /// `β` through `fitted`, test data `G` (`gram`) and `b` (`products`). `fitted` and `products` are products with each
+    /// variable, `[all variables, responses]`.
     pub fn explained(&self, fitted: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
         let Self { variables, inverse } = self;
         let coefficients = inverse * fitted.select_rows(variables);

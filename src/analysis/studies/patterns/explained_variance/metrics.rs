@@ -1,4 +1,4 @@
-//! The table of the metrics of `explained-variance`, and the label of heads that attend to fixed places.
+//! Table of the metrics of study `explained-variance`, and the label of heads that attend to fixed positions.
 
 use anstyle::AnsiColor;
 
@@ -14,15 +14,15 @@ use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// The sums and shares of one head, in one block or in all.
+/// Sums and shares of one head, in one block or in all blocks.
 pub(super) struct ExplainedInputs<'a> {
     pub shares: &'a [FormShares; FORMS],
     pub sums: &'a [FormSums; FORMS],
-    /// Sums over pairs of sequences: of all blocks, and of this block.
+    /// Sums over pairs of sequences, `[all blocks, this block]`.
     pub places: [&'a PlaceSums; 2],
-    /// The head's index; `None` for chance.
+    /// Index of the head; `None` for chance.
     pub head: Option<usize>,
-    /// The block's index; `None` for all blocks.
+    /// Index of the block; `None` for all blocks.
     pub block: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ impl ExplainedInputs<'_> {
         fraction.over(rows, sentences)
     }
 
-    /// A sum over pairs of sequences, as a share of the squares of their rows.
+    /// Sum over pairs of sequences, as a share of the squares of their rows.
     fn place(&self, of: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
         let [total, block] = self.places;
         let rows = block.rows as f64;
@@ -84,7 +84,7 @@ const SHARED: &str = "What several groups say alike is in none of their shares: 
     coefficients of the group do not hold for other sentences.";
 
 const PLACE: &str = "explained_by_place";
-/// The part of [`PLACE`] that offsets do not explain.
+/// Name of the metric for the part of [`PLACE`] that offsets do not explain.
 const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \

@@ -70,28 +70,28 @@ impl Study for Explained {
     }
 }
 
-/// The two forms of rows: over all keys, and over other text tokens.
+/// Explained variance in two forms: of attention over all keys, and of attention over other text tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summed {
-    /// Over all keys.
+    /// Explained variance of attention over all keys.
     #[serde(rename = "all-keys")]
     all_keys: FormSummed,
-    /// Over the other tokens of text.
+    /// Explained variance of attention over the other text tokens.
     text: FormSummed,
 }
 
-/// The cues of one form, and what they explain.
+/// Cues used in one form, and how much of the attention they explain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct FormSummed {
-    /// The cues that the corpus has.
+    /// Names of the cues that occur in the corpus.
     cues: Vec<String>,
-    /// Mean over heads of the share that all cues explain together.
+    /// Share of variance that all cues explain together, mean over heads; null if a head has no value.
     explained: Option<f64>,
-    /// Mean over heads of the share that each group adds to all others; without groups that the corpus lacks.
+    /// Share of variance that each group of cues adds to all others, mean over heads; without groups that the corpus lacks.
     unique: BTreeMap<String, f64>,
 }
 
-/// The mean of a share over the heads that the model has; `None` if any of them has no value.
+/// Mean of a share over the heads that the model has. `None` if any of these heads has no value.
 fn mean(
     shares: &FormShares,
     has: impl Fn(usize) -> bool,
@@ -120,7 +120,7 @@ impl Summed {
 }
 
 impl FormSummed {
-    /// The share with the three largest groups, as a line: `59 % over all keys (sinks 33, position 7, classes 2)`.
+    /// Writes the share with its three largest groups: `59 % over all keys (sinks 33, position 7, classes 2)`.
     fn words(&self, over: &str) -> Option<String> {
         let mut groups: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
         groups.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -11,13 +11,14 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
 
-/// Column sums in both forms, reused from head to head.
+/// Buffers for column sums of attention in both forms (all keys, text), reused from head to head.
 pub type Columns = [Vec<f64>; FORMS];
 
 /// Number of cues that depend on query and key, other than offsets.
 const OTHERS: usize = 1 + LISTED + 1;
 
-/// The products of a head's attention (centred within rows) with each cue of a sentence, and its squares, in both forms.
+/// Returns, in both forms (all keys, text), the products of a head's attention (centred within rows) with each cue of a sentence,
+/// and its squares.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn observe<'a>(
     cues: &'a SentenceCues,
@@ -81,7 +82,7 @@ pub fn observe<'a>(
     (products, squares)
 }
 
-/// A row's weights on the cues of query and key other than offsets: far left, the listed ones, and the cosine.
+/// Sums a row's weights on the cues of query and key other than offsets: `[far left, listed cues, cosine]`.
 #[inline(always)]
 fn pairs(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; OTHERS] {
     let query = cues.text[number];

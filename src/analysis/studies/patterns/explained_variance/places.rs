@@ -1,6 +1,7 @@
-//! Fixed places: how much of a head's attention recurs at the same positions of another sequence with other tokens. The other is
-//! the sequence before it in its pack, of another group and similar length. For centred rows `x` and `y` of both, the mean of `x
-//! y` is the squared mean row, without the noise of a mean over few sequences (docs/methodology/explained-variance.md).
+//! Attention to fixed positions: how much of a head's attention recurs at the same positions of another sequence with other
+//! tokens. The other sequence precedes it in the pack; it is of another group and similar length. For centred attention rows `x`
+//! and `y` of both, the mean of `x y` is the squared mean row. It lacks the noise of a mean over few sequences
+//! (docs/methodology/explained-variance.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +10,14 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// The sums of one head over pairs of sequences.
+/// Sums of one head over pairs of adjacent sequences in a pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHeadSums {
-    /// Products of both sequences' rows.
+    /// Products of both sequences' attention rows.
     pub shared: ExactSum,
-    /// The part of `shared` that offsets explain.
+    /// Part of `shared` that offsets from query to key explain.
     pub offsets: ExactSum,
-    /// Mean of both sequences' squares.
+    /// Squares of both sequences' attention rows, averaged over the two sequences.
     pub squares: ExactSum,
 }
 
@@ -24,27 +25,27 @@ merge_fields!(PlaceHeadSums { shared, offsets, squares });
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSums {
-    /// Sequences that follow one of another group in their pack.
+    /// Number of sequences that follow a sequence of another group in their pack.
     pub followers: u64,
-    /// Followers that are similar in length to the sequence before.
+    /// Number of followers that are similar in length to the sequence before them.
     pub pairs: u64,
-    /// Rows that both sequences of a pair have.
+    /// Number of attention rows that both sequences of a pair have.
     pub rows: u64,
-    /// Pairs, one per group of related sentences.
+    /// Number of pairs; each group of dependent sentences counts once.
     pub sentences: u64,
-    /// `[layers * heads]`, empty until there is a pair.
+    /// Sums of each head, `[layers * heads]`; empty until there is a pair.
     pub heads: Vec<PlaceHeadSums>,
 }
 
 merge_fields!(PlaceSums { followers, pairs, rows, sentences, heads });
 
 impl PlaceSums {
-    /// Whether most followers are similar in length to the sequence before, so that places can be compared.
+    /// Whether most followers are similar in length to the sequence before, so that their positions can be compared.
     pub fn are_aligned(&self) -> bool {
         self.pairs > 0 && 2 * self.pairs >= self.followers
     }
 
-    /// Whether no part exceeds its whole; sums from a file may be invalid.
+    /// Whether no count exceeds the count that it is part of. Sums read from a file may be invalid.
     pub fn fits(&self, heads: usize) -> bool {
         self.pairs <= self.followers
             && self.sentences <= self.pairs
@@ -52,7 +53,7 @@ impl PlaceSums {
     }
 }
 
-/// A head's attention between the text tokens of a sequence, `[tokens, tokens]`; 0 from a token to itself.
+/// Attention of a head between the text tokens of a sequence, `[tokens, tokens]`; 0 from a token to itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextRows {
     tokens: usize,
@@ -69,7 +70,7 @@ impl TextRows {
         &self.weights[token * self.tokens..][..self.tokens]
     }
 
-    /// Over the tokens that both have: sums of the products of rows, of their part that offsets explain, and of the mean squares.
+    /// Sums over common positions: `[products of rows, their part that offsets explain, mean of both squares]`.
     pub fn products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! A sentence's cues: everything that does not depend on a head.
+//! Cues of a sentence (properties of queries and keys). They do not depend on a head.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::sequences::fold::roles::{REACH, slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
-/// The two forms: rows over all keys, and rows over other text tokens, normalised to 1.
+/// Number of forms in which attention is explained: rows over all keys, and rows over other text tokens, normalised to 1.
 pub const FORMS: usize = 2;
 pub const ALL_KEYS: usize = 0;
 pub const TEXT: usize = 1;
@@ -24,55 +24,55 @@ pub const TEXT: usize = 1;
 /// Fewest text tokens of a sentence in the form [`TEXT`]: with two, each row has a single key with all weight.
 const FEWEST: usize = 3;
 
-/// Number of cells in the lower half of the cues' matrix.
+/// Number of cells in the lower half of the matrix of products of cues.
 pub const PAIRS: usize = pair(CUES - 1, CUES - 1) + 1;
 
 /// Products of a sentence's cues, centred within rows.
 #[derive(Clone, Debug)]
 pub struct Products {
-    /// The lower half of their matrix, `[PAIRS]`.
+    /// Lower half of the matrix of products, `[PAIRS]`.
     pub cells: Vec<f64>,
     pub rows: u64,
-    /// Cells: pairs of a row and a key.
+    /// Number of pairs of a row and a key.
     pub keys: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct SentenceCues {
-    /// Positions of the text tokens, which are the rows.
+    /// Positions of the text tokens, one row each.
     pub text: Vec<usize>,
-    /// Positions of all other tokens, with their cue if they have one.
+    /// Positions of all other tokens, each with the index of its cue, if any.
     pub special: Vec<(usize, Option<usize>)>,
-    /// The part of speech of each key, as its index in [`Upos::ALL`].
+    /// Part of speech of each key, as its index in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
     /// Commonness of each key; 0 for special tokens.
     pub commonness: Vec<f64>,
-    /// Cosine of each row's token with each key, rows padded to whole vectors. 0 unless the key is text with another id.
+    /// Cosine of each row's token with each key, rows padded to whole SIMD vectors. 0 unless the key is text with another id.
     pub cosines: Vec<f32>,
-    /// Number of tokens, padded to whole vectors.
+    /// Width of a row: number of tokens, rounded up to whole SIMD vectors.
     pub width: usize,
-    /// For each row, the keys that have each of the [`LISTED`] cues.
+    /// Keys that have each of the [`LISTED`] cues, per row.
     pub listed: Vec<[Vec<usize>; LISTED]>,
     keys: [Vec<usize>; FORMS],
     /// Mean of each cue over the keys, per form and row.
     pub means: [Vec<[f64; CUES]>; FORMS],
-    /// Sums of `means` over rows.
+    /// Sums of `means` over rows, per form.
     pub total_means: [[f64; CUES]; FORMS],
 }
 
-/// Facts about tokens that some cues need, if known.
+/// Embeddings and counts of tokens, if known, from which some cues are computed.
 #[derive(Clone, Debug, Default)]
 pub struct Lexicon {
     pub embeddings: Option<WordEmbeddings>,
-    /// The count of each token in the whole corpus.
+    /// Count of each token in the whole corpus.
     pub counts: Option<Arc<TokenCounts>>,
 }
 
-/// The cues of one key for one query, ascending, with their values.
+/// Cues of one key for one query: (cue index, value), ascending.
 type CueWeights = Vec<(usize, f64)>;
 
 impl SentenceCues {
-    /// The cues of a sentence under `visibility`, and their products in each form that has rows.
+    /// Computes the cues of a sentence and their products in each form. Products are `None` for a form without rows.
     pub fn new(sequence: &Sequence, visibility: Visibility, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
         let mut cues = Self::without_pairs(sequence, lexicon);
         let words = SentenceWords::new(sequence);
@@ -148,7 +148,7 @@ impl SentenceCues {
         }
     }
 
-    /// Writes the cues of a key for a row's query to `cell`, and records listed cues.
+    /// Writes the cues of a key for a row's query to `cell`, and records those in `listed`.
     fn fill(
         &mut self,
         cell: &mut CueWeights,
@@ -193,7 +193,7 @@ impl SentenceCues {
         }
     }
 
-    /// Even attention of a row to each key of a form.
+    /// Weight that uniform attention of a row gives to each key of a form.
     pub fn even(&self, form: usize, row: usize) -> f64 {
         1.0 / self.keys[form][row] as f64
     }
@@ -208,7 +208,7 @@ fn special(kind: TokenKind) -> Option<usize> {
     }
 }
 
-/// Cosines of text tokens, spread to rows as wide as rows of attention; 0 for tokens with equal ids.
+/// Spreads cosines of text tokens to rows as wide as rows of attention; 0 for tokens with equal ids.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
 fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
     let mut rows = vec![0.0; text.len() * width];
@@ -227,7 +227,7 @@ fn add_cell(cell: &CueWeights, products: &mut [f64], row: &mut [f64; CUES]) {
     }
 }
 
-/// Subtracts the products of a row's means from the products of its cues.
+/// Centres products of cues within a row, by subtracting the products of the row's means.
 fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     let present: Vec<usize> = (0..CUES).filter(|&cue| means[cue] != 0.0).collect();
     for (place, &cue) in present.iter().enumerate() {

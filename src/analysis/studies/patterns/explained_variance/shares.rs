@@ -1,4 +1,4 @@
-//! The shares of each head's attention that cues explain. In each block, the coefficients are fitted to all other blocks.
+//! Shares of each head's attention that cues explain. For each block, coefficients are fitted to all other blocks.
 
 use nalgebra::DMatrix;
 
@@ -15,32 +15,31 @@ use crate::system::parallel::in_parallel;
 
 pub const COUNT: usize = GROUPS.len();
 
-/// A value for all cues, for each group alone, and for each group beyond all others.
+/// One value for all cues, one for each group of cues alone, and one for each group beyond all others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares<T> {
     pub all: T,
     pub alone: [T; COUNT],
-    /// The share of all cues less that of all other groups; below 0 if the group makes the fit worse.
+    /// Share explained by all cues minus the share explained by all other groups; below 0 if the group makes the fit worse.
     pub unique: [T; COUNT],
 }
 
-/// Smallest mean variance of a row for which shares are reported. Weights are f32, so squares of a row are accurate to about
-/// 1e-7.
+/// Smallest mean variance of an attention row for which shares are reported. Weights are f32: their squares are accurate to 1e-7.
 pub const VARIES: f64 = 1e-6;
 
 pub struct FormShares {
-    /// Per head: a fraction for each block, followed by one for the whole corpus.
+    /// Shares of each head: a fraction for each block, followed by one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
     pub any: Shares<bool>,
     pub cues: Vec<usize>,
 }
 
-/// The sums of one form, in one block or several.
+/// Sums of one form (all keys, or text), in one block or several.
 struct Numbers {
     gram: Gram,
     /// Products of each head's weights with each cue, `[cues, heads]`.
     products: DMatrix<f64>,
-    /// Squared weights of each head, `[heads]`.
+    /// Sum of squared weights of each head, `[heads]`.
     squares: Vec<f64>,
     rows: f64,
 }
@@ -56,7 +55,7 @@ impl Numbers {
         }
     }
 
-    /// Each head's sums of squares in `block` that cues explain, with coefficients fitted to all other blocks.
+    /// Sum of squares in `block` that cues explain, for each head, with coefficients fitted to all other blocks.
     fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
         const NOTHING: Shares<f64> = Shares { all: 0.0, alone: [0.0; COUNT], unique: [0.0; COUNT] };
         if block.rows <= 0.0 {
@@ -119,7 +118,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
     })
 }
 
-/// The shares of every head, each from its layer's class, with the cues that occur in any class.
+/// Collects the shares of all heads, each from the class of its layer, and the cues that occur in any class.
 pub fn of_all_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.of_layer(grid.at(place).0)[form].heads[place].clone();

@@ -1,4 +1,4 @@
-//! Sums of products of attention and cues, per block of sentences.
+//! Sums of products of attention and cues, per jackknife block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 
-/// The sums of one head in one form.
+/// Sums of one head in one form (attention over all keys, or over other text tokens).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedHeadSums {
     /// Attention times each cue, `[CUES]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9 rows.
@@ -30,9 +30,9 @@ merge_fields!(ExplainedHeadSums { products, squares });
 pub struct FormSums {
     pub rows: u64,
     pub keys: u64,
-    /// Sentences with rows, one per group of related sentences.
+    /// Number of sentences with attention rows; each group of dependent sentences counts once.
     pub sentences: u64,
-    /// Cues times cues: the lower half of their matrix, `[PAIRS]`.
+    /// Products of cues with cues: the lower half of the symmetric matrix, `[PAIRS]`.
     pub cues: Vec<ExactSum>,
     pub heads: Vec<ExplainedHeadSums>,
 }
@@ -89,7 +89,7 @@ impl ExplainedSums {
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Whether the sentence has rows in each form.
+    /// Whether the sentence has rows in each form (all keys, text).
     forms: [bool; FORMS],
     neighbour: Neighbour,
 }

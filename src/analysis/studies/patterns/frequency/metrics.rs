@@ -1,4 +1,4 @@
-//! The table of the metrics of `frequency`.
+//! Table of the metrics of study `frequency`.
 
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::Rates;
@@ -6,29 +6,29 @@ use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 
-/// The sums of one head, in one block or in all, with their denominators.
+/// Sums of one head, in one block or in all blocks, with their denominators.
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
     pub whole: &'a FrequencyHeadSums,
-    /// The rates at which offsets alone find the rarest tokens, by argmax and by mass.
+    /// Rates at which offsets alone find the rarest tokens, `[by argmax, by mass]`.
     pub rates: &'a [Rates; 2],
 }
 
 pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
 
 impl FrequencyInputs<'_> {
-    /// The number of queries with a rarest token as argmax, expected from offsets alone.
+    /// Number of queries whose most attended token is among the sentence's rarest, as expected from offsets alone.
     fn expected_argmax(&self) -> f64 {
         self.rates[0].expected(&self.sums.argmax_profile, &self.whole.argmax_profile)
     }
 
-    /// Attention to the rarest tokens, expected from offsets alone.
+    /// Attention to the rarest tokens, as expected from offsets alone.
     fn expected_mass(&self) -> f64 {
         self.rates[1].expected(&self.sums.mass_profile, &self.whole.mass_profile)
     }
 
-    /// `rare_argmax` less a baseline, both as sums over queries.
+    /// Metric `rare_argmax` less a baseline, both as sums over queries.
     fn rare_argmax_over(&self, baseline: f64) -> Fraction {
         self.of_others(self.sums.argmax as f64 - baseline)
     }
@@ -37,7 +37,7 @@ impl FrequencyInputs<'_> {
         self.exposure.others.mean(sum)
     }
 
-    /// A mean over queries with attention to other text tokens. In the chance baseline, all queries have some.
+    /// Mean over queries with attention to other text tokens. In the chance baseline, all queries have some.
     fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
         let Eligible { count, sentences } = self.exposure.queries;
         Fraction::new(sum, queries as f64).over(count, sentences)

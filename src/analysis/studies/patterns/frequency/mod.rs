@@ -47,11 +47,11 @@ const RARE_WORDS: Detector = Detector {
     })
 };
 
-/// Queries that metrics of rare words rest on.
+/// Number of queries that the metrics of rare words rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
-    /// Tokens that are not among the rarest of their sentence, in sentences whose rarest are not among the commonest of
-    /// the corpus.
+    /// Number of tokens outside the rarest of their sentence. Only sentences count whose rarest tokens are not among the
+    /// commonest of the corpus.
     queries: u64,
 }
 
@@ -105,10 +105,10 @@ impl Study for Frequency {
     }
 }
 
-/// The sums of one class of layers, with the rates at which offsets alone find rare tokens.
+/// Sums of one class of layers (same mask), with the rates at which offsets alone find rare tokens.
 struct FrequencyOfClass<'a> {
     blocks: WithTotal<'a, FrequencyBlock>,
-    /// Rates without each block, followed by the rates of the whole corpus.
+    /// Rates `[by argmax, by mass]` without each block, then of the whole corpus.
     rates: Vec<[Rates; 2]>,
 }
 

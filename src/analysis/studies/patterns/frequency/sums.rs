@@ -1,4 +1,4 @@
-//! The sums of attention by token frequency, per block of sentences.
+//! Sums of attention by token frequency, per jackknife block of sentences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,26 +23,26 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums, Rates};
 use crate::study::metrics::metric::Eligible;
 
-/// A sentence's rarest tokens must have a rank above this, that is, not be among the 500 most frequent (Voita et al. 2019, 5.3).
+/// Frequency rank that a sentence's rarest tokens must exceed: they are not among the 500 most frequent (Voita et al. 2019, 5.3).
 pub const COMMONEST: u64 = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyHeadSums {
-    /// Queries whose most attended text token is among the rarest.
+    /// Number of queries whose most attended text token is among the rarest of the sentence.
     pub argmax: u64,
-    /// Attention to the rarest tokens.
+    /// Attention to the rarest tokens of the sentence.
     pub mass: ExactSum,
-    /// Mean commonness of the attended tokens less that of all other visible ones, summed over queries.
+    /// Mean commonness of the attended tokens less that of all other visible text tokens, summed over queries.
     pub shift: ExactSum,
-    /// Queries with attention to other text tokens.
+    /// Number of queries with attention to other text tokens.
     pub shifted: u64,
-    /// As `shift`, for queries among the rarest tokens.
+    /// As `shift`, for queries among the rarest tokens of the sentence.
     pub shift_rare: ExactSum,
-    /// As `shifted`, for queries among the rarest tokens.
+    /// As `shifted`, for queries among the rarest tokens of the sentence.
     pub shifted_rare: u64,
-    /// Most attended tokens by offset.
+    /// Number of queries whose most attended token is at each offset.
     pub argmax_profile: ProfileSums,
-    /// Attention by offset.
+    /// Attention at each offset.
     pub mass_profile: ProfileSums,
 }
 
@@ -70,18 +70,20 @@ impl FrequencyHeadSums {
     }
 }
 
-/// The denominators, and the sums under uniform attention.
+/// Denominators of the frequency metrics, and sums under uniform attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyExposure {
-    /// Queries outside the rarest tokens that see one of them, in sentences that count.
+    /// Number of queries outside the rarest tokens that see one, in sentences whose rarest are not among the 500 commonest.
     pub others: Eligible,
-    /// Queries that see another text token.
+    /// Number of queries that see another text token.
     pub queries: Eligible,
-    /// Queries among the rarest tokens, in sentences that count.
+    /// Number of queries among the rarest tokens, in sentences whose rarest are not among the 500 commonest.
     pub rarest: Eligible,
-    /// Chance level of `argmax`: the sum of `|R|/|T|` over visible tokens.
+    /// Chance level of `argmax`: `|R|/|T|` summed over queries, with `R` the visible rarest tokens and `T` the visible text
+    /// tokens.
     pub argmax: ExactSum,
-    /// Mass on the rarest tokens under even attention: the sum of `|R|/v(i)` over visible tokens.
+    /// Mass on the rarest tokens under uniform attention: `|R|/v(i)` summed over queries, with `R` the visible rarest tokens and
+    /// `v(i)` visible keys.
     pub mass: ExactSum,
 }
 
@@ -90,14 +92,14 @@ merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
-    /// Pairs of queries outside the rarest: weighted with all text keys equally likely as argmax, and by uniform attention.
+    /// Pairs of a query outside the rarest tokens and a text token: weighted equally over text tokens, then by uniform attention.
     pairs: [PositionPairs; 2],
-    /// The sums of each head, `[layers * heads]`.
+    /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
-    /// The rates at which offsets alone find the rarest tokens, by argmax and by mass, in the corpus and without `block`.
+    /// Rates at which offsets alone find the rarest tokens, `[by argmax, by mass]`, in the corpus without `block`.
     pub fn rates(&self, block: Option<&Self>) -> [Rates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
@@ -122,24 +124,24 @@ impl FrequencySums {
     }
 }
 
-/// The corpus frequencies of the tokens of a sentence with at least two text tokens.
+/// Corpus frequencies of the tokens of a sentence with at least two text tokens.
 #[derive(Debug)]
 pub struct SentenceFrequencies {
     text: Vec<usize>,
-    /// Commonness: the share of corpus occurrences that belong to rarer tokens; 0 for special tokens.
+    /// Commonness of each token: share of corpus occurrences that belong to rarer tokens; 0 for special tokens.
     common: Vec<f32>,
-    /// For each text token, the mean commonness of the other text tokens that it sees; `None` if it sees none.
+    /// Mean commonness of the other text tokens that each text token sees; `None` if it sees none.
     mean_of_others: Vec<Option<f64>>,
-    /// Whether a token is among the sentence's rarest; all false if the sentence does not count.
+    /// Whether each token is among the sentence's rarest; all false if these are among the 500 commonest of the corpus.
     is_rare: Vec<bool>,
     rare: Vec<usize>,
-    /// Text tokens outside the rarest that see one of them; empty if the sentence does not count.
+    /// Text tokens outside the rarest that see one of them; empty if the rarest are among the 500 commonest of the corpus.
     others: Vec<usize>,
     visibility: Visibility,
 }
 
 impl SentenceFrequencies {
-    /// The frequencies of a sentence under `visibility`; `None` with fewer than two text tokens.
+    /// Looks up the frequencies of a sentence under `visibility`. `None` if it has fewer than two text tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, visibility: Visibility, counts: &TokenCounts) -> Option<Self> {
         let n = sequence.ids.len();
@@ -165,14 +167,14 @@ impl SentenceFrequencies {
         Some(Self { mean_of_others, ..found })
     }
 
-    /// The text tokens that a query sees.
+    /// Text tokens that a query sees.
     fn text_of(&self, query: usize) -> &[usize] {
         let Range { start, end } = self.visibility.keys(query, self.is_rare.len());
         let place = |first: usize| self.text.partition_point(|&token| token < first);
         &self.text[place(start)..place(end)]
     }
 
-    /// The weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
+    /// Weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
     fn rare_by(&self, share: impl Fn(usize) -> f64) -> f64 {
         let count = |query: usize| self.rare.iter().filter(|&&key| self.visibility.sees(query, key)).count();
         match self.others.first() {
@@ -184,7 +186,7 @@ impl SentenceFrequencies {
         }
     }
 
-    /// The mean commonness of the other text tokens that a query sees.
+    /// Mean commonness of the other text tokens that a query sees. `None` if it sees none.
     fn mean_of_others(&self, query: usize) -> Option<f64> {
         let text = self.text_of(query);
         let sum: f64 = text.iter().map(|&token| f64::from(self.common[token])).sum();
@@ -244,7 +246,7 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
     seen
 }
 
-/// The text token with the largest weight (the first among equals). It may be the query, whose weight is `own`, not in `row`.
+/// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own`, not in `row`.
 #[inline]
 fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32) -> usize {
     let most = largest(row);

@@ -1,4 +1,4 @@
-//! The table of the metrics of `norms`.
+//! Table of the metrics of study `norms`.
 
 use super::observe::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{FractionsByBlock, Shares};
@@ -7,16 +7,16 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// The sums of one head, in one block or in the whole corpus, with their denominators.
+/// Sums of one head, in one block or in the whole corpus, with their denominators.
 pub struct NormInputs<'a> {
     pub exposure: &'a NormExposure,
-    /// Exposure in the whole corpus: a sink that occurs nowhere gives no fraction, instead of 0.
+    /// Denominators over the whole corpus: a kind of sink that occurs nowhere gives no fraction, instead of 0.
     pub corpus: &'a NormExposure,
     pub sums: &'a NormSums<ExactSum>,
-    /// All heads of this head's layer.
+    /// Sums of all heads in the head's layer.
     pub layer: &'a [NormSums<ExactSum>],
     pub shares: &'a Shares,
-    /// Index of the block in lists by block.
+    /// Index of the block in lists by block; the last index is the whole corpus.
     pub block: usize,
 }
 
@@ -27,12 +27,12 @@ impl NormInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// The chance level of every cell for this head.
+    /// Chance level of every metric cell for the head.
     pub fn chances(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| metric.chance.map_or(Fraction::NONE, |chance| chance(self, cell)))
     }
 
-    /// A ratio whose sample is all text queries.
+    /// Ratio of two sums over all text queries.
     fn of(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(numerator.value(), denominator.value()))
     }
@@ -41,36 +41,36 @@ impl NormInputs<'_> {
         fraction.over(self.exposure.queries, self.exposure.families)
     }
 
-    /// A mean over the text queries that have shares by norm.
+    /// Mean over the text queries that have norm-weighted shares.
     fn mean(&self, sum: ExactSum) -> Fraction {
         self.mean_but(self.sums.silent, sum)
     }
 
-    /// A mean over the text queries, less the number in `silent`.
+    /// Mean over the text queries, with `silent` subtracted from their number.
     fn mean_but(&self, silent: ExactSum, sum: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
     }
 
-    /// The mean over text queries with a text token at an offset.
+    /// Mean over the text queries with a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
         let heard = queries as f64 - self.sums.offset_silent[slot].value();
         Fraction::new(sum.value(), heard).over(queries, sentences)
     }
 
-    /// The mean over queries that see a kind of sink; none if the corpus lacks that kind.
+    /// Mean over the queries that see a kind of sink. No fraction if the corpus lacks that kind.
     fn mean_to_sink(&self, sink: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.sink_queries[sink], self.exposure.sink_families[sink]);
         let heard = queries as f64 - self.sums.sink_silent[sink].value();
         self.if_present(sink, Fraction::new(sum.value(), heard).over(queries, sentences))
     }
 
-    /// The fraction, or none if the corpus lacks this kind of sink.
+    /// Returns the fraction, or none if the corpus lacks this kind of sink.
     fn if_present(&self, sink: usize, fraction: Fraction) -> Fraction {
         if self.corpus.sinks[sink] > 0 { fraction } else { Fraction::NONE }
     }
 
-    /// The block's pseudo-value of a share.
+    /// Jackknife pseudo-value of a share, for this block.
     fn share(&self, share: &FractionsByBlock) -> Fraction {
         self.over_queries(share[self.block])
     }

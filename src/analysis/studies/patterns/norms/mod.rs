@@ -111,23 +111,23 @@ const CAVEATS: &[Caveat] = &[
     },
 ];
 
-/// The section `mixing` of the report: how much of a token's vector each layer mixes in from other tokens.
+/// Report section `mixing`: how much of a token's vector each layer mixes in from other tokens.
 pub struct NormsSection {
     pub mixing: Vec<LayerMixing>,
 }
 
-/// How much of a token's vector a layer mixes in from other tokens.
+/// How much of a token's vector one layer mixes in from other tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerMixing {
-    /// The layer, counted from 0.
+    /// Layer, counted from 0.
     pub layer: usize,
-    /// The mean over tokens of text of the mixing ratio `|mixed| / (|mixed| + |preserved|)`: through attention, the residual
-    /// connection, and the normalisation of their sum or of what attention writes, where there is one. Null if there is no text.
+    /// Mixing ratio `|mixed| / (|mixed| + |preserved|)`, mean over text tokens; null if there is no text. It covers attention,
+    /// the residual connection, and the normalisation of their sum or of what attention writes, if any.
     #[schemars(range(min = 0, max = 1))]
     pub mixing_ratio: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `mixing_ratio`.
     pub ci95: Option<Interval>,
-    /// The ratio if all heads of the layer attended evenly to the keys that a token sees.
+    /// Mean mixing ratio if all heads of the layer attended uniformly to the keys that a token sees.
     #[schemars(range(min = 0, max = 1))]
     pub even: Option<f64>,
 }

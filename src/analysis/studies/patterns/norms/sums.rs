@@ -1,4 +1,4 @@
-//! The sums of the study `norms`, per block of sentences.
+//! Sums of the study `norms` per jackknife block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,22 +13,22 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 
-/// Denominators of the metrics. They depend on the sentences alone, so all heads share them.
+/// Denominators of the metrics of study `norms`. They depend on the sentences alone, so all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
     pub queries: u64,
     pub sentences: u64,
-    /// Sentences that are the first of their group (related sentences count once).
+    /// Number of sentences that are the first of their group, so that dependent sentences count once.
     pub families: u64,
     /// Sum over sentences of the squared number of text queries.
     pub squared: u64,
-    /// Queries with a text token at each offset, -8 first.
+    /// Number of text queries that see a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// As `families`, per offset: only sentences with a query that has a text token there.
+    /// As `families`, per offset: only sentences with a query counted in `offset_queries`.
     pub offset_families: [u64; OFFSETS],
-    /// Tokens of each kind of sink.
+    /// Number of tokens of each kind of sink, in the order of `SINKS`.
     pub sinks: [u64; SINK_KINDS],
-    /// Text queries that see a sink, per kind. For punctuation, which many sentences lack, all text queries count.
+    /// Number of text queries that see a sink, per kind. For punctuation, which many sentences lack, all text queries count.
     pub sink_queries: [u64; SINK_KINDS],
     /// As `families`, per kind of sink: only sentences with a query counted in `sink_queries`.
     pub sink_families: [u64; SINK_KINDS],
@@ -71,7 +71,7 @@ impl NormExposure {
 /// Sums of one layer's mixing ratios over text queries (docs/methodology/norms.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MixingSums {
-    /// Mixing ratio of the layer's attention; `even` has the ratio under even attention.
+    /// Mixing ratio of the layer's attention, summed over queries; `even` has the ratio under uniform attention.
     pub ratio: ExactSum,
     pub even: ExactSum,
 }
@@ -86,18 +86,19 @@ impl MixingSums {
     }
 }
 
-/// Sums of one block of sentences, or of several blocks pooled.
+/// Sums of study `norms` over one block of sentences, or over several blocks pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
     pub exposure: NormExposure,
     pub heads: Vec<NormSums<ExactSum>>,
     pub layers: Vec<MixingSums>,
-    /// Summed vectors of each head, `[layers * heads, VECTORS, head_dim]`. Empty until a head is observed.
+    /// Outputs and sink parts of each head, summed over queries, `[layers * heads, VECTORS, head_dim]`; empty until one is
+    /// observed.
     vectors: Vec<Component>,
 }
 
 impl NormBlock {
-    /// The summed vectors of the head at `place`, `[VECTORS * head_dim]`. Empty if no head was observed.
+    /// Summed vectors of the head with index `place`, `[VECTORS * head_dim]`. Empty if no head was observed.
     pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
         let width = self.vectors.len() / self.heads.len();
         self.vectors[place * width..][..width].iter().map(|component| component.value())
@@ -117,7 +118,7 @@ pub struct AllNorms {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<NormBlock>,
-    /// `W_O W_Oᵀ` of each head, `[layers * heads]` matrices `[head_dim, head_dim]`. A matrix is empty until its head is observed.
+    /// Matrix `W_O W_Oᵀ` of each head, `[layers * heads][head_dim, head_dim]`; empty until the head is observed.
     pub grams: Vec<Vec<f32>>,
     #[serde(skip)]
     buffers: Buffers,
@@ -147,7 +148,7 @@ impl Merge for AllNorms {
 }
 
 impl Sums for AllNorms {
-    /// The block of a sequence, and the roles of its tokens.
+    /// Block of the sequence, and the roles of its tokens.
     type SequenceState = (usize, TokenRoles);
 
     fn demands(&self) -> Demands {

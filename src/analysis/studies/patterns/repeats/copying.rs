@@ -11,7 +11,7 @@ use crate::system::parallel::{all_cores, in_parallel};
 /// Number of embeddings whose products are summed in f32; these partial sums are added in f64.
 const ROWS: usize = 512;
 
-/// The copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, with `E` the
+/// Copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, with `E` the
 /// mean-centred embeddings. `None` if the encoder gives no access to its weights.
 pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>> {
     let embeddings = encoder.word_embeddings()?;
@@ -30,7 +30,7 @@ pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>>
     Some(of_layer.concat())
 }
 
-/// `EᵀE` of the mean-centred embeddings, `[width, width]`.
+/// Computes `EᵀE` of the mean-centred embeddings `E`, `[width, width]`.
 fn scatter(embeddings: Matrix<'_>) -> DMatrix<f64> {
     let (count, width) = (embeddings.rows(), embeddings.columns());
     let mut mean = vec![0.0; width];

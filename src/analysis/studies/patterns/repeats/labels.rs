@@ -1,4 +1,4 @@
-//! Labels of heads that find another occurrence of a token.
+//! Labels of attention heads that find another occurrence of a token.
 
 use anstyle::AnsiColor;
 

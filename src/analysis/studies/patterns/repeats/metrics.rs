@@ -1,14 +1,14 @@
-//! The table of the metrics of `repeats`.
+//! Table of the metrics of study `repeats`.
 
 use super::sums::{DETECTED, KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// The sums of one head, in one block or in all, with their denominators.
+/// Sums of one head, in one block or in all blocks, with their denominators.
 pub struct RepeatInputs<'a> {
     pub exposure: &'a RepeatExposure,
     pub sums: &'a RepeatHeadSums,
-    /// The copying score of the head's weights; only given for all blocks.
+    /// Copying score of the head's weights; `None` for single blocks.
     pub copying: Option<f64>,
 }
 
@@ -19,7 +19,7 @@ impl RepeatInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Every cell for a head with uniform attention. With `of_all`, also the copying score, which no single block has.
+    /// Values of every metric cell for a head with uniform attention. With `of_all`, also the copying score.
     pub fn chances(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
@@ -38,7 +38,7 @@ impl RepeatInputs<'_> {
         self.of_queries(kind, above)
     }
 
-    /// A cell for a head with uniform attention: each key is equally likely to be the most attended.
+    /// Value of a cell for a head with uniform attention: each key is equally likely to be the most attended.
     fn chance(&self, kind: usize, cell: usize) -> Fraction {
         if PARTS[cell] == "argmax" {
             self.of_queries(kind, self.exposure.uniform[kind].value())

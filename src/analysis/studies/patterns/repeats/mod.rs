@@ -76,12 +76,12 @@ impl Study for RepeatedTokens {
     }
 }
 
-/// Sequences of random tokens that were made.
+/// Number of sequences of random tokens that the run made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Made {
-    /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 4 words or the model too few positions.
+    /// Number of sequences whose tokens occur twice; 0 if the vocabulary has fewer than 4 words, or the model too few positions.
     plain: u64,
-    /// As above, with one token of the second copy masked; 0 also where there is no mask.
+    /// Number of sequences whose tokens occur twice, with one token of the second copy masked; also 0 if there is no mask token.
     masked: u64,
 }
 

@@ -17,45 +17,45 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Kinds of target keys of a query; the constants below index all lists by kind.
+/// Number of kinds of target keys. The constants `SAME` to `MASKED` index all lists by kind.
 pub const KEYS: usize = 4;
-/// The twin: the same token in the other copy.
+/// Kind of target key: the query's twin, which is the same token in the other copy.
 pub const SAME: usize = 0;
-/// The token after the twin.
+/// Kind of target key: the token after the query's twin in the other copy.
 pub const NEXT: usize = 1;
-/// The token before the twin.
+/// Kind of target key: the token before the query's twin in the other copy.
 pub const PREVIOUS: usize = 2;
-/// The twin of a masked token.
+/// Kind of target key: the twin of a masked token.
 pub const MASKED: usize = 3;
 
-/// Offsets of the positional metric on random tokens.
+/// Offsets from query to key in the positional metric on random tokens.
 pub const OFFSETS: [isize; 2] = [-1, 1];
 
 /// Head types of the `TransformerLens` detector, by its names (`transformer_lens/head_detector.py`, 4.3.0).
 pub const DETECTED: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
 
-/// Minimum distance of null keys from the target key, so that the targets of other kinds are no null keys.
+/// Smallest distance of null keys from the target key, so that targets of other kinds are no null keys.
 const FAR_FROM_KEY: usize = 4;
 
-/// Minimum distance of null keys from the query, so that a local head's own targets are no null keys.
+/// Smallest distance of null keys from the query, so that a local head's own targets are no null keys.
 const FAR_FROM_QUERY: usize = 8;
 
-/// Counts of queries in a block, and chance levels; all heads share them.
+/// Counts of queries and chance levels in a block; all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatExposure {
-    /// Sequences without a mask, and with one.
+    /// Number of sequences, `[without a mask, with a mask]`.
     pub sequences: [u64; 2],
-    /// Queries that see the target key.
+    /// Number of queries that see the target key (the query's twin in the other copy, or a neighbour), per kind of target.
     pub queries: [u64; KEYS],
-    /// Sum of `1/v(i)` over `queries`: the attention that an even head gives to one key.
+    /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `queries`.
     pub uniform: [ExactSum; KEYS],
-    /// Queries that see a text token at the offset.
+    /// Number of queries that see a text token at each of [`OFFSETS`].
     pub offset_queries: [u64; OFFSETS.len()],
-    /// Sum of `1/v(i)` over `offset_queries`.
+    /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `offset_queries`.
     pub offset_uniform: [ExactSum; OFFSETS.len()],
-    /// Decoder sequences to which the detectors apply.
+    /// Number of decoder sequences to which the detectors apply.
     pub detected: u64,
-    /// The detectors' scores under even attention, summed over `detected`.
+    /// Scores of the detectors under uniform attention, summed over the sequences in `detected`.
     pub detected_uniform: [ExactSum; DETECTED.len()],
 }
 
@@ -72,15 +72,15 @@ merge_fields!(RepeatExposure {
 /// Sums of one head over the queries counted in [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
-    /// Attention to the target key.
+    /// Attention to the target key (the query's twin in the other copy, or a neighbour), per kind of target.
     pub mass: [ExactSum; KEYS],
-    /// Mean attention to null keys.
+    /// Mean attention to null keys (comparison keys far from query and target), per kind of target.
     pub null: [ExactSum; KEYS],
-    /// Queries whose most attended token is the target key.
+    /// Number of queries whose most attended token is the target key, per kind of target.
     pub argmax: [u64; KEYS],
-    /// Attention to the token at the offset.
+    /// Attention to the token at each of [`OFFSETS`].
     pub offset: [ExactSum; OFFSETS.len()],
-    /// Share of a sequence's attention on the key positions of each detected head type.
+    /// Share of a sequence's attention on the key positions of each head type in [`DETECTED`].
     pub detected: [ExactSum; DETECTED.len()],
 }
 
@@ -89,13 +89,13 @@ merge_fields!(RepeatHeadSums { mass, null, argmax, offset, detected });
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatBlock {
     pub exposure: RepeatExposure,
-    /// The sums of each head; `[layers * heads]`.
+    /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<RepeatHeadSums>,
 }
 
 merge_fields!(RepeatBlock { exposure, heads });
 
-/// The sums of all blocks, for plain sequences or for sequences with a mask.
+/// Sums of all blocks, over plain sequences or over sequences with a mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
@@ -103,7 +103,7 @@ pub struct RepeatSums {
     pub blocks: Blocks<RepeatBlock>,
     /// Whether the copying scores are computed from the weights.
     pub weighs: bool,
-    /// The copying score of each head, `[layers * heads]`. Empty unless computed.
+    /// Copying score of each head, `[layers * heads]`; empty unless computed.
     pub copying: Vec<Option<f64>>,
 }
 
@@ -127,13 +127,13 @@ pub struct RepeatState {
     text: Range<usize>,
     ids: Vec<u32>,
     pairs: Vec<QueryKeyPair>,
-    /// Queries with a text token at an offset: (index of the offset, query, key).
+    /// Queries with a text token at an offset, as (index in [`OFFSETS`], query, key).
     at_offset: Vec<(usize, usize, usize)>,
-    /// Key positions of the detected head types: (index in [`DETECTED`], query, key).
+    /// Key positions of the detected head types, as (index in [`DETECTED`], query, key).
     detected: Vec<(usize, usize, usize)>,
 }
 
-/// The key positions of each of [`DETECTED`]: the previous token; earlier tokens of equal id; the tokens after those.
+/// Lists the key positions of each of [`DETECTED`]: the previous token, earlier tokens of equal id, and the tokens after those.
 fn detected(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     let previous = (1..ids.len()).map(|query| (0, query, query - 1));
     let twins = (0..ids.len())
@@ -142,7 +142,7 @@ fn detected(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     previous.chain(of_twins).collect()
 }
 
-/// The pairs of query and target key in a sequence. A masked sequence has a single pair, that of the masked token.
+/// Lists the pairs of query and target key in a sequence. A masked sequence has a single pair, that of the masked token.
 fn pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked {
         return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
@@ -253,8 +253,8 @@ fn weight(view: AttentionView<'_>, query: usize, key: usize) -> f64 {
     f64::from(view.row(query)[key])
 }
 
-/// Visible text tokens far from the target key and from the query. A token that is a target by a chance repetition is left out: a
-/// vocabulary of residues has fewer tokens than a copy is long.
+/// Lists the null keys: visible text tokens far from the target key and from the query. A token that is a target by chance
+/// repetition is left out: a vocabulary of residues has fewer tokens than a copy is long.
 fn null_keys<'a>(
     (text, ids): (&Range<usize>, &'a [u32]),
     visibility: Visibility,
@@ -272,13 +272,13 @@ fn null_keys<'a>(
     keys.filter(is_far).filter(move |&place| token(place) != token(key))
 }
 
-/// The mean attention to the null keys, or 0 without any.
+/// Mean attention to the null keys (comparison keys far from query and target); 0 if there are none.
 fn mean_of_null(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
     let (sum, count) = keys.fold((0.0, 0_u32), |(sum, count), key| (sum + f64::from(row[key]), count + 1));
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }
 
-/// The key with the largest weight; the first among equals.
+/// Key with the largest weight; the first among equals.
 fn most_attended(row: &[f32]) -> usize {
     let largest =
         |best: (usize, f32), (key, &weight): (usize, &f32)| if weight > best.1 { (key, weight) } else { best };

@@ -1,4 +1,4 @@
-//! Token-level sums of one head: the targets, distance and spread of its attention (docs/methodology/attention.md).
+//! Token-level sums of one attention head: targets, distance and spread of its attention (docs/methodology/attention.md).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -20,43 +20,43 @@ use crate::study::metrics::metric::Eligible;
 mod tests;
 
 sums_of_a_head! {
-    /// The numerators of one head's token-level metrics.
+    /// Numerators of one head's token-level metrics.
     pub struct TokenSums;
     several {
-        /// Attention to the token at each offset, -8 first.
+        /// Attention to the text token at each offset, -8 first.
         offset_mass: OFFSETS,
-        /// Queries whose most attended key is at each offset, -8 first.
+        /// Number of queries whose most attended key is at each offset, -8 first.
         offset_argmax: OFFSETS,
     }
     single {
-        /// Attention to text tokens at most two places away, without the token itself.
+        /// Attention to text tokens one or two positions away.
         window_mass,
-        /// Mean distance of the attention that stays on text, summed over queries.
+        /// Mean distance of the attention that stays on text, in tokens, summed over queries.
         distance,
-        /// Queries with attention to text: the denominator of `distance`.
+        /// Number of queries with attention to text: the denominator of `distance`.
         distance_queries,
         first_special_mass,
-        /// Attention to the first token, in a decoder.
+        /// Attention to the first token of a decoder's input.
         first_token_mass,
         separator_mass,
         separator_self_mass,
         punctuation_mass,
-        /// Entropy of the text queries' rows, nats.
+        /// Entropy of the attention rows of text queries, in nats.
         entropy,
-        /// Entropy of the first special token's row, nats.
+        /// Entropy of the first special token's attention row, in nats.
         first_special_entropy,
         /// Largest weight of each text query's row, separators excluded.
         confidence,
     }
 }
 
-/// The denominators of the token-level metrics. They depend on the sentences alone, so all heads share them.
+/// Denominators of the token-level metrics. They depend on the sentences alone, so all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
     pub queries: Eligible,
-    /// Queries with a text token at each offset, -8 first.
+    /// Number of queries that see a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with such a query, one per group of related sentences.
+    /// Number of sentences with a query counted in `offset_queries`, per offset; each group of dependent sentences counts once.
     pub offset_sentences: [u64; OFFSETS],
     /// Text queries that see the first special token.
     pub first_special_queries: Eligible,
@@ -66,11 +66,11 @@ pub struct TokenExposure {
     pub separator_queries: Eligible,
     pub first_specials: Eligible,
     pub separators: Eligible,
-    /// Sum of `ln v(i)` over text queries: the entropy of even attention, nats.
+    /// Entropy of uniform attention over the `v(i)` visible keys, `ln v(i)` in nats, summed over text queries.
     ///
     /// A sentence of one token adds 0 here and to the entropies, so it drops out of their ratio.
     pub max_entropy: ExactSum,
-    /// The sum of `ln v(i)` over the rows of first special tokens.
+    /// Entropy of uniform attention, `ln v(i)` in nats, summed over the rows of first special tokens.
     pub first_special_max_entropy: ExactSum,
 }
 
@@ -116,9 +116,9 @@ impl TokenExposure {
 
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffers {
-    /// The row, padded with zeros to whole vectors.
+    /// Attention row, padded with zeros to whole SIMD vectors.
     row: Vec<f32>,
-    /// The row's weights on text and 0 on other tokens, with [`REACH`] zeros before and after.
+    /// Weights of the row on text tokens and 0 on other tokens, with [`REACH`] zeros before and after.
     text: Vec<f32>,
     /// `|i - m|` at index `i`, with `m` half of the length. The slice from `m - query` on has the distances to `query`.
     distances: Vec<f64>,
@@ -197,7 +197,7 @@ fn observe_query(
     sums.punctuation_mass += mass(row, &roles.punctuation);
 }
 
-/// The sum of the weights, and of the weights times distances. Both slices consist of whole vectors.
+/// Returns the sum of the weights, and the sum of weights times distances. Lengths are multiples of [`LANES`].
 #[inline(always)]
 fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
     let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);

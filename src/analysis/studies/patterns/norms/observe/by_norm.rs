@@ -1,4 +1,5 @@
-//! Attention weighted by norms, `A[i,j] |f_j|`, and each key's share of the row's sum.
+//! Attention weighted by the norm of each key's projected value `f_j = v_j W_O`: `A[i,j] |f_j|`, and each key's share of the
+//! row's sum.
 
 use super::vectors::{products_by_lane, sized};
 use super::{HeadData, NormSums, places, queries, sees_sink};
@@ -6,26 +7,26 @@ use crate::linalg::lanes::{LANES, across, total};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 
-/// Queries processed together: the rows of all are written before the first is read back.
+/// Number of queries processed together: the rows of all are written before the first is read back.
 const TOGETHER: usize = 8;
 
-/// [`OFFSETS`], rounded up to whole vectors of f64.
+/// Number of offsets ([`OFFSETS`]), rounded up to whole SIMD vectors of f64.
 const SLOTS: usize = OFFSETS.next_multiple_of(LANES / 2);
 
-/// Buffers for norms and rows, reused from head to head.
+/// Buffers for value norms and attention rows, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct NormBuffers {
-    /// `[TOGETHER, REACH + width + SLOTS]`: rows of attention, padded before and after.
+    /// Attention rows, padded before and after, `[TOGETHER, REACH + width + SLOTS]`.
     rows: Vec<f32>,
-    /// `|f_j|`, `[width]`: padded with zeros to whole vectors.
+    /// Norm `|f_j|` of each key's projected value, padded with zeros to whole SIMD vectors, `[width]`.
     norms: Vec<f32>,
-    /// `|f_j|` of text tokens and 0 for other tokens, padded before and after as `rows`.
+    /// Norm `|f_j|` of each text key's projected value and 0 of other keys, padded before and after as `rows`.
     text_norms: Vec<f32>,
     /// Prefix sums of the norms of text tokens, `[n + 1]`.
     before: Vec<f64>,
 }
 
-/// Adds the shares by norm of the head's actual attention; leaves the norms in the buffers for [`add_uniform`].
+/// Adds the norm-weighted shares of the head's actual attention. Leaves the norms in the buffers for [`add_uniform`].
 #[inline(always)]
 pub fn add(
     sums: &mut NormSums<f64>,
@@ -92,7 +93,7 @@ fn mass(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     mass
 }
 
-/// Counts a query without shares by norm, for each offset and each kind of sink that it sees.
+/// Counts a query without norm-weighted shares (all attended values are 0), for each offset and each kind of sink that it sees.
 fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
     let seen = roles.neighbours(query, REACH).flatten().filter(|&key| visibility.sees(query, key));
     seen.for_each(|key| sums.offset_silent[slot(query, key)] += 1.0);
@@ -101,13 +102,13 @@ fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Vis
     }
 }
 
-/// The sum over the window of two tokens on either side, from sums by offset.
+/// Sums over the two tokens on either side of the query, from sums by offset.
 #[inline(always)]
 pub fn window(by_offset: &[f64; OFFSETS]) -> f64 {
     by_offset[slot(WINDOW, 0)..=slot(0, WINDOW)].iter().sum::<f64>() - by_offset[slot(0, 0)]
 }
 
-/// Adds the sums under uniform attention with the head's values: each key's share is proportional to its norm.
+/// Adds the norm-weighted shares of uniform attention over the head's values: each key's share is proportional to its norm.
 #[inline(always)]
 pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut NormBuffers) {
     let NormBuffers { norms, before, .. } = buffers;

@@ -1,4 +1,4 @@
-//! The norms and projections of one head over one sequence (docs/methodology/norms.md).
+//! Norms and projections of one attention head's output over one sequence (docs/methodology/norms.md).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -16,63 +16,63 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
-/// The kinds of sinks, by the names of their labels. All lists by sink have this order.
+/// Kinds of sink tokens, by the names of their labels. All lists by sink have this order.
 pub const SINKS: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
 
 pub const SINK_KINDS: usize = SINKS.len();
 
-/// Vectors summed for each head: its output, and the output's part from each kind of sink.
+/// Number of vectors summed for each head: its output, and the output's part from each kind of sink.
 pub const VECTORS: usize = 1 + SINK_KINDS;
 
 sums_of_a_head! {
-    /// The sums over text queries of one head. Fields with `uniform` are sums under uniform attention.
+    /// Sums of one head over text queries. Fields with `uniform` are sums under uniform attention.
     pub struct NormSums;
     several {
-        /// Share by norm of the text token at each offset, -8 first.
+        /// Norm-weighted share of attention on the text token at each offset, -8 first.
         offset_mass: OFFSETS,
         uniform_offset_mass: OFFSETS,
-        /// Queries without shares by norm that have a text token at the offset.
+        /// Number of queries with a text token at each offset but without norm-weighted shares.
         offset_silent: OFFSETS,
-        /// Queries without shares by norm that see the kind of sink; for punctuation, all such queries.
+        /// Number of queries that see each kind of sink but have no norm-weighted shares; for punctuation, all such queries.
         sink_silent: SINK_KINDS,
-        /// Share by norm of each kind of sink.
+        /// Norm-weighted share of attention on each kind of sink.
         sink_mass: SINK_KINDS,
         uniform_sink_mass: SINK_KINDS,
-        /// `<s_i, o°_i>` of each kind of sink.
+        /// Inner product `<s_i, o°_i>` of the output's part from each kind of sink with the output.
         sink_product: SINK_KINDS,
         uniform_sink_product: SINK_KINDS,
-        /// `|s_i|²` of each kind of sink.
+        /// Squared norm `|s_i|²` of the output's part from each kind of sink.
         sink_square: SINK_KINDS,
-        /// `|mean s|²` of the sentence, times its number of queries.
+        /// Squared norm of the sentence's mean `s_i` (output's part from a kind of sink), times its number of queries.
         sink_mean_square: SINK_KINDS,
     }
     single {
-        /// Queries without shares by norm, since all values that they attend to are 0.
+        /// Number of queries without norm-weighted shares, since all values that they attend to are 0.
         silent,
-        /// Share by norm of text tokens at most two places away, without the token itself.
+        /// Norm-weighted share of attention on text tokens one or two positions away.
         window_mass,
         uniform_window_mass,
-        /// `sum_j A[i,j] |f_j|`
+        /// Attention times norms of projected values, summed over keys: `sum_j A[i,j] |f_j|`.
         spent,
         uniform_spent,
-        /// `|o_i|`
+        /// Norm `|o_i|` of the output with value bias.
         output,
         uniform_output,
-        /// `|o_i| / |x_i|`
+        /// Output norm over input norm, `|o_i| / |x_i|`.
         output_ratio,
-        /// Queries whose input `x_i` is 0.
+        /// Number of queries whose input `x_i` is 0.
         output_ratio_silent,
-        /// `|o°_i|`
+        /// Norm `|o°_i|` of the output without value bias.
         bare_output,
-        /// `|o°_i|²`
+        /// Squared norm `|o°_i|²` of the output without value bias.
         square,
         uniform_square,
-        /// `|mean o°|²` of the sentence, times its number of queries.
+        /// Squared norm of the sentence's mean `o°_i` (output without value bias), times its number of queries.
         mean_square,
     }
 }
 
-/// The attention, values, norms and output of one head over one sequence.
+/// Attention, values, norms and output of one head over one sequence.
 #[derive(Clone, Copy)]
 pub struct HeadData<'a> {
     attention: AttentionView<'a>,
@@ -82,7 +82,7 @@ pub struct HeadData<'a> {
 }
 
 impl<'a> HeadData<'a> {
-    /// The parts of a view. Panics if one is missing.
+    /// Unpacks the view of a head. Panics if its values, norms or output are missing.
     pub fn new(view: &HeadView<'a>) -> Self {
         let asked = "what was asked for is lent";
         Self {
@@ -98,13 +98,14 @@ impl<'a> HeadData<'a> {
     }
 }
 
-/// Buffers reused from head to head.
+/// Buffers of [`observe`], reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
     seen: seen::SeenBuffers,
-    /// `[VECTORS, head_dim]`: the sums of `z°_i` and of its part from each kind of sink, for the head observed last.
+    /// Context without value bias and its part from each kind of sink, summed over queries, for the head observed last.
+    /// `[VECTORS, head_dim]`
     pub vectors: Vec<f64>,
     /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,
@@ -145,7 +146,7 @@ pub fn places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
-/// Whether a query sees a sink of this kind. True for punctuation, which a sentence may lack, so that every query counts.
+/// Whether a query sees a sink of this kind. Always true for punctuation: a sentence may lack it, so every query counts.
 pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
     const PUNCTUATION: usize = 2;
     kind == PUNCTUATION || places(roles)[kind].iter().any(|&key| visibility.sees(query, key))

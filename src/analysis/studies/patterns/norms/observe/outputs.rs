@@ -1,16 +1,17 @@
-//! The norms of the outputs: `o_i` with the value bias, `o°_i` without.
+//! Norms of a head's outputs: `o_i` with the value bias, `o°_i` without.
 
 use super::vectors::{add_bias, add_rows, inner, sized};
 use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Buffers for norms and vectors, reused from head to head.
+/// Buffers for output norms and mean vectors, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct OutputBuffers {
-    /// `[3, queries]`, padded to whole vectors: `|o°_i|²`, `|o_i|²` and `|x_i|`.
+    /// Squared output norms without and with value bias, and input norms: `|o°_i|²`, `|o_i|²` and `|x_i|`. `[3, queries]`, padded
+    /// to whole SIMD vectors.
     lengths: Vec<f32>,
-    /// `[head_dim]`: the mean of all values; `product` is its product with `W_O W_Oᵀ`.
+    /// Mean of all values, `[head_dim]`; `product` is its product with `W_O W_Oᵀ`.
     mean: Vec<f64>,
     product: Vec<f64>,
 }
@@ -60,7 +61,7 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, bu
     }
 }
 
-/// Adds outputs and sink parts under uniform attention with the head's values.
+/// Adds output norms and sink parts under uniform attention with the head's values.
 #[inline(always)]
 pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
     let OutputBuffers { mean, product, .. } = buffers;
@@ -88,7 +89,7 @@ pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData
     sums.uniform_output = queries * inner(mean, product).max(0.0).sqrt();
 }
 
-/// Clips at 0: rounding can make the square of a tiny vector negative.
+/// Clips a squared norm at 0: rounding can make the square of a tiny vector negative.
 #[inline(always)]
 fn positive(square: f32) -> f64 {
     f64::from(square.max(0.0))

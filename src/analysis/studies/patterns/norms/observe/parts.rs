@@ -1,4 +1,5 @@
-//! The outputs without value bias, `o°_i`, and their part from each kind of sink, `s_i = sum_j A[i,j] f°_j`.
+//! Sums of a head's outputs without value bias, `o°_i`, and of their part from each kind of sink, `s_i = sum_j A[i,j] f°_j` over
+//! sinks `j`.
 
 use std::ops::Range;
 
@@ -7,7 +8,8 @@ use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Sums the vectors, `[VECTORS, head_dim]`, their products with `W_O W_Oᵀ` (both buffers given as zeros), and their squares.
+/// Sums the outputs and sink parts into `vectors`, and their products with `W_O W_Oᵀ` into `products`. Both are `[VECTORS,
+/// head_dim]` and zero at first. Squares go to `sums`.
 #[inline(always)]
 pub fn add(
     sums: &mut NormSums<f64>,
@@ -44,11 +46,11 @@ pub fn add(
     }
 }
 
-/// Queries processed together: each value of a sink is loaded once for all of them. Their partial results take a quarter of the
-/// AVX-512 registers, so few queries remain over in short sentences.
+/// Number of queries processed together: each value of a sink is loaded once for all of them. Their partial results take a
+/// quarter of the AVX-512 registers; with four, short sentences leave few queries over.
 const TOGETHER: usize = 4;
 
-/// The part of a head's outputs that comes from the sinks of one kind.
+/// Part of a head's outputs that comes from the sink tokens of one kind.
 struct SinkPart<'a> {
     head: &'a HeadData<'a>,
     text: &'a [Range<usize>],
@@ -56,7 +58,7 @@ struct SinkPart<'a> {
 }
 
 impl SinkPart<'_> {
-    /// Adds `C` columns of `s_i` to the dot products, and writes their sums to `vector` and `product`, `[head_dim]`.
+    /// Adds `C` columns of the sink part `s_i` to `dots`, and writes their sums to `vector` and `product`, `[head_dim]`.
     #[inline(always)]
     fn add_columns<const C: usize>(
         &self,
@@ -101,8 +103,8 @@ impl SinkPart<'_> {
         product[column..][..C].copy_from_slice(&through);
     }
 
-    /// Four sums over `Q` queries for `C` columns, with `p_i` the product of `s_i` with `W_O W_Oᵀ`: `s_i p_i`; `s_i` times the
-    /// output's product; `s_i`; `p_i`. Few queries are summed at a time, so f32 suffices, as for the values.
+    /// Sums over `Q` queries, each for `C` columns: `[s_i p_i, s_i o_i, s_i, p_i]`. Here `s_i` is the sink part, `p_i` its
+    /// product with `W_O W_Oᵀ`, and `o_i` the product of the head's output. f32 suffices, since few queries are summed at a time.
     #[inline(always)]
     fn of_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
         let HeadData { attention, values, norms, output } = self.head;

@@ -1,4 +1,4 @@
-//! Norms and outputs under even attention over the keys that each query sees, for masks that hide some keys.
+//! Norms and outputs under uniform attention over the keys that each query sees, for masks that hide some keys.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use crate::sequences::fold::roles::{REACH, TokenRoles, slot};
 /// Prefix sums over keys, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct SeenBuffers {
-    /// `[n + 1]`: prefix sums of norms.
+    /// Prefix sums of value norms, `[n + 1]`.
     norms: Vec<f64>,
-    /// `[n + 1, head_dim]`: prefix sums of values and, in `products`, of their products with `W_O W_Oᵀ`.
+    /// Prefix sums of values and, in `products`, of their products with `W_O W_Oᵀ`, `[n + 1, head_dim]`.
     values: Vec<f64>,
     products: Vec<f64>,
-    /// `[head_dim]`: the mean value of the keys that a query sees, and in `product` its product.
+    /// Mean value of the keys that a query sees, `[head_dim]`; `product` is its product with `W_O W_Oᵀ`.
     mean: Vec<f64>,
     product: Vec<f64>,
 }
 
-/// Adds the shares by norm: each visible key's share is proportional to its norm.
+/// Adds the norm-weighted shares of uniform attention: each visible key's share is proportional to its norm.
 pub fn add_by_norm(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
@@ -54,7 +54,7 @@ pub fn add_by_norm(
     sums.uniform_window_mass = window(&sums.uniform_offset_mass);
 }
 
-/// Adds the head's output and its part from each kind of sink.
+/// Adds the head's output under uniform attention, and its part from each kind of sink.
 #[inline(always)]
 pub fn add_outputs(
     sums: &mut NormSums<f64>,
@@ -85,7 +85,7 @@ pub fn add_outputs(
     }
 }
 
-/// The sum of the rows in `keys`, times `share`, from prefix sums.
+/// Writes the sum of the rows in `keys`, times `share`, to `into`; `before` has the prefix sums of rows.
 #[inline(always)]
 fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, into: &mut Vec<f64>) {
     let (start, end) = (&before[keys.start * width..][..width], &before[keys.end * width..][..width]);
@@ -96,7 +96,7 @@ fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, int
     }
 }
 
-/// Prefix sums of the rows, `[rows + 1, width]`.
+/// Computes the prefix sums of the rows, `[rows + 1, width]`.
 fn sum_before(rows: Rows<'_>, before: &mut Vec<f64>) {
     let width = rows.width();
     before.clear();

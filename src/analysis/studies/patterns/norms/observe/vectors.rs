@@ -32,7 +32,7 @@ pub fn add_rows(rows: Rows<'_>, of: &[Range<usize>], into: &mut [f64]) {
     }
 }
 
-/// The dot product of a vector and a vector of sums.
+/// Dot product of a vector and a vector of sums.
 #[inline(always)]
 pub fn inner<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];
@@ -56,7 +56,7 @@ pub fn add_bias(row: &mut [f64], bias: &[f32]) {
     }
 }
 
-/// The elementwise products of two lists of whole vectors, rounded to f32 and summed by lane.
+/// Multiplies two lists elementwise in f32, and sums the products by SIMD lane. Lengths are multiples of [`LANES`].
 #[inline(always)]
 pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     let mut partial = [0.0; LANES];
@@ -68,7 +68,7 @@ pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     partial
 }
 
-/// The first `length` values of a buffer, with arbitrary content. The buffer grows if needed.
+/// Returns the first `length` values of a buffer, with arbitrary content. The buffer grows if needed.
 #[inline(always)]
 pub fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if buffer.len() < length {

@@ -1,4 +1,5 @@
-//! Shares of a head's output vectors that are no ratios of sums: blocks have pseudo-values (docs/methodology/norms.md).
+//! Shares of variance in a head's output vectors. They are no ratios of sums, so blocks have jackknife pseudo-values
+//! (docs/methodology/norms.md).
 
 use super::observe::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, NormBlock};
@@ -13,37 +14,37 @@ pub struct Shares {
     pub sink_sentence: [FractionsByBlock; SINK_KINDS],
 }
 
-/// One fraction per block, followed by one for the whole corpus.
+/// One fraction per jackknife block, followed by one for the whole corpus.
 pub type FractionsByBlock = Vec<Fraction>;
 
-/// Sums of squares of a set of vectors `x_i`, with the counts that an analysis of variance needs.
+/// Sums of squares of vectors `x_i`, one per text query, with the counts that an analysis of variance needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Squares {
-    /// `sum |x_i|²`
+    /// Sum of squared norms, `sum |x_i|²`.
     each: f64,
-    /// `sum over sentences of n_s |mean x|²`
+    /// Sum over sentences of `n_s |mean x|²`, with the mean over the `n_s` vectors of the sentence.
     of_sentences: f64,
-    /// `n |mean x|²`
+    /// Number of vectors times their squared mean, `n |mean x|²`.
     of_mean: f64,
     count: f64,
     sentences: f64,
-    /// `sum n_s²`
+    /// Sum over sentences of the squared number of vectors, `sum n_s²`.
     squared: f64,
 }
 
 impl Squares {
-    /// `|mean x|² / mean |x|²`
+    /// Share of the mean square that is constant, `|mean x|² / mean |x|²`. `None` if it is not finite.
     fn constant(&self) -> Option<f64> {
         number(self.of_mean / self.each)
     }
 
-    /// Share of `sum |x|²` that lies between sentences.
+    /// Share of `sum |x|²` that lies between sentences. `None` if it is not finite.
     fn between(&self) -> Option<f64> {
         number((self.of_sentences - self.of_mean) / self.each)
     }
 
-    /// The variance component between sentences as a share of the total variance. Unbiased estimates of an analysis of variance
-    /// with one random factor and unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
+    /// Variance component between sentences as a share of the total variance, `None` if vectors hardly vary. Unbiased estimates
+    /// of an analysis of variance with one random factor and unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
     fn component(&self) -> Option<f64> {
         let Self { each, of_sentences, of_mean, count, sentences, squared } = *self;
         let within = (each - of_sentences) / (count - sentences);
@@ -66,8 +67,8 @@ impl Squares {
     }
 }
 
-/// Smallest variance for which `component` is reported, as a share of the mean square. Contexts are f32, so their squares are
-/// accurate to about 1e-7.
+/// Smallest total variance for which `component` is reported, as a share of the mean square. Contexts are f32, so their squares
+/// are accurate to about 1e-7.
 const VARIES: f64 = 1e-6;
 
 fn number(value: f64) -> Option<f64> {
@@ -75,7 +76,7 @@ fn number(value: f64) -> Option<f64> {
 }
 
 impl Shares {
-    /// The shares of the head at `place`; `total` is the sum of all blocks.
+    /// Computes the shares of the head with index `place`; `total` sums all blocks.
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
         let gram = &sums.grams[place];
         let width = gram.len().isqrt().max(1);
@@ -117,7 +118,7 @@ impl Shares {
     }
 }
 
-/// The sums of squares of a block, without `of_mean`.
+/// Sums of squares of a head's outputs, or of their part from one kind of sink, in a block. `of_mean` is left at 0.
 fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     let (exposure, head) = (&block.exposure, &block.heads[place]);
     let (each, of_sentences) = match vector.checked_sub(1) {
@@ -134,7 +135,7 @@ fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     }
 }
 
-/// The pseudo-values of a share, one fraction per block, weighted by the block's queries.
+/// Jackknife pseudo-values of a share, one fraction per block, weighted by the block's queries.
 fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
     let left = |without: &Option<Squares>| {
         let without = without.as_ref()?;

@@ -1,4 +1,4 @@
-//! Labels `sink:…` of heads that attend mostly to a sink, by what they write.
+//! Labels `sink:…`: types of heads that attend mostly to a sink token, by what they write.
 
 use anstyle::AnsiColor;
 
@@ -130,14 +130,14 @@ pub(super) const USED: Detector = Detector {
     })
 };
 
-/// The conditions from which the types are built, for one head and its sink.
+/// Conditions of the `sink:…` labels, for one attention head and its sink.
 struct Rules<'a> {
     sink: &'static str,
     evidence: &'a Evidence<'a>,
     policy: &'a Policy,
 }
 
-/// A condition: the metric's name in the rule, the head's measured value, and the threshold that the value must reach.
+/// Condition of a label: name of the metric in the rule, the head's measured value, and the smallest value that meets it.
 type Condition = (String, Measured, Option<f64>);
 
 impl Rules<'_> {
@@ -153,7 +153,7 @@ impl Rules<'_> {
         (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
 
-    /// The sink's part of the output lies between minus the threshold and the threshold.
+    /// Conditions that the sink's part of the output is between minus the threshold and the threshold.
     fn little(&self, threshold: &Threshold) -> [Condition; 2] {
         let (metric, measured) = self.by_sink("sink_part");
         let least = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
@@ -194,7 +194,7 @@ impl Rules<'_> {
     }
 }
 
-/// Applies a decreasing function (a constant minus the value) to the score, interval, baseline and estimate.
+/// Maps score, interval, baseline and estimate by a decreasing function (a constant minus the value).
 fn turned(measured: Measured, turned: fn(f64) -> f64) -> Measured {
     Measured {
         score: measured.score.map(turned),
@@ -212,8 +212,8 @@ fn negative(measured: Measured) -> Measured {
     turned(measured, |value| 0.0 - value)
 }
 
-/// Assesses one type of sink for the sink with the head's highest score. Empty if the head has no label of a sink, or if the
-/// preceding type `other` holds.
+/// Assesses a `sink:…` label for the sink whose label has the head's highest score. Empty if the head has no label of a sink, or
+/// if the label with the conditions `other` holds.
 fn typed<'a>(
     label: &str,
     evidence: &'a Evidence<'a>,
