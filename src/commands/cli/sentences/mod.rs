@@ -55,7 +55,8 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    /// `tokenizer` is how text becomes tokens, and `strict` whether a sentence that must be left out is an error.
+    /// Validates the arguments. `tokenizer` says how text becomes tokens; with `strict`, a sentence that must be left out is an
+    /// error.
     /// `find` is a word that sentences of a corpus must have, and `limit` the maximum number of sentences.
     /// Fails if the corpora cannot be used, or have no text to cut.
     pub fn options(
@@ -90,7 +91,7 @@ pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result
     }
 }
 
-/// Each head once, in the order in which they are named.
+/// Removes duplicate attention heads and keeps the order in which they are named.
 pub fn once(mut heads: Vec<HeadPlace>) -> Vec<HeadPlace> {
     let mut seen = BTreeSet::new();
     heads.retain(|head| seen.insert(*head));
