@@ -99,7 +99,7 @@ const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.0
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Label of the two axes of the grid: a word attends from its row.
+/// Label of the grid's two axes: the word of the row attends to the word of the column.
 const AXES: &str = "from\\to";
 const MOST_LETTERS: usize = 16;
 

@@ -167,8 +167,8 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Runs all stages over the corpus; the second depends on labels by `policy`. With `folder`, saves parts there and reuses
-    /// saved ones.
+    /// Runs all stages over the corpus; the second depends on labels by `policy`. Saves parts in `folder`, if given, and reuses
+    /// them.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
@@ -365,8 +365,7 @@ impl PreparedRun<'_> {
         attention_maps(model, sequence, &self.gates()).map(Some)
     }
 
-    /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example. Prints a note if there is no
-    /// example.
+    /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example. Notes if there is no example.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
         let chosen = || {
             let found = self.typical(&report);
@@ -383,8 +382,8 @@ impl PreparedRun<'_> {
         Report { attention_maps, ..report }
     }
 
-    /// Attention maps of the longest sentence that is typical of a head with one of the largest margins and has few enough
-    /// tokens.
+    /// Attention maps of the longest sentence, within the token limit, among the typical ones of the heads with the largest
+    /// margins.
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();

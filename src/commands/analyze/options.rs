@@ -58,8 +58,7 @@ pub struct AnalyzeOptions {
     pub classes: Option<String>,
     pub selection: Selection,
     pub task: Option<Arc<TaskFile>>,
-    /// Positions at which `interchange` exchanges head outputs between clean and corrupted texts; `None` if that study does not
-    /// run.
+    /// Positions at which `interchange` exchanges head outputs of clean and corrupted texts; `None` if that study does not run.
     pub exchanged: Option<ExchangedPositions>,
     /// File with token counts (`--counts`), which replace counts of the corpus.
     pub counts: Option<PathBuf>,

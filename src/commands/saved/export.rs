@@ -88,8 +88,7 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     }
 }
 
-/// Reads a report with [`json::parse`], or with [`json::parse_to_show`] if its texts are shown, and labels it by `policy`, if
-/// any.
+/// Reads a report with [`json::parse`], or [`json::parse_to_show`] if its texts are shown; labels it by `policy`, if given.
 fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
     labelled(parse(&name, &json::read_text(path)?)?, policy, &name)

@@ -52,8 +52,7 @@ pub struct MatchOptions {
 pub struct MatchOutcome {
     #[serde(flatten)]
     matching: HeadMatching,
-    /// Agreement of labels of heads matched over one half of the sampling units, labelled over the other; absent without
-    /// `--labels`.
+    /// Label agreement of heads matched over one half of the sampling units, labelled over the other; absent without `--labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<LabelsOneWay>")]
     labels: Option<Vec<LabelsOneWay>>,
@@ -75,8 +74,7 @@ pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<(
     reporting::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
 }
 
-/// Matches the heads of two models; also returns distances over even and odd numbers of sentences, or of sampling units
-/// (`by_unit`).
+/// Matches the heads of two models. Also returns distances over even and odd sentence numbers (with `by_unit`, unit numbers).
 fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let [a, b] = &options.models;
     let tokenizer = options.sentences.tokenizer;
@@ -171,8 +169,7 @@ impl DistanceSums {
         Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
     }
 
-    /// Adds the rows of a sentence's text tokens; `a` and `b` are the attention of two models, `[layers * heads, tokens,
-    /// tokens]`.
+    /// Adds the rows of a sentence's text tokens; `a` and `b` are two models' attention, `[layers * heads, tokens, tokens]`.
     pub fn add(&mut self, sequence: &Sequence, mut a: Vec<f32>, mut b: Vec<f32>) {
         let (tokens, rows) = (sequence.ids.len(), sequence.text_places().collect::<Vec<_>>());
         [&mut a, &mut b].into_iter().flatten().for_each(|weight| *weight = weight.sqrt());
@@ -231,7 +228,7 @@ pub struct LabelRuns {
 /// Agreement of labels between heads that were matched over one half of the sampling units and labelled over the other half.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabelsOneWay {
-    /// Half of the sampling units over which heads were matched: `even` or `odd` numbers.
+    /// Half of the sampling units over which heads were matched: `even` or `odd` (by number).
     pub matched_over: &'static str,
     /// Number of sentences in the half over which heads were matched.
     pub matched_sentences: u64,

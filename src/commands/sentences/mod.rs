@@ -203,8 +203,7 @@ pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) ->
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// Reads the chosen sentences. If none are named, a corpus gives the sentences for which `is_wanted` holds, or else its first
-/// ones.
+/// Reads the chosen sentences. Without named ones, a corpus gives sentences for which `is_wanted` holds, or else its first ones.
 /// Fails if the corpus cannot be read, a named sentence cannot be encoded, or there is no sentence.
 pub fn chosen(
     choice: &SentenceChoice,

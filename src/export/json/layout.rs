@@ -11,8 +11,7 @@ use crate::system::printable::is_unprintable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Indented by two spaces per level. An object in an array is a row: one line without spaces, except that its own arrays of
-    /// objects
-    /// have one line per row. Arrays of numbers have one line.
+    /// objects have one line per row. Arrays of numbers have one line.
     Indented,
     Compact,
 }
@@ -205,9 +204,8 @@ pub struct Digits(u8);
 impl Digits {
     /// All 17 digits, from which every double reads back to the same value.
     pub const ALL: Self = Self(17);
-    /// Six digits: a share of less than 500,000 words reads back to its count of words. Rounding changes a share by at most 5e-7,
-    /// less
-    /// than a fiftieth of its standard error over 10^8 words if it is between .1 and .9.
+    /// Six digits: a share of less than 500,000 words reads back to its count of words. Rounding changes a share between .1 and
+    /// .9 by at most 5e-7, less than a fiftieth of its standard error over 10^8 words.
     pub const DEFAULT: Self = Self(6);
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 

@@ -88,7 +88,7 @@ fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
 }
 
-/// A number column of the terminal: heading, and the names in the table for the number and the ends of its interval.
+/// Number column in the terminal: (heading, name of the number's column, names of the columns with the ends of its interval).
 type NumberColumn = (&'static str, &'static str, Option<[&'static str; 2]>);
 
 /// The table of heads for the terminal: one row per head, rounded. On a narrow terminal, the sentence is dropped first.

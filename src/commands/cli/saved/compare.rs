@@ -308,7 +308,7 @@ impl GateArguments {
     }
 }
 
-/// Two analyses, and how both are labelled.
+/// The two analyses of a comparison, and the policy by which both are labelled.
 #[derive(Args)]
 pub struct SidesArguments {
     /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
@@ -329,7 +329,7 @@ pub struct SidesArguments {
     threads: Option<u16>,
 }
 
-/// Where the outcome of a comparison goes.
+/// Outputs of a comparison: terminal, JSON and files.
 #[derive(Args)]
 pub struct OutcomeArguments {
     /// Print all of it, not one page

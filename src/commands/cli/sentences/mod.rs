@@ -18,7 +18,7 @@ use crate::model::tokenizer::TokenizerOptions;
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
 
-/// Texts, or sentences of a corpus.
+/// Sentences to read: texts on the command line, or sentences of a corpus.
 #[derive(Args)]
 pub struct SentenceArguments {
     /// This text; the first is sentence 0. May be repeated
@@ -55,8 +55,7 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    /// Validates the arguments. `tokenizer` says how text becomes tokens; with `strict`, a sentence that must be left out is an
-    /// error.
+    /// Validates the arguments. `tokenizer` says how text becomes tokens, and `strict` that skipping a sentence is an error.
     /// `find` is a word that sentences of a corpus must have, and `limit` the maximum number of sentences.
     /// Fails if the corpora cannot be used, or have no text to cut.
     pub fn options(

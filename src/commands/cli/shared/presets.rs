@@ -46,7 +46,7 @@ pub fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
     }
 }
 
-/// Another policy for a saved report.
+/// Policy (file or presets) by which a saved report is labelled anew.
 #[derive(Args)]
 pub struct PolicyArguments {
     /// Label every head anew by the thresholds of this TOML file; what it leaves out has its default, or the preset's value

@@ -224,8 +224,7 @@ impl<'a> Assessed<'a> {
     }
 }
 
-/// Compares every head of `a` with its partner in `b` (`partners`: indices, `[layers * heads]`), unless both models lack the
-/// head.
+/// Compares every head of `a`, unless both models lack it, with its partner in `b`. `partners`: indices, `[layers * heads]`.
 fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let like_counts = |label: &str| a.has_like_counts(b, label);

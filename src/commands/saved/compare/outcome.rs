@@ -24,8 +24,7 @@ pub struct CompareOutcome {
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
     /// Caveat that heads are compared by layer and number although the models may be unrelated; null where the weights are the
-    /// same,
-    /// heads were matched, or `--matched` says that one model was trained on from the other.
+    /// same, heads were matched, or `--matched` says that one model was trained on from the other.
     pub lineage: Option<String>,
     /// Statistics of matched heads (`--match`); null where heads are compared by layer and number.
     pub matched: Option<MatchedHeads>,
@@ -94,8 +93,7 @@ pub enum Doubt {
     OtherThresholds,
     /// The study that gives the label did not run in one analysis.
     NotMeasured,
-    /// One analysis has too few queries or sentences for the label (`min_queries`, `min_sentences`, `syntactic_min_count`), or no
-    /// score.
+    /// One analysis has too few queries or sentences (`min_queries`, `min_sentences`, `syntactic_min_count`), or no score.
     TooLittle,
     /// The label is borderline in one analysis or in both: the score is above the threshold, but not significantly.
     Borderline,

@@ -114,8 +114,7 @@ struct Labels {
 }
 
 impl Labels {
-    /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number differs (q <=
-    /// `rate`).
+    /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
         let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);

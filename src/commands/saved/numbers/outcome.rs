@@ -51,8 +51,7 @@ pub struct NumbersOutcome {
     /// Labels that are firm in one analysis and out of reach in the other, largest difference of scores first.
     pub labels: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed. Either the test in the other cannot tell, or
-    /// the
-    /// number of the label does not differ. They are no changes; `headscope compare` without `--numbers` says more.
+    /// the number of the label does not differ. They are no changes; `headscope compare` without `--numbers` says more.
     pub one_sided: Vec<OneSidedLabel>,
     /// Heads that do nothing in exactly one analysis. Their firm labels in the other are lost or gained, and count as changes.
     pub idle: Vec<IdleHeadLabels>,
@@ -174,7 +173,7 @@ pub struct HeadChanges {
 /// The metric or accuracy of a head that differs most between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct LargestChange {
-    /// Name of the metric, or of the accuracy on a relation.
+    /// Name of the compared number: a metric, or the accuracy on a relation.
     pub number: String,
     /// Unit of the values: shares, nats or tokens.
     pub unit: Unit,
@@ -190,7 +189,7 @@ pub struct Change {
     /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Name of the metric, or of the accuracy on a relation.
+    /// Name of the compared number: a metric, or the accuracy on a relation.
     pub number: String,
     /// Unit of the values: shares, nats or tokens.
     pub unit: Unit,
@@ -249,8 +248,7 @@ impl NumbersOutcome {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// One line that names heads idle in one analysis, at most `most` per reason, and counts their labels; `None` if there are
-    /// none.
+    /// One line that names heads idle in one analysis, at most `most` per reason, and counts their labels; `None` if none is.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;

@@ -26,9 +26,8 @@ pub struct HeadMatching {
     pub b: MatchedModel,
     /// Number of sentences over which heads were matched.
     pub sentences: u64,
-    /// Number of heads whose partner is the same over the even-numbered and over the odd-numbered sentences alone (with
-    /// `--labels`,
-    /// sampling units).
+    /// Number of heads whose partner is the same over even-numbered and over odd-numbered sentences (units with `--labels`)
+    /// alone.
     pub halves_agree: usize,
     /// Heads of the first model with their partners, layer by layer.
     pub heads: Vec<MatchedHead>,

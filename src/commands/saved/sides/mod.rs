@@ -149,9 +149,9 @@ impl Side {
         self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
     }
 
-    /// Whether a label can be compared that depends on token counts: both analyses have one counts file, or corpora that differ
-    /// by at
-    /// most a tenth in size. The rarity of a sentence's rarest token grows with the corpus. True for labels without token counts.
+    /// Whether a label that depends on token counts can be compared: both analyses have one counts file, or corpora that differ
+    /// by at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus. True for labels without token
+    /// counts.
     pub fn has_like_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
         let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);

@@ -15,7 +15,7 @@ use crate::study::labels::policy::Policy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LabelStanding {
-    /// The label is firm.
+    /// The label is firm: its rule fires, and significantly.
     Firm,
     /// The head has the label, but not significantly.
     Borderline,
