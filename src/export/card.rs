@@ -48,7 +48,7 @@ pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
     })
 }
 
-/// The sentence on a head of `model.constant_heads`.
+/// Sentence about a head that writes a constant (`model.constant_heads`).
 pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
 
 /// Remarks on one head by the studies that remove heads.

@@ -31,7 +31,8 @@ pub struct JsonForm {
     pub packed: bool,
 }
 
-/// Writes a report or an outcome as JSON, with a newline at the end. Floats are the shortest that read back to the same value.
+/// Writes a report, or the outcome of a command, as JSON with a newline at the end. Floats are the shortest that read back
+/// unchanged.
 pub fn render(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
     let text = written(value, if form.compact { Layout::Compact } else { Layout::Indented })?;
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })

@@ -13,12 +13,12 @@ use crate::system::printable::one_line;
 
 const EFFECT: &str = "loss_effect";
 
-/// One row per head. Columns on how heads choose and on effects are there if these were measured.
+/// The flat table of heads, a row per head. Columns on how heads choose and on effects are there if these were measured.
 ///
 /// Columns: `layer`, `head`, `name`, in some models `key_value_group`, `primary`, and the `score`, `ci95_low`, `ci95_high`,
 /// `baseline`, `threshold` and `q` of this label; all `labels` and the `borderline` ones; `chooses` with its score
-/// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and
-/// `description`, the sentence.
+/// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and `description`,
+/// the sentence.
 pub fn heads(report: &Report) -> Table {
     let with_choice = report.sections.0.iter().any(|(study, _)| !study.card().choices.is_empty());
     let row = |head: &HeadReport| {
@@ -149,7 +149,7 @@ pub(super) fn cell<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell
     table.columns.iter().position(|known| known == column).map_or(&Cell::Empty, |place| &row[place])
 }
 
-/// A number with half of its interval, as on the card of a head; empty if there is none.
+/// Formats a number with half of its interval, as on the card of a head; empty if the column has no number.
 fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, (_, name, ci95): &NumberColumn) -> String {
     let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
     let Some(shown) = value(name) else { return String::new() };

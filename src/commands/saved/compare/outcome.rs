@@ -180,7 +180,7 @@ pub struct LabelComparison {
     pub family: String,
     /// Outcome of the label: kept, gained, lost, or could not tell.
     pub outcome: Fate,
-    /// Why the outcome cannot be told; null where it can.
+    /// Reason why the outcome of the label cannot be told; null where it can.
     pub doubt: Option<Doubt>,
     /// Evidence for or against the label in the first analysis; null where the head could not be assessed.
     pub a: Option<LabelEvidence>,

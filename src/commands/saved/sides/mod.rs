@@ -39,7 +39,7 @@ pub struct SidesOptions {
 }
 
 pub struct Side {
-    /// Path as the user gave it.
+    /// Path of the report or partial as the user gave it, or the name of an analysis that was just run.
     pub file: String,
     shard: Option<Shard>,
     /// Model, corpus, program and settings of the analysis.
